@@ -1,0 +1,2 @@
+//! The `longshore` program.
+fn main() {}
