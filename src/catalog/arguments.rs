@@ -1,0 +1,111 @@
+//! The arguments of one call.
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The `arguments` object of one `tools/call`: well-formed JSON that nobody has made a tree of yet.
+#[derive(Clone, Debug)]
+pub struct Arguments(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// The text of an object, cut out of the request's body.
+    Raw(Bytes),
+    Tree(Map<String, Value>),
+}
+
+/// Documents from this size on are parsed into trees by `simd-json`, smaller ones by `serde_json`.
+///
+/// Measured by `benches/parts.rs`; see `docs/performance.md`.
+pub const SIMD_THRESHOLD_BYTES: usize = 16 * 1024;
+
+impl Arguments {
+    /// No arguments: `{}`.
+    pub fn none() -> Self {
+        Self(Form::Raw(Bytes::from_static(b"{}")))
+    }
+
+    /// The text of a JSON object that has been checked to be one.
+    pub(crate) fn from_checked(object: Bytes) -> Self {
+        Self(Form::Raw(object))
+    }
+
+    /// Reads the arguments as `T`.
+    ///
+    /// # Errors
+    ///
+    /// Names the path and what was expected there, for example
+    /// `place.latitude: invalid type: string "north", expected f64`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, InvalidArguments> {
+        match &self.0 {
+            Form::Raw(object) => serde_json::from_slice(object).or_else(|_| {
+                // Tracking the path costs on every field, so it is done once it is known to be needed.
+                let mut json = serde_json::Deserializer::from_slice(object);
+                serde_path_to_error::deserialize(&mut json).map_err(|e| InvalidArguments::at(&e))
+            }),
+            Form::Tree(object) => serde_path_to_error::deserialize(Value::Object(object.clone()))
+                .map_err(|e| InvalidArguments::at(&e)),
+        }
+    }
+
+    /// The arguments as a tree.
+    ///
+    /// # Errors
+    ///
+    /// A number that no `f64` holds, such as `1e400`.
+    pub fn to_map(&self) -> Result<Map<String, Value>, InvalidArguments> {
+        match &self.0 {
+            Form::Tree(object) => Ok(object.clone()),
+            Form::Raw(object) if object.len() >= SIMD_THRESHOLD_BYTES => {
+                simd_json::serde::from_slice(&mut object.to_vec())
+                    .map_err(|e| InvalidArguments::new(e.to_string()))
+            }
+            Form::Raw(object) => {
+                serde_json::from_slice(object).map_err(|e| InvalidArguments::new(e.to_string()))
+            }
+        }
+    }
+
+    /// The arguments as JSON text.
+    pub fn to_json(&self) -> String {
+        match &self.0 {
+            Form::Raw(object) => String::from_utf8_lossy(object).into_owned(),
+            Form::Tree(object) => Value::Object(object.clone()).to_string(),
+        }
+    }
+}
+
+impl From<Map<String, Value>> for Arguments {
+    fn from(object: Map<String, Value>) -> Self {
+        Self(Form::Tree(object))
+    }
+}
+
+/// Arguments that a tool's schema does not allow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct InvalidArguments {
+    message: String,
+}
+
+impl InvalidArguments {
+    /// Says what was wrong and where, in words for a model that wants to do better.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+
+    fn at(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let path = error.path().to_string();
+        let cause = error.inner().to_string();
+        // The position counts from the start of the arguments, which nobody has at hand.
+        let cause = cause.split(" at line ").next().unwrap_or(&cause);
+        if path == "." {
+            Self::new(cause)
+        } else {
+            Self::new(format!("{path}: {cause}"))
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What a tool answers.
+
+use std::error::Error;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::catalog::InvalidArguments;
+use crate::protocol::Content;
+
+/// What a call produced: content for the model, and where there is one, a structured value.
+///
+/// Most tools return a `String`, a serialisable value or content blocks, and never name this type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    pub(crate) content: OutputContent,
+    /// JSON text of `structuredContent`.
+    pub(crate) structured: Option<String>,
+    pub(crate) meta: Option<Map<String, Value>>,
+}
+
+/// Content in the form that costs least to send.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum OutputContent {
+    /// One text block.
+    Text(String),
+    /// One text block that holds the structured value's own JSON.
+    Structured,
+    Blocks(Vec<Content>),
+}
+
+impl Default for OutputContent {
+    fn default() -> Self {
+        Self::Blocks(Vec::new())
+    }
+}
+
+impl Output {
+    /// One block of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            content: OutputContent::Text(text.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Content blocks.
+    pub fn blocks(blocks: impl Into<Vec<Content>>) -> Self {
+        Self {
+            content: OutputContent::Blocks(blocks.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A structured value, and the same as JSON in a text block for clients that read only text.
+    ///
+    /// Clients of revisions before 2025-06-18 see only the text, and so do those before
+    /// 2026-07-28 if the value is no object.
+    ///
+    /// # Errors
+    ///
+    /// The value's own `Serialize` failed, or it has a map whose keys are not strings.
+    pub fn structured<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            content: OutputContent::Structured,
+            structured: Some(serde_json::to_string(value)?),
+            meta: None,
+        })
+    }
+
+    /// Replaces the content blocks, and keeps the structured value.
+    #[must_use]
+    pub fn with_content(mut self, blocks: impl Into<Vec<Content>>) -> Self {
+        self.content = OutputContent::Blocks(blocks.into());
+        self
+    }
+
+    /// Adds `_meta` to the result. Keys need a prefix of their owner's, for example `com.example/cost`.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Map<String, Value>) -> Self {
+        self.meta = Some(meta);
+        self
+    }
+}
+
+/// Why a call failed. It becomes a result with `isError: true`, which the model reads and may act on.
+///
+/// Any error converts into one with `?`; its `Display` is what the model is told. Where that would tell
+/// too much, say it in your own words and keep the cause for the log:
+///
+/// ```
+/// use longshore::ToolError;
+///
+/// fn lookup() -> Result<String, ToolError> {
+///     std::fs::read_to_string("/nonexistent")
+///         .map_err(|e| ToolError::new("the station's data is not there yet; try again tomorrow").caused_by(e))
+/// }
+/// assert_eq!(lookup().unwrap_err().message(), "the station's data is not there yet; try again tomorrow");
+/// ```
+#[derive(Debug)]
+pub struct ToolError {
+    kind: ToolErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What sort of failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolErrorKind {
+    /// The tool ran, and could not do what it was asked to do.
+    Failed,
+    /// The arguments were not what the schema asks for. Revisions up to 2025-06-18 are told by the
+    /// JSON-RPC error -32602, later ones by a result that the model can correct itself from.
+    InvalidArguments,
+    /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
+    /// failed (-32603), the log learns why.
+    Internal,
+}
+
+impl ToolError {
+    /// A failure, in words for the model.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::of(ToolErrorKind::Failed, message)
+    }
+
+    /// A fault of the tool's own, in words for the log; the caller is told no details.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::of(ToolErrorKind::Internal, message)
+    }
+
+    fn of(kind: ToolErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Keeps the cause for the log. It is not shown to the caller.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What the model is told.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What sort of failure it was.
+    pub fn kind(&self) -> ToolErrorKind {
+        self.kind
+    }
+
+    /// The cause, for the log.
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync)> {
+        self.source.as_deref()
+    }
+}
+
+/// `ToolError` is not itself an [`Error`], so that every error converts into it.
+impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        let error: Box<dyn Error + Send + Sync> = Box::new(error);
+        match error.downcast::<InvalidArguments>() {
+            Ok(invalid) => Self::of(ToolErrorKind::InvalidArguments, invalid.to_string()),
+            Err(error) => Self::of(ToolErrorKind::Failed, error.to_string()).caused_by(error),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a tool is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::catalog::{Arguments, CallContext, Output, ToolError};
+use crate::protocol::{Icon, ToolAnnotations};
+
+/// The future of one call.
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'static>>;
+
+/// Something a client can call by name.
+///
+/// Implemented by `#[tool]` functions, by [`tool_fn`](crate::catalog::tool_fn), and by whatever else has a
+/// definition and can be called. The server knows no other kind.
+///
+/// # Cancellation
+///
+/// The future is dropped when the call is cancelled or runs out of time; in the stateless era also when the
+/// client goes away. Work that must finish belongs in a task of its own.
+///
+/// # Panics
+///
+/// A panic ends this one call with an internal error and nothing else.
+pub trait Tool: Send + Sync + 'static {
+    /// What `tools/list` says of it. Fixed for the life of the value.
+    fn definition(&self) -> &Definition;
+
+    /// Runs once. `arguments` have passed the input schema, unless [`checks_arguments`](Self::checks_arguments).
+    ///
+    /// # Errors
+    ///
+    /// An error is a result that the model reads (`isError: true`); see [`ToolError`].
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture;
+
+    /// Whether the tool itself refuses what its schema does not allow, so that the server need not look.
+    ///
+    /// Typed tools whose schema says no more than their type do, by deserialising. Default: no.
+    fn checks_arguments(&self) -> bool {
+        false
+    }
+}
+
+/// What a tool says of itself: name, schemas, hints, and how the server is to run it.
+///
+/// ```
+/// use longshore::Definition;
+/// use serde_json::json;
+///
+/// let definition = Definition::new("greet")
+///     .description("Greets somebody by name.")
+///     .input_schema(json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}));
+/// assert_eq!(definition.name(), "greet");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) input_schema: Value,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) annotations: ToolAnnotations,
+    pub(crate) icons: Vec<Icon>,
+    pub(crate) meta: Map<String, Value>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) scopes: Vec<String>,
+}
+
+impl Definition {
+    /// A tool that takes no arguments, until [`input_schema`](Self::input_schema) says otherwise.
+    ///
+    /// Names have 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`; others are refused when the
+    /// tool is registered.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: None,
+            input_schema: json!({"type": "object", "additionalProperties": false}),
+            output_schema: None,
+            annotations: ToolAnnotations::default(),
+            icons: Vec::new(),
+            meta: Map::new(),
+            timeout: None,
+            scopes: Vec::new(),
+        }
+    }
+
+    /// What it does, for the model that chooses.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// What its arguments look like: a JSON Schema 2020-12 whose root has `"type": "object"`.
+    /// It is sent to clients as it is, member for member.
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.input_schema = schema;
+        self
+    }
+
+    /// What its structured results look like.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(schema);
+        self
+    }
+
+    /// Hints on how it behaves.
+    #[must_use]
+    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.annotations = annotations;
+        self
+    }
+
+    /// It changes nothing.
+    #[must_use]
+    pub fn read_only(mut self, hint: bool) -> Self {
+        self.annotations.read_only_hint = Some(hint);
+        self
+    }
+
+    /// It may destroy what was there.
+    #[must_use]
+    pub fn destructive(mut self, hint: bool) -> Self {
+        self.annotations.destructive_hint = Some(hint);
+        self
+    }
+
+    /// Calling it again with the same arguments changes nothing more.
+    #[must_use]
+    pub fn idempotent(mut self, hint: bool) -> Self {
+        self.annotations.idempotent_hint = Some(hint);
+        self
+    }
+
+    /// It reaches things outside of the server's own domain.
+    #[must_use]
+    pub fn open_world(mut self, hint: bool) -> Self {
+        self.annotations.open_world_hint = Some(hint);
+        self
+    }
+
+    /// Adds a picture.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.icons.push(icon);
+        self
+    }
+
+    /// Adds a member to the definition's `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.meta.insert(key.into(), value);
+        self
+    }
+
+    /// How long one call may take. Default: the server's call deadline.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Adds a scope that a caller's token must have.
+    #[must_use]
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        self.scopes.push(scope.into());
+        self
+    }
+
+    /// The name it is called by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}

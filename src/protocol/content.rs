@@ -1,0 +1,229 @@
+//! Content blocks: what tool results and prompt messages are made of.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One block of content, as a tool result or a prompt message carries it.
+///
+/// ```
+/// use longshore::Content;
+///
+/// let blocks = vec![
+///     Content::text("The chart you asked for:"),
+///     Content::image(b"not really a picture", "image/png"),
+/// ];
+/// assert_eq!(blocks.len(), 2);
+/// ```
+///
+/// Kinds that a revision does not know (audio in 2024-11-05, resource links before
+/// 2025-06-18) are shown to its clients as text; a tool need not care.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Content {
+    /// Plain text for the model.
+    Text(TextContent),
+    /// A picture.
+    Image(MediaContent),
+    /// A sound; known from 2025-03-26 on.
+    Audio(MediaContent),
+    /// A pointer to a resource that the client may read; known from 2025-06-18 on.
+    ResourceLink(ResourceLink),
+    /// A resource's contents, in place.
+    Resource(EmbeddedResource),
+}
+
+/// Text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TextContent {
+    /// The text itself.
+    pub text: String,
+    /// Whom it is for, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// `_meta` of the block.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// A picture or a sound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MediaContent {
+    /// The bytes, in standard Base64 with padding.
+    pub data: String,
+    /// Media type, for example `image/png`.
+    pub mime_type: String,
+    /// Whom it is for, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// `_meta` of the block.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// A pointer to a resource, which need not appear in `resources/list`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceLink {
+    /// Where the resource is.
+    pub uri: String,
+    /// Name for programs, and for people where there is no title.
+    pub name: String,
+    /// Name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Media type, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Size in bytes before any encoding, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Whom it is for, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// `_meta` of the block.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// A resource's contents inside another message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EmbeddedResource {
+    /// The contents.
+    pub resource: ResourceContents,
+    /// Whom it is for, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// `_meta` of the block.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// What a resource holds: text, or bytes as Base64.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceContents {
+    /// Which resource this is.
+    pub uri: String,
+    /// Media type, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Text or bytes.
+    #[serde(flatten)]
+    pub body: ResourceBody,
+    /// `_meta` of the contents.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// The two forms of a resource's contents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResourceBody {
+    /// Text in UTF-8.
+    Text(String),
+    /// Bytes in standard Base64 with padding.
+    Blob(String),
+}
+
+/// Hints on whom content is for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Annotations {
+    /// `user`, `assistant`, or both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audience: Vec<Role>,
+    /// From 0 (optional) to 1 (required).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<f64>,
+    /// ISO 8601 time of the last change; known from 2025-06-18 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+}
+
+/// One side of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Content {
+    /// Plain text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextContent {
+            text: text.into(),
+            ..TextContent::default()
+        })
+    }
+
+    /// A picture from its bytes; encodes them.
+    pub fn image(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self::Image(MediaContent::new(bytes, mime_type))
+    }
+
+    /// A sound from its bytes; encodes them.
+    pub fn audio(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self::Audio(MediaContent::new(bytes, mime_type))
+    }
+
+    /// A pointer to a resource.
+    pub fn resource_link(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::ResourceLink(ResourceLink {
+            uri: uri.into(),
+            name: name.into(),
+            ..ResourceLink::default()
+        })
+    }
+
+    /// A text resource, embedded.
+    pub fn embedded_text(
+        uri: impl Into<String>,
+        mime_type: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self::embedded(uri, mime_type, ResourceBody::Text(text.into()))
+    }
+
+    /// A binary resource, embedded; encodes the bytes.
+    pub fn embedded_blob(
+        uri: impl Into<String>,
+        mime_type: impl Into<String>,
+        bytes: impl AsRef<[u8]>,
+    ) -> Self {
+        Self::embedded(uri, mime_type, ResourceBody::Blob(STANDARD.encode(bytes)))
+    }
+
+    fn embedded(uri: impl Into<String>, mime_type: impl Into<String>, body: ResourceBody) -> Self {
+        Self::Resource(EmbeddedResource {
+            resource: ResourceContents {
+                uri: uri.into(),
+                mime_type: Some(mime_type.into()),
+                body,
+                meta: None,
+            },
+            annotations: None,
+            meta: None,
+        })
+    }
+}
+
+impl MediaContent {
+    fn new(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self {
+            data: STANDARD.encode(bytes),
+            mime_type: mime_type.into(),
+            annotations: None,
+            meta: None,
+        }
+    }
+}
