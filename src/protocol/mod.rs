@@ -1,10 +1,23 @@
 //! The words of the specification, as data. No I/O, no clock, no runtime.
+//!
+//! [`message`] turns bytes into JSON-RPC messages, [`Revision`] is the only place that compares revisions, and
+//! the other files hold what messages are made of.
 
 mod content;
+mod error;
+pub(crate) mod message;
+mod method;
+mod revision;
+mod scan;
 mod tools;
+mod write;
 
 pub use content::{
     Annotations, Content, EmbeddedResource, MediaContent, ResourceBody, ResourceContents,
     ResourceLink, Role, TextContent,
 };
+pub use error::{ErrorCode, ErrorObject};
+pub(crate) use method::Method;
+pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
+pub(crate) use write::{push_escaped, push_string};

@@ -1,0 +1,461 @@
+//! Bytes to JSON-RPC messages, parameters left as text.
+//!
+//! [`Payload::read`] looks at a body once, from left to right. What it returns borrows from the body: ids,
+//! names and arguments are slices of it.
+
+use std::borrow::Cow;
+
+use super::scan::{JsonString, ScanError, Scanner};
+
+/// Ids longer than this are refused: they would be echoed in every answer.
+pub(crate) const ID_MAX_BYTES: usize = 1024;
+
+/// What one body holds.
+#[derive(Debug)]
+pub(crate) enum Payload<'a> {
+    Single(Message<'a>),
+    /// The texts of an array's elements, in order.
+    Batch(Vec<&'a str>),
+}
+
+/// One JSON-RPC message.
+#[derive(Debug)]
+pub(crate) enum Message<'a> {
+    Request(Request<'a>),
+    Notification(Notification<'a>),
+    Response(Response),
+}
+
+/// A message that wants an answer.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// JSON text of the id: a string with its quotes, or an integer.
+    pub(crate) id: &'a str,
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) params: Params<'a>,
+}
+
+/// A message that wants none.
+#[derive(Debug)]
+pub(crate) struct Notification<'a> {
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) params: Params<'a>,
+}
+
+/// An answer to a request that the server made.
+#[derive(Debug)]
+pub(crate) struct Response;
+
+/// Parameters: JSON texts of the members that are needed before the method's own types read them.
+#[derive(Debug, Default)]
+pub(crate) struct Params<'a> {
+    /// The whole object; `None` if the message has none.
+    pub(crate) object: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) uri: Option<&'a str>,
+    pub(crate) arguments: Option<&'a str>,
+    pub(crate) meta: Meta<'a>,
+}
+
+/// `params._meta`, likewise.
+#[derive(Debug, Default)]
+pub(crate) struct Meta<'a> {
+    pub(crate) protocol_version: Option<&'a str>,
+    pub(crate) client_capabilities: Option<&'a str>,
+    pub(crate) log_level: Option<&'a str>,
+}
+
+/// A body that is no message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed<'a> {
+    pub(crate) kind: MalformedKind,
+    pub(crate) reason: Cow<'static, str>,
+    /// The id, where it could be read.
+    pub(crate) id: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MalformedKind {
+    /// Not JSON in UTF-8.
+    Parse,
+    /// JSON, but no JSON-RPC message.
+    Invalid,
+}
+
+impl<'a> Payload<'a> {
+    /// Reads a body.
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, Malformed<'a>> {
+        let text = simdutf8::compat::from_utf8(body).map_err(|e| {
+            Malformed::parse(format!("not UTF-8 at byte {}", e.valid_up_to()))
+        })?;
+        let mut scanner = Scanner::new(text);
+        if scanner.peek() == Some(b'[') {
+            let mut elements = Vec::new();
+            scanner.array(|scanner| {
+                elements.push(scanner.value()?);
+                Ok(())
+            })?;
+            scanner.end()?;
+            return Ok(Self::Batch(elements));
+        }
+        Message::scan(&mut scanner).map(Self::Single)
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads one message.
+    pub(crate) fn read(text: &'a str) -> Result<Self, Malformed<'a>> {
+        Self::scan(&mut Scanner::new(text))
+    }
+
+    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, Malformed<'a>> {
+        if scanner.peek() != Some(b'{') {
+            scanner.value()?;
+            scanner.end()?;
+            return Err(Malformed::invalid("a message is an object", None));
+        }
+        let mut envelope = Envelope::default();
+        scanner.object(|scanner, key| envelope.member(scanner, key))?;
+        scanner.end()?;
+        envelope.into_message()
+    }
+}
+
+/// The members of a message while they are collected. The first thing wrong with them is kept, so that the
+/// scan can go on to find the id.
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<&'a str>,
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Params<'a>,
+    has_meta: bool,
+    result: bool,
+    error: bool,
+    problem: Option<&'static str>,
+}
+
+impl<'a> Envelope<'a> {
+    #[inline]
+    fn member(&mut self, scanner: &mut Scanner<'a>, key: JsonString<'a>) -> Result<(), ScanError> {
+        match &*key.unescape() {
+            "jsonrpc" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.jsonrpc, value);
+            }
+            "id" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.id, value);
+            }
+            "method" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.method, value);
+            }
+            "params" if scanner.peek() == Some(b'{') => {
+                if self.params.object.is_some() {
+                    self.problem("a member appears twice");
+                }
+                let start = scanner.at();
+                scanner.object(|scanner, key| self.param(scanner, key))?;
+                self.params.object = Some(scanner.since(start));
+            }
+            "params" => {
+                scanner.value()?;
+                self.problem("params is an object");
+            }
+            "result" => {
+                scanner.value()?;
+                if std::mem::replace(&mut self.result, true) {
+                    self.problem("a member appears twice");
+                }
+            }
+            "error" => {
+                scanner.value()?;
+                if std::mem::replace(&mut self.error, true) {
+                    self.problem("a member appears twice");
+                }
+            }
+            _ => {
+                scanner.value()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn param(&mut self, scanner: &mut Scanner<'a>, key: JsonString<'a>) -> Result<(), ScanError> {
+        match &*key.unescape() {
+            "name" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.params.name, value);
+            }
+            "uri" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.params.uri, value);
+            }
+            "arguments" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.params.arguments, value);
+            }
+            "_meta" => {
+                if std::mem::replace(&mut self.has_meta, true) {
+                    self.problem("a member appears twice");
+                }
+                if scanner.peek() == Some(b'{') {
+                    scanner.object(|scanner, key| self.meta(scanner, key))?;
+                } else {
+                    scanner.value()?;
+                }
+            }
+            _ => {
+                scanner.value()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn meta(&mut self, scanner: &mut Scanner<'a>, key: JsonString<'a>) -> Result<(), ScanError> {
+        let value = scanner.value()?;
+        match &*key.unescape() {
+            "io.modelcontextprotocol/protocolVersion" => {
+                self.once(|e| &mut e.params.meta.protocol_version, value);
+            }
+            "io.modelcontextprotocol/clientCapabilities" => {
+                self.once(|e| &mut e.params.meta.client_capabilities, value);
+            }
+            "io.modelcontextprotocol/logLevel" => {
+                self.once(|e| &mut e.params.meta.log_level, value);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Keeps a member's value; a second one of the same name could be read differently by whoever stands
+    /// in front of this server, and is refused.
+    #[inline]
+    fn once(&mut self, slot: impl FnOnce(&mut Self) -> &mut Option<&'a str>, value: &'a str) {
+        if slot(self).replace(value).is_some() {
+            self.problem("a member appears twice");
+        }
+    }
+
+    #[cold]
+    fn problem(&mut self, problem: &'static str) {
+        self.problem.get_or_insert(problem);
+    }
+
+    fn into_message(self) -> Result<Message<'a>, Malformed<'a>> {
+        let id = self.id.filter(|id| is_id(id));
+        let invalid = |reason| Err(Malformed::invalid(reason, id));
+        if let Some(problem) = self.problem {
+            return invalid(problem);
+        }
+        if self.jsonrpc != Some("\"2.0\"") && self.jsonrpc.and_then(string).as_deref() != Some("2.0") {
+            return invalid("jsonrpc is \"2.0\"");
+        }
+        if self.id.is_some() && id.is_none() {
+            return invalid("id is an integer, or a string of at most 1024 bytes");
+        }
+        let Some(method) = self.method else {
+            return match (self.result, self.error) {
+                (true, true) => invalid("a response has a result or an error, not both"),
+                (false, false) => invalid("a message has a method, a result or an error"),
+                _ => Ok(Message::Response(Response)),
+            };
+        };
+        if self.result || self.error {
+            return invalid("a request has neither result nor error");
+        }
+        let Some(method) = string(method) else {
+            return invalid("method is a string");
+        };
+        Ok(match id {
+            Some(id) => Message::Request(Request {
+                id,
+                method,
+                params: self.params,
+            }),
+            None => Message::Notification(Notification {
+                method,
+                params: self.params,
+            }),
+        })
+    }
+}
+
+/// Reads a value's text as a string. `None` if it is something else.
+#[inline]
+pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
+    JsonString::of_value(value).map(JsonString::unescape)
+}
+
+/// Whether a value's text is that of an object.
+#[inline]
+pub(crate) fn is_object(value: &str) -> bool {
+    value.starts_with('{')
+}
+
+fn is_id(value: &str) -> bool {
+    match value.as_bytes().first() {
+        Some(b'"') => value.len() <= ID_MAX_BYTES + 2,
+        Some(b'-') => value.parse::<i64>().is_ok(),
+        Some(b'0'..=b'9') => value.parse::<u64>().is_ok(),
+        _ => false,
+    }
+}
+
+impl Malformed<'_> {
+    fn parse(reason: String) -> Self {
+        Self {
+            kind: MalformedKind::Parse,
+            reason: Cow::Owned(reason),
+            id: None,
+        }
+    }
+}
+
+impl<'a> Malformed<'a> {
+    fn invalid(reason: &'static str, id: Option<&'a str>) -> Self {
+        Self {
+            kind: MalformedKind::Invalid,
+            reason: Cow::Borrowed(reason),
+            id,
+        }
+    }
+}
+
+impl From<ScanError> for Malformed<'_> {
+    fn from(error: ScanError) -> Self {
+        Self::parse(format!("{} at byte {}", error.reason, error.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(body: &str) -> Request<'_> {
+        match Payload::read(body.as_bytes()) {
+            Ok(Payload::Single(Message::Request(request))) => request,
+            other => panic!("{body} was read as {other:?}"),
+        }
+    }
+
+    fn refusal(body: &[u8]) -> (MalformedKind, String, Option<String>) {
+        let malformed = Payload::read(body).expect_err("should be refused");
+        (
+            malformed.kind,
+            malformed.reason.into_owned(),
+            malformed.id.map(str::to_owned),
+        )
+    }
+
+    #[test]
+    fn takes_a_call_apart() {
+        let request = request(
+            r#" {"jsonrpc":"2.0", "id":"a\"b", "method":"tools/call", "params":{"name":"echo",
+                "arguments":{"message":"hi"}, "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities":{}, "progressToken":1}}} "#,
+        );
+        assert_eq!(request.id, r#""a\"b""#);
+        assert_eq!(request.method, "tools/call");
+        assert_eq!(request.params.name, Some(r#""echo""#));
+        assert_eq!(request.params.arguments, Some(r#"{"message":"hi"}"#));
+        assert_eq!(request.params.meta.protocol_version, Some(r#""2026-07-28""#));
+        assert_eq!(request.params.meta.client_capabilities, Some("{}"));
+        assert!(request.params.object.is_some_and(|o| o.starts_with("{\"name\"") && o.ends_with("}}")));
+    }
+
+    #[test]
+    fn rpc_02_ids_are_integers_or_strings() {
+        for id in ["0", "-7", "18446744073709551615", "-9223372036854775808", r#""""#, r#""7""#, r#""\u0000""#] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            assert_eq!(request(&body).id, id);
+        }
+        for id in ["null", "1.5", "1.0", "1e3", "1e400", "true", "[]", "{}", "18446744073709551616"] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            let (kind, _, echoed) = refusal(body.as_bytes());
+            assert_eq!((kind, echoed), (MalformedKind::Invalid, None), "{id}");
+        }
+        let long = "x".repeat(ID_MAX_BYTES);
+        assert_eq!(request(&format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#)).id.len(), 1026);
+        let (kind, ..) = refusal(format!(r#"{{"jsonrpc":"2.0","id":"{long}x","method":"ping"}}"#).as_bytes());
+        assert_eq!(kind, MalformedKind::Invalid);
+    }
+
+    #[test]
+    fn a_member_that_appears_twice_is_refused_even_in_disguise() {
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":1,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{},"params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","name":"y"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{},"_meta":{}}}"#,
+            r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"a"}"#,
+        ] {
+            let (kind, reason, id) = refusal(body.as_bytes());
+            assert_eq!(
+                (kind, &*reason, id.as_deref()),
+                (MalformedKind::Invalid, "a member appears twice", Some("1")),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_compared_byte_for_byte() {
+        let (kind, ..) = refusal(br#"{"jsonrpc":"2.0","id":1,"Method":"ping"}"#);
+        assert_eq!(kind, MalformedKind::Invalid);
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping","method\u0000":"tools/call"}"#;
+        assert_eq!(request(body).method, "ping");
+        assert_eq!(request(r#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"p\u0069ng"}"#).method, "ping");
+    }
+
+    #[test]
+    fn rpc_12_what_is_no_message_is_told_apart_from_what_is_no_json() {
+        use MalformedKind::{Invalid, Parse};
+        for (body, kind, id) in [
+            (&b"{"[..], Parse, None),
+            (b"", Parse, None),
+            (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"} x", Parse, None),
+            (b"\xff\xfe{\0}\0", Parse, None),
+            (b"{\"a\":\"\xff\"}", Parse, None),
+            (b"\xef\xbb\xbf{}", Parse, None),
+            (br#"{"id":1,"x":NaN}"#, Parse, None),
+            (b"1", Invalid, None),
+            (b"null", Invalid, None),
+            (b"{}", Invalid, None),
+            (br#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Invalid, Some("1")),
+            (br#"{"jsonrpc":2.0,"id":1,"method":"a"}"#, Invalid, Some("1")),
+            (br#"{"id":"x","method":"a"}"#, Invalid, Some("\"x\"")),
+            (br#"{"jsonrpc":"2.0","method":1,"id":1}"#, Invalid, Some("1")),
+            (br#"{"jsonrpc":"2.0","method":"a","params":[],"id":1}"#, Invalid, Some("1")),
+            (br#"{"jsonrpc":"2.0","method":"a","params":null,"id":1}"#, Invalid, Some("1")),
+            (br#"{"jsonrpc":"2.0","id":1}"#, Invalid, Some("1")),
+            (br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, Invalid, Some("1")),
+            (br#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, Invalid, Some("1")),
+        ] {
+            let (found, reason, echoed) = refusal(body);
+            assert_eq!((found, echoed.as_deref()), (kind, id), "{} ({reason})", body.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn arrays_are_split_and_responses_recognised() {
+        let Ok(Payload::Batch(elements)) = Payload::read(br#" [ {"a":1}, 2 ,[] ] "#) else {
+            panic!("not read as a batch");
+        };
+        assert_eq!(elements, [r#"{"a":1}"#, "2", "[]"]);
+        assert!(matches!(Payload::read(b"[]"), Ok(Payload::Batch(elements)) if elements.is_empty()));
+        for body in [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"{"jsonrpc":"2.0","id":1,"error":{}}"#] {
+            assert!(matches!(Payload::read(body.as_bytes()), Ok(Payload::Single(Message::Response(_)))));
+        }
+        assert!(matches!(
+            Payload::read(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
+            Ok(Payload::Single(Message::Notification(_)))
+        ));
+    }
+}

@@ -1,0 +1,43 @@
+//! The methods that a client may call, and the revisions that have each.
+
+use super::Revision;
+
+/// A request that the specification names and this server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Initialize,
+    Ping,
+    Discover,
+    ToolsList,
+    ToolsCall,
+}
+
+impl Method {
+    /// Finds the method of a name. The comparison is with each name's length and bytes: it costs the same for
+    /// all of them.
+    #[inline]
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "tools/call" => Self::ToolsCall,
+            "tools/list" => Self::ToolsList,
+            "ping" => Self::Ping,
+            "initialize" => Self::Initialize,
+            "server/discover" => Self::Discover,
+            _ => return None,
+        })
+    }
+
+    /// Whether a revision has it.
+    pub(crate) fn is_in(self, revision: Revision) -> bool {
+        match self {
+            Self::Initialize | Self::Ping => revision.has_sessions(),
+            Self::Discover => !revision.has_sessions(),
+            Self::ToolsList | Self::ToolsCall => true,
+        }
+    }
+
+    /// The parameter that the header `Mcp-Name` mirrors.
+    pub(crate) fn names_its_target(self) -> bool {
+        self == Self::ToolsCall
+    }
+}

@@ -1,0 +1,116 @@
+//! The revisions of the protocol, and what each can do. The only place that compares them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A revision of the Model Context Protocol, by its date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Revision {
+    /// The first one: HTTP+SSE and stdio.
+    #[serde(rename = "2024-11-05")]
+    V2024_11_05,
+    /// Streamable HTTP, sessions, batches.
+    #[serde(rename = "2025-03-26")]
+    V2025_03_26,
+    /// Structured results, elicitation, resource links.
+    #[serde(rename = "2025-06-18")]
+    V2025_06_18,
+    /// Icons, URL elicitation, experimental tasks.
+    #[serde(rename = "2025-11-25")]
+    V2025_11_25,
+    /// No sessions: each request stands alone.
+    #[serde(rename = "2026-07-28")]
+    V2026_07_28,
+}
+
+impl Revision {
+    /// All, from old to new.
+    pub const ALL: [Self; 5] = [
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+        Self::V2026_07_28,
+    ];
+
+    /// The newest revision that begins with a handshake; offered to clients that ask for an unknown one.
+    pub const NEWEST_WITH_SESSIONS: Self = Self::V2025_11_25;
+
+    /// Reads the date that stands for a revision on the wire.
+    pub fn parse(date: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|revision| revision.as_str() == date)
+    }
+
+    /// The date that stands for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// Whether a client opens a session with `initialize` before anything else.
+    pub fn has_sessions(self) -> bool {
+        self < Self::V2026_07_28
+    }
+
+    /// Whether several messages may come in one array.
+    pub fn has_batches(self) -> bool {
+        self == Self::V2025_03_26
+    }
+
+    /// Whether tools have annotations and content may be audio.
+    pub fn has_annotations(self) -> bool {
+        Self::V2025_03_26 <= self
+    }
+
+    /// Whether there are structured results, output schemas, titles and resource links.
+    pub fn has_structured_results(self) -> bool {
+        Self::V2025_06_18 <= self
+    }
+
+    /// Whether a structured result may be something else than an object.
+    pub fn has_structured_values_of_any_kind(self) -> bool {
+        Self::V2026_07_28 <= self
+    }
+
+    /// Whether tools and servers have icons, and servers a description.
+    pub fn has_icons(self) -> bool {
+        Self::V2025_11_25 <= self
+    }
+
+    /// Whether arguments that do not fit the schema are a result the model reads, not a JSON-RPC error.
+    pub fn shows_invalid_arguments_to_the_model(self) -> bool {
+        Self::V2025_11_25 <= self
+    }
+
+    /// Whether every result says of what kind it is, who the server is, and how long it may be kept.
+    pub fn has_result_type(self) -> bool {
+        Self::V2026_07_28 <= self
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_read_back_and_nothing_else_does() {
+        for revision in Revision::ALL {
+            assert_eq!(Revision::parse(revision.as_str()), Some(revision));
+        }
+        for date in ["", "2025-11-26", "2026-07-28 ", "1.0", "draft"] {
+            assert_eq!(Revision::parse(date), None);
+        }
+    }
+}

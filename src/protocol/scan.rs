@@ -1,0 +1,608 @@
+//! A strict JSON scanner that finds where values begin and end, and makes no tree of them.
+//!
+//! It accepts what RFC 8259 does and `serde_json` reads into a `Value`, within two bounds: at most
+//! [`DEPTH_MAX`] levels, and at most [`MEMBERS_MAX`] members in one object. Escapes of lone surrogates are
+//! refused, since no Rust string can hold them. Numbers are checked for their grammar only: what they are
+//! worth is the reader's affair.
+//!
+//! One pass validates a whole document. Objects of interest are walked member by member
+//! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
+
+use std::borrow::Cow;
+
+/// How deep arrays and objects may nest in a message.
+pub(crate) const DEPTH_MAX: u32 = 64;
+
+/// How many members one object may have.
+pub(crate) const MEMBERS_MAX: u16 = 10_000;
+
+/// Reads a document from left to right.
+#[derive(Debug)]
+pub(crate) struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u32,
+}
+
+/// Why a document was refused, and at which byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScanError {
+    pub(crate) reason: &'static str,
+    pub(crate) at: usize,
+}
+
+/// A JSON string as it stands in the document, without its quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JsonString<'a> {
+    raw: &'a str,
+    escaped: bool,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    /// Where the next byte to read is.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What stands between `start` and here.
+    pub(crate) fn since(&self, start: usize) -> &'a str {
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    /// The next byte that is no white space, which stays unread.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        loop {
+            match bytes.get(self.at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                other => return other.copied(),
+            }
+        }
+    }
+
+    /// Nothing but white space may follow.
+    pub(crate) fn end(&mut self) -> Result<(), ScanError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.error("unexpected text after the document"),
+        }
+    }
+
+    /// Walks an object. `member` is given each key and must read its value.
+    #[inline]
+    pub(crate) fn object(
+        &mut self,
+        mut member: impl FnMut(&mut Self, JsonString<'a>) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
+        self.expect(b'{', "expected an object")?;
+        self.enter()?;
+        if self.peek() == Some(b'}') {
+            return self.leave();
+        }
+        let mut members = 0;
+        loop {
+            members = self.count(members)?;
+            let key = self.key()?;
+            member(self, key)?;
+            if !self.more(b'}')? {
+                return self.leave();
+            }
+        }
+    }
+
+    /// Walks an array. `element` must read each element.
+    pub(crate) fn array(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
+        self.expect(b'[', "expected an array")?;
+        self.enter()?;
+        if self.peek() == Some(b']') {
+            return self.leave();
+        }
+        loop {
+            self.peek();
+            element(self)?;
+            if !self.more(b']')? {
+                return self.leave();
+            }
+        }
+    }
+
+    /// Reads any value and returns its text.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
+        let first = self.peek();
+        let start = self.at;
+        match first {
+            Some(b'{' | b'[') => self.nested()?,
+            _ => self.scalar(first)?,
+        }
+        Ok(self.since(start))
+    }
+
+    /// Reads a string.
+    #[inline]
+    pub(crate) fn string(&mut self) -> Result<JsonString<'a>, ScanError> {
+        self.peek();
+        self.expect(b'"', "expected a string")?;
+        let start = self.at;
+        let escaped = self.rest_of_string()?;
+        Ok(JsonString {
+            raw: self.text.get(start..self.at - 1).unwrap_or_default(),
+            escaped,
+        })
+    }
+
+    /// Reads an array or object with everything in it, without recursion: one bit for each level says
+    /// which of the two it is.
+    fn nested(&mut self) -> Result<(), ScanError> {
+        let outer = self.depth;
+        let mut objects = 0_u64;
+        let mut members = [0_u16; DEPTH_MAX as usize];
+        loop {
+            // A value begins here.
+            let first = self.peek();
+            match first {
+                Some(b'{') => {
+                    self.at += 1;
+                    self.enter()?;
+                    objects = objects << 1 | 1;
+                    if self.peek() != Some(b'}') {
+                        members[self.depth as usize - 1] = self.count(0)?;
+                        self.key()?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.at += 1;
+                    self.enter()?;
+                    objects <<= 1;
+                    if self.peek() != Some(b']') {
+                        continue;
+                    }
+                }
+                _ => {
+                    self.scalar(first)?;
+                    if !self.more(closing(objects))? {
+                        // fall through to closing
+                    } else {
+                        self.next_member(objects, &mut members)?;
+                        continue;
+                    }
+                }
+            }
+            // The innermost array or object ends here, and perhaps those around it.
+            loop {
+                self.leave()?;
+                objects >>= 1;
+                if self.depth == outer {
+                    return Ok(());
+                }
+                if self.more(closing(objects))? {
+                    self.next_member(objects, &mut members)?;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// After a comma: an object goes on with a key, an array with a value.
+    #[inline]
+    fn next_member(
+        &mut self,
+        objects: u64,
+        members: &mut [u16; DEPTH_MAX as usize],
+    ) -> Result<(), ScanError> {
+        if objects & 1 == 1 {
+            let level = self.depth as usize - 1;
+            members[level] = self.count(members[level])?;
+            self.key()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn scalar(&mut self, first: Option<u8>) -> Result<(), ScanError> {
+        match first {
+            Some(b'"') => {
+                self.at += 1;
+                self.rest_of_string().map(drop)
+            }
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal("true"),
+            Some(b'f') => self.literal("false"),
+            Some(b'n') => self.literal("null"),
+            Some(_) => self.error("expected a value"),
+            None => self.error("unexpected end of the document"),
+        }
+    }
+
+    #[inline]
+    fn key(&mut self) -> Result<JsonString<'a>, ScanError> {
+        let key = self.string()?;
+        if self.peek() != Some(b':') {
+            return self.error("expected a colon after a key");
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    /// Whether a comma follows (true) or the closing bracket, which stays unread (false).
+    #[inline]
+    fn more(&mut self, close: u8) -> Result<bool, ScanError> {
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(byte) if byte == close => Ok(false),
+            Some(_) => self.error("expected a comma or a closing bracket"),
+            None => self.error("unexpected end of the document"),
+        }
+    }
+
+    #[inline]
+    fn expect(&mut self, byte: u8, reason: &'static str) -> Result<(), ScanError> {
+        if self.text.as_bytes().get(self.at) == Some(&byte) {
+            self.at += 1;
+            Ok(())
+        } else {
+            self.error(reason)
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self) -> Result<(), ScanError> {
+        if self.depth == DEPTH_MAX {
+            return self.error("nested too deeply");
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Reads the closing bracket that `peek` has shown to be there.
+    #[inline]
+    fn leave(&mut self) -> Result<(), ScanError> {
+        self.at += 1;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, members: u16) -> Result<u16, ScanError> {
+        if members == MEMBERS_MAX {
+            return self.error("an object has too many members");
+        }
+        Ok(members + 1)
+    }
+
+    /// Reads up to and including the closing quote; says whether there was an escape.
+    #[inline]
+    fn rest_of_string(&mut self) -> Result<bool, ScanError> {
+        let bytes = self.text.as_bytes();
+        let mut escaped = false;
+        loop {
+            self.at += plain_prefix(bytes.get(self.at..).unwrap_or_default());
+            match bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(_) => return self.error("control character in a string"),
+                None => return self.error("unexpected end of a string"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), ScanError> {
+        match self.text.as_bytes().get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 2;
+                Ok(())
+            }
+            Some(b'u') => match self.code_unit()? {
+                0xD800..=0xDBFF => {
+                    if !self.text.as_bytes()[self.at..].starts_with(b"\\u") {
+                        return self.error("lone surrogate in a string");
+                    }
+                    match self.code_unit()? {
+                        0xDC00..=0xDFFF => Ok(()),
+                        _ => self.error("lone surrogate in a string"),
+                    }
+                }
+                0xDC00..=0xDFFF => self.error("lone surrogate in a string"),
+                _ => Ok(()),
+            },
+            _ => self.error("unknown escape in a string"),
+        }
+    }
+
+    /// Reads `\uXXXX`.
+    fn code_unit(&mut self) -> Result<u16, ScanError> {
+        let digits = self.text.as_bytes().get(self.at + 2..self.at + 6);
+        let mut unit = 0;
+        for digit in digits.unwrap_or_default() {
+            match char::from(*digit).to_digit(16) {
+                Some(value) => unit = unit << 4 | value as u16,
+                None => return self.error("unknown escape in a string"),
+            }
+        }
+        if digits.is_none() {
+            return self.error("unexpected end of a string");
+        }
+        self.at += 6;
+        Ok(unit)
+    }
+
+    fn number(&mut self) -> Result<(), ScanError> {
+        let bytes = self.text.as_bytes();
+        if bytes.get(self.at) == Some(&b'-') {
+            self.at += 1;
+        }
+        match bytes.get(self.at) {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return self.error("expected a digit"),
+        }
+        if bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.some_digits()?;
+        }
+        if let Some(b'e' | b'E') = bytes.get(self.at) {
+            self.at += 1;
+            if let Some(b'+' | b'-') = bytes.get(self.at) {
+                self.at += 1;
+            }
+            self.some_digits()?;
+        }
+        Ok(())
+    }
+
+    fn some_digits(&mut self) -> Result<(), ScanError> {
+        let start = self.at;
+        self.digits();
+        if self.at == start {
+            return self.error("expected a digit");
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn digits(&mut self) {
+        while let Some(b'0'..=b'9') = self.text.as_bytes().get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self, word: &'static str) -> Result<(), ScanError> {
+        if self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            Ok(())
+        } else {
+            self.error("expected a value")
+        }
+    }
+
+    #[cold]
+    fn error<T>(&self, reason: &'static str) -> Result<T, ScanError> {
+        Err(ScanError {
+            reason,
+            at: self.at,
+        })
+    }
+}
+
+impl<'a> JsonString<'a> {
+    /// Reads a value's text as a string. `None` if it is something else.
+    pub(crate) fn of_value(value: &'a str) -> Option<Self> {
+        let raw = value.strip_prefix('"')?.strip_suffix('"')?;
+        Some(Self {
+            raw,
+            escaped: raw.contains('\\'),
+        })
+    }
+
+    /// What it means, escapes undone.
+    #[inline]
+    pub(crate) fn unescape(self) -> Cow<'a, str> {
+        if self.escaped {
+            // The scanner has let only escapes through that mean something.
+            let quoted = format!("\"{}\"", self.raw);
+            Cow::Owned(serde_json::from_str(&quoted).unwrap_or_default())
+        } else {
+            Cow::Borrowed(self.raw)
+        }
+    }
+}
+
+/// How many bytes from the start need no second look inside a string: neither quote nor backslash nor
+/// control character.
+///
+/// Eight bytes at a time, and long runs 32 at a time in a form that compiles to vector instructions.
+#[inline]
+pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    // Most strings of a message end within this loop.
+    while at < 32 {
+        let Some(word) = bytes[at..].first_chunk::<8>() else {
+            return at + plain_tail(&bytes[at..]);
+        };
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + plain_run(&bytes[at..])
+}
+
+#[inline(never)]
+fn plain_run(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    for chunk in bytes.chunks_exact(32) {
+        if chunk.iter().fold(false, |any, b| any | is_special(*b)) {
+            break;
+        }
+        at += 32;
+    }
+    at + plain_tail(&bytes[at..])
+}
+
+fn plain_tail(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .position(|b| is_special(*b))
+        .unwrap_or(bytes.len())
+}
+
+#[inline]
+fn is_special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+/// The high bit of each byte that [`is_special`]. Bytes above the lowest such byte may be marked wrongly,
+/// since the subtraction borrows; the lowest never is.
+#[inline]
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES * 0x80;
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (control | zero(word ^ ONES * b'"' as u64) | zero(word ^ ONES * b'\\' as u64)) & HIGH
+}
+
+#[inline]
+fn closing(objects: u64) -> u8 {
+    if objects & 1 == 1 { b'}' } else { b']' }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn accepts(text: &str) -> bool {
+        let mut scanner = Scanner::new(text);
+        scanner.value().and_then(|_| scanner.end()).is_ok()
+    }
+
+    fn refusal(text: &str) -> ScanError {
+        let mut scanner = Scanner::new(text);
+        scanner
+            .value()
+            .and_then(|_| scanner.end())
+            .expect_err("should be refused")
+    }
+
+    #[test]
+    fn accepts_what_json_allows() {
+        for text in [
+            "{}", "[]", " [ ] ", "0", "-0", "10", "1.5e-7", "1E400", "true", "null", r#""""#,
+            r#"{"a":{"b":[1,2,{"c":null}]},"d":""}"#, "[[],{},[[]]]", "\"\u{1F600}\"",
+            r#""\ud83d\ude00 \n\/\\""#, "[1 , 2\n,\t3\r]", "\"\u{7f}\"",
+        ] {
+            assert!(accepts(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_json_does_not_allow() {
+        for text in [
+            "", " ", "{", "[", "]", "}", "[1,]", "{,}", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#, "[1 2]",
+            r#"{"a":1 "b":2}"#, "01", "-", "+1", ".5", "1.", "1e", "1e+", "NaN", "Infinity", "-Infinity",
+            "nul", "True", r#"""#, r#""\x""#, r#""\u12""#, r#""\u12g4""#, "\"\n\"", "\"\t\"", "'a'",
+            "{a:1}", "{1:1}", "[1}", r#"{"a":1]"#, "1 2", "[]]", "\u{feff}[]", r#""\ud800""#,
+            r#""\ud800\u0041""#, r#""\udc00""#, r#""\ud800\n""#, "/**/1", "[1,,2]", "\u{b}1",
+        ] {
+            assert!(!accepts(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_where_and_why() {
+        assert_eq!(
+            refusal(r#"{"a": tru}"#),
+            ScanError { reason: "expected a value", at: 6 }
+        );
+        assert_eq!(
+            refusal("[1 2]"),
+            ScanError { reason: "expected a comma or a closing bracket", at: 3 }
+        );
+    }
+
+    #[test]
+    fn bounds_depth_without_recursion() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(accepts(&nested(64)));
+        assert_eq!(refusal(&nested(65)).reason, "nested too deeply");
+        assert_eq!(refusal(&"[".repeat(1_000_000)).reason, "nested too deeply");
+        assert_eq!(refusal(&r#"{"a":"#.repeat(20_000)).reason, "nested too deeply");
+    }
+
+    #[test]
+    fn bounds_members_of_one_object() {
+        let object = |members: usize| {
+            let list: Vec<_> = (0..members).map(|n| format!("\"{n}\":0")).collect();
+            format!("{{{}}}", list.join(","))
+        };
+        assert!(accepts(&object(10_000)));
+        assert_eq!(refusal(&object(10_001)).reason, "an object has too many members");
+        // Siblings are counted apart from one another.
+        assert!(accepts(&format!("[{},{}]", object(6_000), object(6_000))));
+    }
+
+    #[test]
+    fn finds_the_end_of_strings_of_any_length() {
+        for length in 0..200 {
+            for special in ['"', '\\', '\n', '\u{1f}'] {
+                let text = "a".repeat(length) + &special.to_string() + &"b".repeat(70);
+                assert_eq!(plain_prefix(text.as_bytes()), length, "{special:?}");
+            }
+            assert_eq!(plain_prefix("\u{e9}".repeat(length).as_bytes()), 2 * length);
+        }
+    }
+
+    #[test]
+    fn unescapes() {
+        let mut scanner = Scanner::new(r#""a\u0062\n\ud83d\ude00""#);
+        let string = scanner.string().expect("a string");
+        assert_eq!(string.unescape(), "ab\n\u{1F600}");
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_anything_like_json(
+            text in r#"[\[\]{},:"\\u0-9a-f\-.eE+ tnl]{0,24}"#
+        ) {
+            // Numbers beyond f64 are well formed, and none of the scanner's business.
+            let serde = match serde_json::from_str::<serde_json::Value>(&text) {
+                Err(e) if e.to_string().contains("number out of range") => return Ok(()),
+                other => other.is_ok(),
+            };
+            prop_assert_eq!(accepts(&text), serde);
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_strings(text in r#"[\x00-\x7f\u{e9}\u{1F600}]{0,80}"#) {
+            let quoted = format!("\"{text}\"");
+            prop_assert_eq!(accepts(&quoted), serde_json::from_str::<serde_json::Value>(&quoted).is_ok());
+            let good = serde_json::to_string(&text).expect("a string");
+            let mut scanner = Scanner::new(&good);
+            prop_assert_eq!(scanner.string().expect("valid").unescape(), text);
+        }
+    }
+}
