@@ -268,3 +268,6 @@ fn per(answers: u64, time: Duration) -> f64 {
 const SETUP_WITHIN: Duration = Duration::from_secs(20);
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const ALL_WITHIN: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests;
