@@ -104,6 +104,10 @@ fn print(measured: &Measured) {
         "generator busy       {:>11.0}%",
         measured.own_share() * 100.0
     );
+    println!(
+        "waited for a core    {:>11.0}%",
+        measured.waiting_share() * 100.0
+    );
 }
 
 /// A time that a measurement may take.

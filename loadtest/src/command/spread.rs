@@ -87,7 +87,7 @@ async fn round(
     Ok(before
         .iter()
         .zip(&after)
-        .map(|(before, after)| after.used.saturating_sub(before.used))
+        .map(|(before, after)| after.time.used.saturating_sub(before.time.used))
         .collect())
 }
 

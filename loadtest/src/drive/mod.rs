@@ -28,7 +28,7 @@ pub(crate) use slot::SlotError;
 use slot::{Slot, SlotReport};
 
 use crate::measure::Histogram;
-use crate::process::ProcessorClock;
+use crate::process::{ProcessorClock, ProcessorTime};
 use crate::target::Target;
 use crate::wire::{Multiplexed, WireError};
 use crate::workload::{Session, Workload};
@@ -95,9 +95,9 @@ pub(crate) struct Measured {
     /// The length of the window.
     pub(crate) elapsed: Duration,
     /// Processor time of the server within the window, if its process was named.
-    pub(crate) server_time: Option<Duration>,
+    pub(crate) server_time: Option<ProcessorTime>,
     /// Processor time of this generator within the window.
-    pub(crate) own_time: Duration,
+    pub(crate) own_time: ProcessorTime,
 }
 
 impl Measured {
@@ -113,12 +113,18 @@ impl Measured {
 
     /// Answers for each second of the server's processor time: what a neighbour on the machine moves least.
     pub(crate) fn per_processor_second(&self) -> Option<f64> {
-        self.server_time.map(|time| per(self.answers(), time))
+        self.server_time.map(|time| per(self.answers(), time.used))
     }
 
     /// Share of the window in which the generator was at work. Near 1, it is the generator that is measured.
     pub(crate) fn own_share(&self) -> f64 {
-        self.own_time.as_secs_f64() / self.elapsed.as_secs_f64()
+        self.own_time.used.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
+    /// Share of the window in which server and generator stood in line for a core that something else used.
+    pub(crate) fn waiting_share(&self) -> f64 {
+        let waited = self.own_time.waited + self.server_time.unwrap_or_default().waited;
+        waited.as_secs_f64() / self.elapsed.as_secs_f64()
     }
 }
 
@@ -242,8 +248,8 @@ async fn gather(
 fn summed(
     reports: Vec<SlotReport>,
     elapsed: Duration,
-    server_time: Option<Duration>,
-    own_time: Duration,
+    server_time: Option<ProcessorTime>,
+    own_time: ProcessorTime,
 ) -> Measured {
     let mut all = Measured {
         latency: Histogram::new(),

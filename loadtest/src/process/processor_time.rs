@@ -5,6 +5,15 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+/// Time on a processor, and time spent ready and waiting for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessorTime {
+    /// User and kernel together.
+    pub(crate) used: Duration,
+    /// While something else ran on the core: a neighbour, when a process has the core for itself.
+    pub(crate) waited: Duration,
+}
+
 /// What one thread has used since it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadTime {
@@ -12,8 +21,8 @@ pub(crate) struct ThreadTime {
     pub(crate) id: u32,
     /// Its name, which the kernel cuts to fifteen bytes.
     pub(crate) name: String,
-    /// Its time on a processor, user and kernel together.
-    pub(crate) used: Duration,
+    /// Its time on a processor, and off it.
+    pub(crate) time: ProcessorTime,
 }
 
 /// The threads of process `pid`, by number.
@@ -34,7 +43,7 @@ pub(crate) fn thread_times(pid: u32) -> io::Result<Vec<ThreadTime>> {
         ) else {
             continue;
         };
-        let used = used_of(&statistics).ok_or_else(|| {
+        let time = time_of(&statistics).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("not a schedstat line: {statistics:?}"),
@@ -43,7 +52,7 @@ pub(crate) fn thread_times(pid: u32) -> io::Result<Vec<ThreadTime>> {
         threads.push(ThreadTime {
             id,
             name: name.trim_end().to_owned(),
-            used,
+            time,
         });
     }
     threads.sort_by_key(|thread| thread.id);
@@ -54,7 +63,7 @@ pub(crate) fn thread_times(pid: u32) -> io::Result<Vec<ThreadTime>> {
 #[derive(Debug)]
 pub(crate) struct ProcessorClock {
     pid: u32,
-    at_start: HashMap<u32, Duration>,
+    at_start: HashMap<u32, ProcessorTime>,
 }
 
 impl ProcessorClock {
@@ -62,31 +71,31 @@ impl ProcessorClock {
     pub(crate) fn start(pid: u32) -> io::Result<Self> {
         let at_start = thread_times(pid)?
             .into_iter()
-            .map(|thread| (thread.id, thread.used))
+            .map(|thread| (thread.id, thread.time))
             .collect();
         Ok(Self { pid, at_start })
     }
 
-    /// What the process's threads have used since the start. A thread that ended meanwhile is left out.
-    pub(crate) fn read(&self) -> io::Result<Duration> {
-        let threads = thread_times(self.pid)?;
-        Ok(threads
-            .iter()
-            .map(|thread| {
-                thread
-                    .used
-                    .saturating_sub(self.at_start.get(&thread.id).copied().unwrap_or_default())
-            })
-            .sum())
+    /// The time of the process's threads since the start. A thread that ended meanwhile is left out.
+    pub(crate) fn read(&self) -> io::Result<ProcessorTime> {
+        let mut sum = ProcessorTime::default();
+        for thread in thread_times(self.pid)? {
+            let before = self.at_start.get(&thread.id).copied().unwrap_or_default();
+            sum.used += thread.time.used.saturating_sub(before.used);
+            sum.waited += thread.time.waited.saturating_sub(before.waited);
+        }
+        Ok(sum)
     }
 }
 
-/// The first number of a `schedstat` line is nanoseconds on a processor.
-fn used_of(schedstat: &str) -> Option<Duration> {
-    let mut fields = schedstat.split_ascii_whitespace();
-    let used = fields.next()?.parse().ok()?;
-    fields.next()?.parse::<u64>().ok()?;
-    Some(Duration::from_nanos(used))
+/// A `schedstat` line: nanoseconds on a processor, nanoseconds in line for one, and a count of turns.
+fn time_of(schedstat: &str) -> Option<ProcessorTime> {
+    let mut fields = schedstat
+        .split_ascii_whitespace()
+        .map(|field| field.parse().map(Duration::from_nanos));
+    let (used, waited) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    fields.next()?.ok()?;
+    Some(ProcessorTime { used, waited })
 }
 
 #[cfg(test)]
@@ -94,21 +103,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schedstat_line_begins_with_nanoseconds_used() {
+    fn a_schedstat_line_is_time_used_and_time_waited() {
         let cases = [
-            ("123456789 42 7\n", Some(123_456_789)),
-            ("0 0 0", Some(0)),
+            ("123456789 42 7\n", Some((123_456_789, 42))),
+            ("0 0 0", Some((0, 0))),
             ("", None),
-            ("12", None),
+            ("12 5", None),
             ("-1 0 0\n", None),
             ("a b c\n", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(
-                used_of(line),
-                expected.map(Duration::from_nanos),
-                "{line:?}"
-            );
+            let found = time_of(line).map(|time| (time.used.as_nanos(), time.waited.as_nanos()));
+            assert_eq!(found, expected, "{line:?}");
         }
     }
 
@@ -116,7 +122,7 @@ mod tests {
     fn the_clock_of_this_process_moves_when_it_works() {
         let clock = ProcessorClock::start(std::process::id()).expect("our own process");
         let mut sum = 0u64;
-        while clock.read().expect("our own process") < Duration::from_millis(5) {
+        while clock.read().expect("our own process").used < Duration::from_millis(5) {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
     }

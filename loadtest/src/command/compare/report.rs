@@ -49,6 +49,7 @@ pub(super) struct Figures {
     p50_us: Vec<f64>,
     p99_us: Vec<f64>,
     generator_share: Vec<f64>,
+    waiting_share: Vec<f64>,
 }
 
 impl Figures {
@@ -62,6 +63,7 @@ impl Figures {
             p50_us: each(&|round| round.latency.quantile(0.5).as_secs_f64() * 1e6),
             p99_us: each(&|round| round.latency.quantile(0.99).as_secs_f64() * 1e6),
             generator_share: each(&Measured::own_share),
+            waiting_share: each(&Measured::waiting_share),
         }
     }
 
@@ -73,6 +75,7 @@ impl Figures {
             "p50_us": self.p50_us,
             "p99_us": self.p99_us,
             "generator_share": self.generator_share,
+            "waiting_share": self.waiting_share,
         })
     }
 }
@@ -84,52 +87,50 @@ pub(super) fn print_header(arguments: &Arguments) {
         arguments.rounds, arguments.seconds, arguments.server_core, arguments.generator_core
     );
     println!(
-        "{:<18} {:<16} {:>9} {:>11} {:>8} {:>8} {:>8} {:>4}  {:<21} {:>8} {:>8}  {:<21}",
-        "workload",
-        "server",
-        "req/s",
-        "req/s/cpu-s",
-        "cpu us",
-        "p50 us",
-        "p99 us",
-        "gen",
-        "ratio (min-max)",
-        "half p50",
-        "half p99",
-        "half p50 ratio"
+        "{:<18} {:<16} {:>9} {:>11} {:>7} {:>7} {:>7} {:>5} {:>5}  ratio (min-max)",
+        "workload", "server", "req/s", "req/s/cpu-s", "cpu us", "p50 us", "p99 us", "gen", "wait"
     );
 }
 
 /// Two lines for one workload.
 pub(super) fn print_row(outcome: &Outcome) {
-    let half = outcome.half_load.as_ref();
-    let ratio = shown(outcome.ratio());
-    let half_ratio = half.map(|half| shown(half.ratio())).unwrap_or_default();
-    print_line(
+    print_figures(
         &outcome.case.to_string(),
         &outcome.ours,
-        half.map(|half| &half.ours),
-        &ratio,
-        &half_ratio,
+        &shown(outcome.ratio()),
     );
-    let size = format!("  {} B", outcome.length);
-    print_line(
-        &size,
-        &outcome.theirs,
-        half.map(|half| &half.theirs),
-        "",
-        "",
-    );
+    print_figures(&format!("  {} B", outcome.length), &outcome.theirs, "");
 }
 
-/// How to read it.
-pub(super) fn print_footer() {
+/// The second table, and how to read both.
+pub(super) fn print_footer(outcomes: &[Outcome]) {
     println!(
-        "\nratio: req/s/cpu-s of the product to bare hyper, median of the rounds' ratios. cpu us: the server's\n\
-         processor time for a request. gen: how busy the generator's core was; above 95 % req/s and latency are\n\
-         the generator's, while req/s/cpu-s stays the server's. half: at half of each server's own peak, latency\n\
-         counted from when a request should have been sent."
+        "\nratio: req/s/cpu-s of the product to bare hyper, median of the ratios of the rounds. cpu us: the"
     );
+    println!(
+        "server's processor time for a request. gen: how busy the generator's core was. wait: how long server"
+    );
+    println!(
+        "or generator stood in line for a core that something else used. With gen above 95 % or wait above a"
+    );
+    println!("few, req/s and latency are not the server's; req/s/cpu-s is, and the ratio.");
+    if outcomes.iter().all(|outcome| outcome.half_load.is_none()) {
+        return;
+    }
+    println!(
+        "\nAt half of each server's own peak; latency from when a request should have been sent\n"
+    );
+    println!(
+        "{:<18} {:<16} {:>9} {:>7} {:>7} {:>5}  ratio of p50 (min-max)",
+        "workload", "server", "req/s", "p50 us", "p99 us", "wait"
+    );
+    for outcome in outcomes {
+        let Some(half) = &outcome.half_load else {
+            continue;
+        };
+        print_half_load(&outcome.case.to_string(), &half.ours, &shown(half.ratio()));
+        print_half_load("", &half.theirs, "");
+    }
 }
 
 /// Everything, every round.
@@ -157,31 +158,28 @@ pub(super) fn to_json(outcomes: &[Outcome]) -> String {
     format!("{:#}\n", Value::from(outcomes))
 }
 
-fn print_line(
-    title: &str,
-    figures: &Figures,
-    half: Option<&Figures>,
-    ratio: &str,
-    half_ratio: &str,
-) {
-    let half_p50 = half
-        .map(|half| median(&half.p50_us))
-        .map(|p50| format!("{p50:.0}"))
-        .unwrap_or_default();
-    let half_p99 = half
-        .map(|half| median(&half.p99_us))
-        .map(|p99| format!("{p99:.0}"))
-        .unwrap_or_default();
+fn print_figures(title: &str, figures: &Figures, ratio: &str) {
     let per_processor_second = median(&figures.per_processor_second);
     println!(
-        "{title:<18} {:<16} {:>9.0} {:>11.0} {:>8.2} {:>8.0} {:>8.0} {:>3.0}%  {ratio:<21} {half_p50:>8} {half_p99:>8}  {half_ratio:<21}",
+        "{title:<18} {:<16} {:>9.0} {per_processor_second:>11.0} {:>7.2} {:>7.0} {:>7.0} {:>4.0}% {:>4.0}%  {ratio}",
         figures.name,
         median(&figures.per_second),
-        per_processor_second,
         1e6 / per_processor_second,
         median(&figures.p50_us),
         median(&figures.p99_us),
         median(&figures.generator_share) * 100.0,
+        median(&figures.waiting_share) * 100.0,
+    );
+}
+
+fn print_half_load(title: &str, figures: &Figures, ratio: &str) {
+    println!(
+        "{title:<18} {:<16} {:>9.0} {:>7.0} {:>7.0} {:>4.0}%  {ratio}",
+        figures.name,
+        median(&figures.per_second),
+        median(&figures.p50_us),
+        median(&figures.p99_us),
+        median(&figures.waiting_share) * 100.0,
     );
 }
 
