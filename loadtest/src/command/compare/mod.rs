@@ -19,7 +19,7 @@ use self::report::{Figures, HalfLoad, Outcome};
 use super::drive::seconds;
 use super::product::{Product, launch_baseline, launch_tools, this_program};
 use crate::drive::{
-    Expected, Measured, Pace, Plan, Sessions, SlotError, Until, probe, run as drive,
+    DriveError, Expected, Measured, Pace, Plan, Sessions, SlotError, Until, probe, run as drive,
 };
 use crate::measure::Spread;
 use crate::process::{Server, pin_this_process, require_taskset};
@@ -61,15 +61,24 @@ pub(super) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// A run that does not count, because some requests have no right answer.
+/// Why a turn does not count.
 #[derive(Debug, thiserror::Error)]
-#[error("{case}: {failures} requests to {name} failed")]
-struct Failed {
-    case: Case,
-    name: &'static str,
-    failures: u64,
-    #[source]
-    first: SlotError,
+enum TurnError {
+    #[error("{case}: {name} could not be driven")]
+    NotDriven {
+        case: Case,
+        name: &'static str,
+        #[source]
+        source: DriveError,
+    },
+    #[error("{case}: {failures} requests to {name} failed, the first one so")]
+    Failed {
+        case: Case,
+        name: &'static str,
+        failures: u64,
+        #[source]
+        first: SlotError,
+    },
 }
 
 /// Compares, and prints a row for each workload.
@@ -106,21 +115,22 @@ struct Contender {
 }
 
 impl Contender {
-    async fn turn(&self, case: Case, pace: Pace) -> Result<Measured, Box<dyn Error>> {
+    async fn turn(&self, case: Case, pace: Pace) -> Result<Measured, TurnError> {
+        let name = self.name;
         let plan = Plan {
             pace,
             ..self.plan.clone()
         };
-        let measured = drive(&plan, Some(self.server.pid())).await?;
+        let measured = drive(&plan, Some(self.server.pid())).await;
+        let measured = measured.map_err(|source| TurnError::NotDriven { case, name, source })?;
         match measured.first_failure {
             None => Ok(measured),
-            Some(first) => Err(Failed {
+            Some(first) => Err(TurnError::Failed {
                 case,
-                name: self.name,
+                name,
                 failures: measured.failures,
                 first,
-            }
-            .into()),
+            }),
         }
     }
 }
@@ -170,7 +180,12 @@ async fn compare(
                 plan: plan(&server),
                 server,
             };
-            let seen = probe(&ours.plan).await?;
+            let not_driven = |source| TurnError::NotDriven {
+                case,
+                name: ours.name,
+                source,
+            };
+            let seen = probe(&ours.plan).await.map_err(not_driven)?;
             let session = seen.session.unwrap_or(Session { id: None });
             (
                 ours,
