@@ -1,0 +1,264 @@
+//! The product and bare hyper, in turn, on a core of their own.
+//!
+//! What is compared is requests per second of the *server's processor time*: a neighbour on the
+//! machine takes time on the wall from a server, but hardly any of its processor time. And they are
+//! compared round by round, because what the machine does to one round (clock, caches, neighbours)
+//! it does to the other half of it as well. Many short rounds beat few long ones: a neighbour that
+//! comes for a second spoils three of twenty, and the median does not notice.
+
+mod case;
+mod report;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::case::Case;
+use self::report::{Figures, HalfLoad, Outcome};
+use super::drive::seconds;
+use super::product::{Product, launch_baseline, launch_tools, this_program};
+use crate::drive::{
+    DriveError, Expected, Measured, Pace, Plan, Sessions, SlotError, Until, probe, run as drive,
+};
+use crate::measure::Spread;
+use crate::process::{Server, pin_this_process, require_taskset};
+use crate::target::Target;
+use crate::workload::Session;
+
+/// Compare the product with bare hyper.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The product's program [default: `longshore` beside this program, built first under `cargo run`]
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// What to compare; `-h2` after a name means over HTTP/2
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = case::ALL)]
+    workloads: Vec<Case>,
+    /// How often product and baseline take turns
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// How long each turn is
+    #[arg(long, default_value_t = 0.3, value_parser = seconds)]
+    seconds: f64,
+    /// How often they take turns at half of their own peak, for latency; 0 leaves it out
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(0..=100))]
+    half_load_rounds: u32,
+    /// Connections, or streams of one HTTP/2 connection [default: 64, or 8 for list-500]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    connections: Option<u32>,
+    /// The core of the servers
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// The core of the generator
+    #[arg(long, default_value_t = 1)]
+    generator_core: usize,
+    /// Compare the baseline with itself: shows how far ratios stray by chance
+    #[arg(long, conflicts_with = "server")]
+    noise: bool,
+    /// Also write everything to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Why a turn does not count.
+#[derive(Debug, thiserror::Error)]
+enum TurnError {
+    #[error("{case}: {name} could not be driven")]
+    NotDriven {
+        case: Case,
+        name: &'static str,
+        #[source]
+        source: DriveError,
+    },
+    #[error("{case}: {failures} requests to {name} failed, the first one so")]
+    Failed {
+        case: Case,
+        name: &'static str,
+        failures: u64,
+        #[source]
+        first: SlotError,
+    },
+}
+
+/// Compares, and prints a row for each workload.
+pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    require_taskset()?;
+    let product = if arguments.noise {
+        None
+    } else {
+        Some(Product::find(arguments.server.clone())?)
+    };
+    let this_program = this_program()?;
+    pin_this_process(arguments.generator_core)?;
+
+    report::print_header(&arguments);
+    let mut outcomes = Vec::new();
+    for &case in &arguments.workloads {
+        let outcome = compare(case, product.as_ref(), &this_program, &arguments).await?;
+        report::print_row(&outcome);
+        outcomes.push(outcome);
+    }
+    report::print_footer(&outcomes);
+    if let Some(file) = &arguments.json {
+        fs::write(file, report::to_json(&outcomes))?;
+    }
+    Ok(())
+}
+
+/// A server, and how it is driven.
+#[derive(Debug)]
+struct Contender {
+    name: &'static str,
+    server: Server,
+    plan: Plan,
+}
+
+impl Contender {
+    async fn turn(&self, case: Case, pace: Pace) -> Result<Measured, TurnError> {
+        let name = self.name;
+        let plan = Plan {
+            pace,
+            ..self.plan.clone()
+        };
+        let measured = drive(&plan, Some(self.server.pid())).await;
+        let measured = measured.map_err(|source| TurnError::NotDriven { case, name, source })?;
+        match measured.first_failure {
+            None => Ok(measured),
+            Some(first) => Err(TurnError::Failed {
+                case,
+                name,
+                failures: measured.failures,
+                first,
+            }),
+        }
+    }
+}
+
+async fn compare(
+    case: Case,
+    product: Option<&Product>,
+    this_program: &Path,
+    arguments: &Arguments,
+) -> Result<Outcome, Box<dyn Error>> {
+    let plan = |server: &Server| Plan {
+        target: Target::mcp(server.address()),
+        workload: case.workload,
+        http2: case.http2,
+        slots: arguments
+            .connections
+            .unwrap_or_else(|| case.workload.connections()),
+        pace: Pace::AsAnswered,
+        until: Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
+        warm_up: WARM_UP,
+        sessions: Sessions::Open,
+        expected: Expected::Message,
+    };
+    // The baseline gets the very requests that the product gets, with a session id of the product's.
+    let bare = async |name, length, session| {
+        let server = launch_baseline(this_program, length, case.http2)?
+            .on_core(arguments.server_core)
+            .start()
+            .await?;
+        let plan = Plan {
+            sessions: Sessions::Given(session),
+            expected: Expected::Length(length),
+            ..plan(&server)
+        };
+        Ok::<_, Box<dyn Error>>(Contender { name, server, plan })
+    };
+
+    let (ours, theirs, length) = match product {
+        Some(product) => {
+            let launch = match case.workload.tools() {
+                Some(count) => launch_tools(this_program, count)?,
+                None => product.launch(Some(1))?,
+            };
+            let server = launch.on_core(arguments.server_core).start().await?;
+            let ours = Contender {
+                name: "longshore",
+                plan: plan(&server),
+                server,
+            };
+            let not_driven = |source| TurnError::NotDriven {
+                case,
+                name: ours.name,
+                source,
+            };
+            let seen = probe(&ours.plan).await.map_err(not_driven)?;
+            let session = seen.session.unwrap_or(Session { id: None });
+            (
+                ours,
+                bare("bare hyper", seen.length, session).await?,
+                seen.length,
+            )
+        }
+        None => {
+            let (length, session) = (case.workload.usual_answer(), Session { id: None });
+            (
+                bare("bare hyper again", length, session.clone()).await?,
+                bare("bare hyper", length, session).await?,
+                length,
+            )
+        }
+    };
+
+    let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
+    for _ in 0..arguments.rounds {
+        our_rounds.push(ours.turn(case, Pace::AsAnswered).await?);
+        their_rounds.push(theirs.turn(case, Pace::AsAnswered).await?);
+    }
+    let half_load = half_load(
+        case,
+        &ours,
+        &theirs,
+        [&our_rounds, &their_rounds],
+        arguments.half_load_rounds,
+    )
+    .await?;
+    let (ours, theirs) = (
+        Figures::of(ours.name, &our_rounds),
+        Figures::of(theirs.name, &their_rounds),
+    );
+    Ok(Outcome {
+        case,
+        length,
+        ours,
+        theirs,
+        half_load,
+    })
+}
+
+/// Both at half of the load that each can bear, where latency is what a user would see.
+async fn half_load(
+    case: Case,
+    ours: &Contender,
+    theirs: &Contender,
+    peaks: [&[Measured]; 2],
+    rounds: u32,
+) -> Result<Option<HalfLoad>, Box<dyn Error>> {
+    let [our_pace, their_pace] =
+        peaks.map(|rounds| Spread::of(rounds.iter().map(Measured::per_second)));
+    let (Some(our_peak), Some(their_peak), 1..) = (our_pace, their_pace, rounds) else {
+        return Ok(None);
+    };
+    let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        our_rounds.push(
+            ours.turn(case, Pace::PerSecond(our_peak.median / 2.0))
+                .await?,
+        );
+        their_rounds.push(
+            theirs
+                .turn(case, Pace::PerSecond(their_peak.median / 2.0))
+                .await?,
+        );
+    }
+    Ok(Some(HalfLoad {
+        ours: Figures::of(ours.name, &our_rounds),
+        theirs: Figures::of(theirs.name, &their_rounds),
+    }))
+}
+
+/// Load before each turn that does not count.
+const WARM_UP: Duration = Duration::from_millis(200);

@@ -1,0 +1,126 @@
+//! Drives one server that runs already.
+
+use std::error::Error;
+use std::time::Duration;
+
+use crate::drive::{Expected, Measured, Pace, Plan, Sessions, Until, run as drive};
+use crate::target::Target;
+use crate::workload::{Session, Workload};
+
+/// Drive one running server.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The MCP endpoint; only loopback addresses are accepted
+    #[arg(long, default_value = "http://127.0.0.1:3000/mcp")]
+    url: Target,
+    /// What to send
+    #[arg(long, value_enum, default_value = "call")]
+    workload: Workload,
+    /// Keep-alive connections [default: 64, or 8 for list-500]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "http2")]
+    connections: Option<u32>,
+    /// One HTTP/2 connection (prior knowledge) instead
+    #[arg(long)]
+    http2: bool,
+    /// Concurrent streams of the HTTP/2 connection
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1000), requires = "http2")]
+    streams: u32,
+    /// How long to measure
+    #[arg(long, default_value_t = 5.0, value_parser = seconds, conflicts_with = "requests")]
+    seconds: f64,
+    /// How long to drive before measuring begins
+    #[arg(long, default_value_t = 0.3, value_parser = seconds)]
+    warm_up: f64,
+    /// Send so many requests and count them all, without a warm-up
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    requests: Option<u64>,
+    /// Requests a second (open loop: latency counts from when a request should have been sent)
+    #[arg(long, value_parser = rate)]
+    rate: Option<f64>,
+    /// The server's process number, to measure its processor time
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Accept any body of this many bytes, and open no sessions: for a baseline
+    #[arg(long, value_name = "BYTES")]
+    expect_bytes: Option<usize>,
+}
+
+/// Runs, and prints what was found.
+pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let connections = arguments
+        .connections
+        .unwrap_or_else(|| arguments.workload.connections());
+    let plan = Plan {
+        target: arguments.url,
+        workload: arguments.workload,
+        http2: arguments.http2,
+        slots: if arguments.http2 {
+            arguments.streams
+        } else {
+            connections
+        },
+        pace: arguments.rate.map_or(Pace::AsAnswered, Pace::PerSecond),
+        until: match arguments.requests {
+            Some(count) => Until::Sent(count),
+            None => Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
+        },
+        warm_up: Duration::from_secs_f64(arguments.warm_up),
+        sessions: match arguments.expect_bytes {
+            Some(_) => Sessions::Given(Session { id: None }),
+            None => Sessions::Open,
+        },
+        expected: arguments
+            .expect_bytes
+            .map_or(Expected::Message, Expected::Length),
+    };
+    let measured = drive(&plan, arguments.pid).await?;
+    print(&measured);
+    match measured.first_failure {
+        Some(failure) => Err(failure.into()),
+        None => Ok(()),
+    }
+}
+
+fn print(measured: &Measured) {
+    println!("answers              {:>12}", measured.answers());
+    println!("failures             {:>12}", measured.failures);
+    println!("answers/s            {:>12.0}", measured.per_second());
+    if let Some(rate) = measured.per_processor_second() {
+        println!("answers/processor-s  {rate:>12.0}");
+        println!("processor us/answer  {:>12.2}", 1e6 / rate);
+    }
+    for (name, quantile) in [
+        ("p50 us", 0.5),
+        ("p90 us", 0.9),
+        ("p99 us", 0.99),
+        ("max us", 1.0),
+    ] {
+        println!(
+            "{name:<20} {:>12.0}",
+            measured.latency.quantile(quantile).as_secs_f64() * 1e6
+        );
+    }
+    println!(
+        "generator busy       {:>11.0}%",
+        measured.own_share() * 100.0
+    );
+    println!(
+        "waited for a core    {:>11.0}%",
+        measured.waiting_share() * 100.0
+    );
+}
+
+/// A time that a measurement may take.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.01 to 600".to_owned()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.1..=1e7).contains(&rate) => Ok(rate),
+        _ => Err("a number of requests a second from 0.1 to 10,000,000".to_owned()),
+    }
+}

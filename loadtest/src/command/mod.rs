@@ -1,0 +1,64 @@
+//! What can be typed.
+
+mod baseline;
+mod compare;
+mod drive;
+mod footprint;
+mod product;
+mod spread;
+
+use std::error::Error;
+use std::future::Future;
+
+use clap::{Parser, Subcommand};
+
+/// Drives an MCP server on this machine, and compares it with a bare hyper server.
+#[derive(Debug, Parser)]
+#[command(name = "longshore-loadtest", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare the product with bare hyper: rounds in turn, on cores of their own
+    Compare(compare::Arguments),
+    /// Drive one running server, and print throughput and latency
+    Drive(drive::Arguments),
+    /// Measure cold start, idle memory and the size of the program
+    Footprint(footprint::Arguments),
+    /// Show how few and many connections spread over two workers
+    Spread(spread::Arguments),
+    /// Serve bare hyper: reads the request, answers a fixed body
+    Baseline(baseline::Arguments),
+}
+
+/// Runs a command to its end, or until it is interrupted.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    match arguments.command {
+        Command::Compare(arguments) => until_interrupted(compare::run(arguments)),
+        Command::Drive(arguments) => until_interrupted(drive::run(arguments)),
+        Command::Footprint(arguments) => until_interrupted(footprint::run(arguments)),
+        Command::Spread(arguments) => until_interrupted(spread::run(arguments)),
+        Command::Baseline(arguments) => until_interrupted(baseline::run(arguments)),
+    }
+}
+
+/// Runs on this thread. When it is interrupted, the command is dropped, and with it the servers it started.
+fn until_interrupted(
+    command: impl Future<Output = Result<(), Box<dyn Error>>>,
+) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut terminate =
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            result = command => result,
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+            _ = terminate.recv() => Err("terminated".into()),
+        }
+    })
+}

@@ -1,0 +1,97 @@
+//! When the next request is sent.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tokio::task::yield_now;
+
+/// As fast as answers come, or at a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Pace {
+    /// Closed loop: the next request follows the last answer.
+    AsAnswered,
+    /// Open loop: so many requests a second, whether answers come or not.
+    PerSecond(f64),
+}
+
+impl Pace {
+    /// Starts the schedule.
+    pub(super) fn start(self) -> Pacer {
+        match self {
+            Self::AsAnswered => Pacer {
+                interval: None,
+                start: Instant::now(),
+                next: AtomicU64::new(0),
+            },
+            Self::PerSecond(rate) => Pacer {
+                interval: Some(Duration::from_secs_f64(1.0 / rate)),
+                start: Instant::now(),
+                next: AtomicU64::new(0),
+            },
+        }
+    }
+}
+
+/// The schedule, shared by all slots: whoever is free takes the next time on it.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    interval: Option<Duration>,
+    start: Instant,
+    next: AtomicU64,
+}
+
+impl Pacer {
+    /// Waits for the next time on the schedule, and gives it; `None` if `ended` says so before.
+    ///
+    /// When all slots were busy, that time is past already: latency is then counted from when the
+    /// request should have been sent, so a server that stalls cannot hide it.
+    ///
+    /// A timer of the runtime is a millisecond wide, and many requests fit into one. So this spins,
+    /// giving way to sockets each time around: the generator has a core of its own.
+    pub(super) async fn next(&self, ended: impl Fn() -> bool) -> Option<Instant> {
+        let Some(interval) = self.interval else {
+            return Some(Instant::now());
+        };
+        let number = self.next.fetch_add(1, Relaxed);
+        let due = self.start + nth(interval, number);
+        while Instant::now() < due {
+            if ended() {
+                return None;
+            }
+            yield_now().await;
+        }
+        Some(due)
+    }
+}
+
+fn nth(interval: Duration, number: u64) -> Duration {
+    interval.mul_f64(number as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn times_follow_each_other_at_the_rate_even_when_taken_late() {
+        let pacer = Pace::PerSecond(10_000.0).start();
+        let mut times = Vec::new();
+        for round in 0..20 {
+            if round == 10 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            times.push(pacer.next(|| false).await.expect("not ended"));
+        }
+        for pair in times.windows(2) {
+            let gap = (pair[1] - pair[0]).as_nanos();
+            assert!(gap.abs_diff(100_000) <= 2, "{gap}");
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_run() {
+        let pacer = Pace::PerSecond(0.001).start();
+        assert!(pacer.next(|| false).await.is_some());
+        assert!(pacer.next(|| true).await.is_none());
+    }
+}

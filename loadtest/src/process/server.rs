@@ -1,0 +1,217 @@
+//! A server as a child process: started, awaited, and killed when it is dropped.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+/// Why a server could not be started or pinned.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServerError {
+    #[error(
+        "`taskset` is needed to keep server and generator on different cores, and it cannot be run (package util-linux)"
+    )]
+    NoTaskset(#[source] io::Error),
+    #[error("`taskset` could not move this process to core {core}")]
+    Pin { core: usize },
+    #[error("could not start {command}")]
+    Spawn {
+        command: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "{command} ended ({status}) before it accepted a connection; run it by hand to see what it says"
+    )]
+    Ended {
+        command: String,
+        status: std::process::ExitStatus,
+    },
+    #[error("{command} accepted no connection on {address} within {READY_WITHIN:?}")]
+    NotReady {
+        command: String,
+        address: SocketAddr,
+    },
+    #[error("no free loopback port")]
+    NoPort(#[source] io::Error),
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    core: Option<usize>,
+    port: u16,
+}
+
+impl Launch {
+    /// `program` on a loopback port that is free now. The arguments are built with that port.
+    pub(crate) fn new<A: Into<OsString>>(
+        program: &Path,
+        arguments: impl FnOnce(u16) -> Vec<A>,
+    ) -> Result<Self, ServerError> {
+        let port = free_port().map_err(ServerError::NoPort)?;
+        let arguments = arguments(port).into_iter().map(Into::into).collect();
+        Ok(Self {
+            program: program.to_owned(),
+            arguments,
+            core: None,
+            port,
+        })
+    }
+
+    /// Keeps the server on one core.
+    pub(crate) fn on_core(mut self, core: usize) -> Self {
+        self.core = Some(core);
+        self
+    }
+
+    /// Where it will listen.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Starts it, without waiting until it listens.
+    pub(crate) fn spawn(self) -> Result<Server, ServerError> {
+        // `taskset` replaces itself by the server, so the child's number is the server's.
+        let mut command = match self.core {
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.arg("-c").arg(core.to_string()).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        command
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn().map_err(|source| ServerError::Spawn {
+            command: self.to_string(),
+            source,
+        })?;
+        Ok(Server {
+            child,
+            launch: self,
+        })
+    }
+
+    /// Starts it, and waits until it accepts connections.
+    pub(crate) async fn start(self) -> Result<Server, ServerError> {
+        let mut server = self.spawn()?;
+        server.ready().await?;
+        Ok(server)
+    }
+}
+
+impl std::fmt::Display for Launch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "`{}", self.program.display())?;
+        for argument in &self.arguments {
+            write!(out, " {}", argument.to_string_lossy())?;
+        }
+        out.write_str("`")
+    }
+}
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    launch: Launch,
+}
+
+impl Server {
+    /// Its process number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.launch.address()
+    }
+
+    /// An error if the process is gone.
+    pub(crate) fn check_alive(&mut self) -> Result<(), ServerError> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(ServerError::Ended {
+                command: self.launch.to_string(),
+                status,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ready(&mut self) -> Result<(), ServerError> {
+        let since = Instant::now();
+        while TcpStream::connect(self.address()).await.is_err() {
+            self.check_alive()?;
+            if since.elapsed() > READY_WITHIN {
+                return Err(ServerError::NotReady {
+                    command: self.launch.to_string(),
+                    address: self.address(),
+                });
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Either may fail only because the process is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An error unless `taskset` can be run.
+pub(crate) fn require_taskset() -> Result<(), ServerError> {
+    taskset(&["--version".to_owned()]).map(drop)
+}
+
+/// Keeps this process, and threads it starts later, on one core.
+pub(crate) fn pin_this_process(core: usize) -> Result<(), ServerError> {
+    let arguments = [
+        "-a",
+        "-c",
+        "-p",
+        &core.to_string(),
+        &std::process::id().to_string(),
+    ]
+    .map(str::to_owned);
+    if taskset(&arguments)? {
+        Ok(())
+    } else {
+        Err(ServerError::Pin { core })
+    }
+}
+
+fn taskset(arguments: &[String]) -> Result<bool, ServerError> {
+    let status = Command::new("taskset")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status
+        .map(|status| status.success())
+        .map_err(ServerError::NoTaskset)
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
+}
+
+const READY_WITHIN: Duration = Duration::from_secs(10);

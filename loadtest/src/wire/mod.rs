@@ -1,0 +1,100 @@
+//! One request, ready to be sent again and again, and its answers.
+//!
+//! [`Wire`] hides whether it travels over HTTP/1.1 (its own connection, hand-written, so that the
+//! generator costs less than any server it drives) or HTTP/2 (a stream of a shared connection).
+
+mod http1;
+mod http2;
+mod response;
+
+use std::io;
+use std::net::SocketAddr;
+
+pub(crate) use http2::Multiplexed;
+pub(crate) use response::Malformed;
+
+/// What is sent: everything of a POST that does not depend on the version of HTTP.
+#[derive(Clone, Debug)]
+pub(crate) struct Post {
+    /// Where to; also what `Host` says.
+    pub(crate) address: SocketAddr,
+    /// The path of the endpoint.
+    pub(crate) path: String,
+    /// Headers beside `Host`, `Content-Type`, `Accept` and `Content-Length`; names in lower case.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// A JSON document.
+    pub(crate) body: String,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer<'a> {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The `Mcp-Session-Id` header.
+    pub(crate) session: Option<&'a [u8]>,
+    /// The whole body.
+    pub(crate) body: &'a [u8],
+}
+
+/// Why no answer came. The connection is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    #[error("the connection failed")]
+    Socket(#[from] io::Error),
+    #[error("the server closed the connection before it had answered")]
+    Closed,
+    #[error("the answer is not HTTP/1.1 as we know it")]
+    Malformed(#[from] Malformed),
+    #[error("the HTTP/2 stream or connection failed")]
+    Http2(#[from] h2::Error),
+    #[error("the request cannot be written as HTTP")]
+    Unwritable(#[from] http::Error),
+    #[error("the answer is longer than {MAX_BODY} bytes")]
+    TooLong,
+}
+
+/// A way to one server, which carries one request at a time.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    /// A keep-alive connection.
+    Http1(http1::Connection),
+    /// A stream, again and again, of a connection shared with others.
+    Http2(http2::Stream),
+}
+
+impl Wire {
+    /// A connection of its own.
+    pub(crate) async fn http1(address: SocketAddr) -> Result<Self, WireError> {
+        Ok(Self::Http1(http1::Connection::open(address).await?))
+    }
+
+    /// A share of `connection`.
+    pub(crate) fn http2(connection: &Multiplexed) -> Self {
+        Self::Http2(connection.stream())
+    }
+
+    /// Makes `post` the request that [`exchange`](Self::exchange) sends from now on.
+    pub(crate) fn prepare(&mut self, post: &Post) -> Result<(), WireError> {
+        match self {
+            Self::Http1(connection) => connection.prepare(post),
+            Self::Http2(stream) => stream.prepare(post)?,
+        }
+        Ok(())
+    }
+
+    /// Sends the prepared request and reads the answer to its end.
+    ///
+    /// # Errors
+    ///
+    /// After an error, and after a future that was dropped half way, the wire must not be used again.
+    pub(crate) async fn exchange(&mut self) -> Result<Answer<'_>, WireError> {
+        match self {
+            Self::Http1(connection) => connection.exchange().await,
+            Self::Http2(stream) => stream.exchange().await,
+        }
+    }
+}
+
+/// The longest body that is read. The longest a workload asks for is a listing of some 300 KB.
+const MAX_BODY: usize = 16 << 20;

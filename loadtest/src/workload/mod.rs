@@ -1,0 +1,102 @@
+//! What is sent, and what a right answer looks like.
+
+mod answer;
+mod request;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
+pub(crate) use answer::{Check, WrongAnswer};
+pub(crate) use request::{Session, initialize, initialized, post};
+
+/// Something that clients do a lot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// `tools/call` of `echo` with a short message, in a session of 2025-06-18.
+    Call,
+    /// The same in 2026-07-28: no session, mirrored headers, `_meta`.
+    CallStateless,
+    /// `tools/list` of 50 tools, in a session.
+    List50,
+    /// `tools/list` of 500 tools, in a session.
+    List500,
+    /// `ping`, in a session.
+    Ping,
+    /// `server/discover` of 2026-07-28.
+    Discover,
+    /// `initialize`, each time a new session.
+    Initialize,
+    /// `tools/call` of `echo` with a message of 64 KiB, in a session.
+    Echo64k,
+}
+
+impl Workload {
+    /// The name on the command line and in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::CallStateless => "call-stateless",
+            Self::List50 => "list-50",
+            Self::List500 => "list-500",
+            Self::Ping => "ping",
+            Self::Discover => "discover",
+            Self::Initialize => "initialize",
+            Self::Echo64k => "echo-64k",
+        }
+    }
+
+    /// Whether requests belong to a session that was opened before.
+    pub(crate) fn has_session(self) -> bool {
+        !matches!(
+            self,
+            Self::CallStateless | Self::Discover | Self::Initialize
+        )
+    }
+
+    /// How many tools the server has to have; `None` when the demo toolset will do.
+    pub(crate) fn tools(self) -> Option<usize> {
+        match self {
+            Self::List50 => Some(50),
+            Self::List500 => Some(500),
+            _ => None,
+        }
+    }
+
+    /// About how long an answer is, for a comparison that has no product to ask.
+    pub(crate) fn usual_answer(self) -> usize {
+        match self {
+            Self::Call => 103,
+            Self::CallStateless => 230,
+            Self::List50 => 50 * 576,
+            Self::List500 => 500 * 576,
+            Self::Ping => 39,
+            Self::Discover | Self::Initialize => 300,
+            Self::Echo64k => (64 << 10) + 100,
+        }
+    }
+
+    /// How many connections drive it unless told otherwise. With 64 of them, answers of 300 KB
+    /// would measure the sockets' buffers.
+    pub(crate) fn connections(self) -> u32 {
+        if self == Self::List500 { 8 } else { 64 }
+    }
+}
+
+impl ValueEnum for Workload {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Call,
+            Self::CallStateless,
+            Self::List50,
+            Self::List500,
+            Self::Ping,
+            Self::Discover,
+            Self::Initialize,
+            Self::Echo64k,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
+}
