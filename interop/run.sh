@@ -99,9 +99,27 @@ done
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/longshore-interop.XXXXXX")
 server_pid='' tap_pid='' row_pid=''
 
+# Some clients put the server they start into a session of its own, out of reach
+# of the row's process group: each such server writes its id down before it starts.
+# True if they all had ended, or do within a second, as they should on end of input.
+end_stdio_servers() {
+  local pid left=0
+  [ -s "$scratch/stdio.pids" ] || return 0
+  while read -r pid; do
+    for _ in 1 2 3 4 5; do
+      kill -0 "$pid" 2>/dev/null || continue 2
+      sleep 0.2
+    done
+    kill -KILL "$pid" 2>/dev/null && left=1
+  done <"$scratch/stdio.pids"
+  : >"$scratch/stdio.pids"
+  return "$left"
+}
+
 cleanup() {
-  # A row leads a process group of its own, which also holds the servers it started.
+  # A row leads a process group of its own.
   [ -z "$row_pid" ] || kill -KILL -- "-$row_pid" 2>/dev/null || :
+  end_stdio_servers || :
   [ -z "$tap_pid" ] || kill -KILL "$tap_pid" 2>/dev/null || :
   if [ -n "$server_pid" ]; then
     kill "$server_pid" 2>/dev/null || :
@@ -153,12 +171,19 @@ fi
 if [ -n "$server" ]; then
   [ -x "$server" ] || die "cannot run $server"
   server=$(cd "$(dirname "$server")" && pwd)/$(basename "$server")
+  {
+    echo '#!/bin/sh'
+    printf "echo \$\$ >>'%s'\n" "$scratch/stdio.pids"
+    printf "exec '%s' run --transport stdio --toolset demo\n" "$server"
+  } >"$scratch/longshore-stdio"
+  chmod +x "$scratch/longshore-stdio"
 fi
 
 if [ -z "$url" ]; then
   port=$(free_port)
   "$server" run --port "$port" --toolset demo >"$scratch/server.log" 2>&1 </dev/null &
   server_pid=$!
+  disown
   if ! wait_for "$server_pid" "$port"; then
     cat "$scratch/server.log" >&2
     die "the server does not listen on port $port"
@@ -232,7 +257,8 @@ prepare() {
       command=("$folder/venv/bin/python" "$here/python/$1.py") ;;
     rmcp)
       cargo build --quiet --locked --manifest-path "$here/rmcp-client/Cargo.toml" --target-dir "$cache/rmcp" >&2 || return 1
-      command=("$cache/rmcp/debug/rmcp-client") ;;
+      # A failure is told by its causes; a backtrace of the client tells nothing more.
+      command=(env RUST_LIB_BACKTRACE=0 "$cache/rmcp/debug/rmcp-client") ;;
   esac
 }
 
@@ -250,6 +276,7 @@ if [ -n "$trace" ]; then
   port=$(free_port)
   node "$here/npm/tap.mjs" "$port" "$url" "$trace" &
   tap_pid=$!
+  disown
   wait_for "$tap_pid" "$port" || die "the tap does not listen on port $port"
   url=$(sed -E "s|^(http://)[^/]+|\1127.0.0.1:$port|" <<<"$url")
 fi
@@ -270,18 +297,20 @@ report() {
 
 # run_row CLIENT ERA TRANSPORT: uses `command`
 run_row() {
-  local target=("$url") status=0
-  if [ "$3" = stdio ]; then target=("$server" run --transport stdio --toolset demo); fi
-  timeout --kill-after=2 "$seconds" "${command[@]}" "$2" "$3" "${target[@]}" \
+  local target=("$url") status=0 left=''
+  if [ "$3" = stdio ]; then target=("$scratch/longshore-stdio"); fi
+  TMPDIR=$scratch timeout --kill-after=2 "$seconds" "${command[@]}" "$2" "$3" "${target[@]}" \
     >"$scratch/out" 2>"$scratch/err" </dev/null &
   row_pid=$!
   wait "$row_pid" || status=$?
   kill -KILL -- "-$row_pid" 2>/dev/null || :
   row_pid=''
-  case $status in
+  end_stdio_servers || left=', and its server does not end on end of input'
+  case $status$left in
     0) report PASS "$1 $2 $3" "$(tail -n 1 "$scratch/out")"; return ;;
-    124 | 137) report FAIL "$1 $2 $3" "not done after $seconds s" ;;
-    *) report FAIL "$1 $2 $3" "exit status $status" ;;
+    0*) report FAIL "$1 $2 $3" "$(tail -n 1 "$scratch/out")$left"; return ;;
+    124* | 137*) report FAIL "$1 $2 $3" "not done after $seconds s$left" ;;
+    *) report FAIL "$1 $2 $3" "exit status $status$left" ;;
   esac
   tail -n 30 "$scratch/err" | sed 's/^/      | /'
 }
