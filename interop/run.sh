@@ -118,7 +118,10 @@ end_stdio_servers() {
 
 cleanup() {
   # A row leads a process group of its own.
-  [ -z "$row_pid" ] || kill -KILL -- "-$row_pid" 2>/dev/null || :
+  if [ -n "$row_pid" ]; then
+    kill -KILL -- "-$row_pid" 2>/dev/null || :
+    wait "$row_pid" 2>/dev/null || :
+  fi
   end_stdio_servers || :
   [ -z "$tap_pid" ] || kill -KILL "$tap_pid" 2>/dev/null || :
   if [ -n "$server_pid" ]; then
