@@ -18,7 +18,7 @@
 #
 # The clients are installed on first use, at pinned versions, below
 # $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache
-# folder). Needs Node 20.11, Python 3.10 and cargo for their clients; the rows of
+# folder). Needs Node 20.11, Python 3.11 and cargo for their clients; the rows of
 # what is missing are skipped, and say so.
 set -euo pipefail
 
@@ -205,7 +205,7 @@ missing() {
         echo "Node $(node --version) is older than 20.11" ;;
     python)
       command -v "$python" >/dev/null || { echo "$python is not installed"; return; }
-      "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$("$python" --version) is older than 3.10"; return; }
+      "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$("$python" --version) is older than 3.11"; return; }
       "$python" -c 'import ensurepip, venv' 2>/dev/null || echo "$python has no venv module" ;;
     rust) command -v cargo >/dev/null || echo "cargo is not installed" ;;
   esac
