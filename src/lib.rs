@@ -1,6 +1,7 @@
 //! Longshore.
 
 pub mod auth;
+pub mod seal;
 pub mod catalog;
 pub mod protocol;
 

@@ -43,6 +43,13 @@ pub trait Tool: Send + Sync + 'static {
     fn checks_arguments(&self) -> bool {
         false
     }
+
+    /// Whether the tool's results cannot but fit its output schema, so that the server need not look.
+    ///
+    /// Typed tools' do, since the schema comes from the type. Default: no.
+    fn checks_output(&self) -> bool {
+        false
+    }
 }
 
 /// What a tool says of itself: name, schemas, hints, and how the server is to run it.

@@ -3,6 +3,7 @@
 //! [`message`] turns bytes into JSON-RPC messages, [`Revision`] is the only place that compares revisions, and
 //! the other files hold what messages are made of.
 
+mod capabilities;
 mod content;
 mod error;
 pub(crate) mod message;
@@ -12,6 +13,7 @@ mod scan;
 mod tools;
 mod write;
 
+pub(crate) use capabilities::ClientCapabilities;
 pub use content::{
     Annotations, Content, EmbeddedResource, MediaContent, ResourceBody, ResourceContents,
     ResourceLink, Role, TextContent,

@@ -1,0 +1,369 @@
+//! The builder: tools and settings in, a running server out.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use tower::{Layer, Service};
+
+use crate::catalog::{Catalog, CatalogError, IntoTool, Tool};
+use crate::config::{Config, ConfigError, Flags, Transport};
+use crate::environment::Probe;
+use crate::harness::Harness;
+use crate::net::{Body, BodyError};
+use crate::seal::{KeyError, KeyRing};
+use crate::server::{MethodHandler, Server};
+use crate::source::{UnknownToolset, builtin};
+use crate::transport::http::{HttpConfig, Layers, Listener, McpService};
+use crate::transport::stdio::{self, StdioConfig};
+
+/// A server in the making.
+///
+/// ```no_run
+/// use longshore::{App, tool};
+///
+/// /// Adds two numbers.
+/// #[tool]
+/// async fn add(a: i64, b: i64) -> i64 {
+///     a + b
+/// }
+///
+/// fn main() -> longshore::Result {
+///     App::new().tool(add).run()
+/// }
+/// ```
+///
+/// # Defaults
+///
+/// It listens on `127.0.0.1:3000`; see [`Config`] for everything else. Unless [`config`](Self::config) was called,
+/// settings come from the environment (`PORT`, `LONGSHORE_...`) and from the file that `LONGSHORE_CONFIG` names.
+#[derive(Default)]
+pub struct App {
+    tools: Vec<Arc<dyn Tool>>,
+    methods: HashMap<String, Arc<dyn MethodHandler>>,
+    layers: Layers,
+    name: Option<(String, String)>,
+    instructions: Option<String>,
+    config: Option<Config>,
+}
+
+/// Why a server cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A tool cannot be offered.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A sealing key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// There is no such toolset.
+    #[error(transparent)]
+    Toolset(#[from] UnknownToolset),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// Which address.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The system refused something.
+    #[error("the server cannot go on")]
+    Io(#[from] io::Error),
+}
+
+/// What `main` returns: an error is printed with all its causes, and the exit code is 1.
+pub type Result<T = (), E = MainError> = std::result::Result<T, E>;
+
+/// An error as `main` shows it to a person.
+pub struct MainError(AppError);
+
+impl From<AppError> for MainError {
+    fn from(error: AppError) -> Self {
+        Self(error)
+    }
+}
+
+impl fmt::Debug for MainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for MainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = std::error::Error::source(&self.0);
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl App {
+    /// A server without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool: a function with `#[tool]`, or anything else that is a [`Tool`].
+    #[must_use]
+    pub fn tool(mut self, tool: impl IntoTool) -> Self {
+        self.tools.push(tool.into_tool());
+        self
+    }
+
+    /// Adds several tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Says who the server is to its clients: a name for programs, and a version. `server.name` and
+    /// `server.version` in the configuration outdo it.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.name = Some((name.into(), version.into()));
+        self
+    }
+
+    /// Says what the model should know before it uses the tools. `server.instructions` in the configuration
+    /// outdoes it.
+    #[must_use]
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = Some(text.into());
+        self
+    }
+
+    /// Answers a further method, in every revision.
+    ///
+    /// The specification's own methods cannot be replaced.
+    #[must_use]
+    pub fn method(mut self, name: impl Into<String>, handler: impl MethodHandler) -> Self {
+        self.methods.insert(name.into(), Arc::new(handler));
+        self
+    }
+
+    /// Puts a `tower` layer around everything that is served over HTTP. The first one added is outermost; all are
+    /// inside of the check of `Host` and `Origin`, and see requests before anything else does.
+    ///
+    /// ```
+    /// use http::{HeaderName, HeaderValue};
+    /// use longshore::App;
+    /// use tower_http::set_header::SetResponseHeaderLayer;
+    ///
+    /// let name = HeaderName::from_static("x-served-by");
+    /// let value = HeaderValue::from_static("longshore");
+    /// let app = App::new().layer(SetResponseHeaderLayer::overriding(name, value));
+    /// ```
+    #[must_use]
+    pub fn layer<L, B, E>(mut self, layer: L) -> Self
+    where
+        L: Layer<McpService> + Send + Sync + 'static,
+        L::Service: Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+        E: Into<BodyError> + 'static,
+    {
+        self.layers.push(layer);
+        self
+    }
+
+    /// Uses these settings instead of those of the environment.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Serves until the process is told to stop. This is a whole `main`.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with tools or settings, or an address that is taken.
+    pub fn run(self) -> Result {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(AppError::Io)?;
+        let served = runtime.block_on(async { self.bind()?.serve().await });
+        runtime.shutdown_background();
+        Ok(served?)
+    }
+
+    /// Checks everything and takes the address, so that the caller knows it before serving.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with tools or settings, or an address that is taken.
+    pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
+        let config = self.take_config()?;
+        let layers = std::mem::take(&mut self.layers);
+        let server = self.build(&config)?;
+        let listener = match config.transport {
+            Transport::Stdio => None,
+            Transport::Http => Some(Listener::bind(&config.http).map_err(|source| AppError::Bind {
+                address: SocketAddr::new(config.http.host, config.http.port),
+                source,
+            })?),
+        };
+        Ok(Bound {
+            server,
+            listener,
+            layers,
+            http: config.http,
+            stdio: config.stdio,
+        })
+    }
+
+    /// The server without any transport, for tests of tools.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with tools or settings.
+    pub fn harness(mut self) -> std::result::Result<Harness, AppError> {
+        let config = self.take_config()?;
+        Ok(Harness::new(self.build(&config)?))
+    }
+
+    fn take_config(&mut self) -> std::result::Result<Config, AppError> {
+        let mut config = match self.config.take() {
+            Some(config) => config,
+            None => Config::load(&Flags::default(), &Probe::real())?,
+        };
+        let defaults = Config::default().server;
+        if let Some((name, version)) = self.name.take() {
+            if config.server.name == defaults.name {
+                config.server.name = name;
+            }
+            if config.server.version == defaults.version {
+                config.server.version = version;
+            }
+        }
+        if config.server.instructions.is_none() {
+            config.server.instructions = self.instructions.take();
+        }
+        Ok(config)
+    }
+
+    fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
+        let mut tools = self.tools;
+        for toolset in &config.toolsets {
+            tools.extend(builtin(toolset)?);
+        }
+        let keys = KeyRing::new(&config.seal)?;
+        if !keys.is_shared() && config.transport == Transport::Http && !config.http.host.is_loopback() {
+            tracing::warn!(
+                setting = "seal.keys",
+                "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
+            );
+        }
+        let catalog = Catalog::new(tools)?;
+        Ok(Arc::new(Server::new(config.server.clone(), keys, catalog, self.methods)))
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tools: Vec<_> = self.tools.iter().map(|tool| tool.definition().name()).collect();
+        f.debug_struct("App").field("tools", &tools).finish_non_exhaustive()
+    }
+}
+
+/// A server that has its address and waits to serve.
+#[derive(Debug)]
+pub struct Bound {
+    server: Arc<Server>,
+    listener: Option<Listener>,
+    layers: Layers,
+    http: HttpConfig,
+    stdio: StdioConfig,
+}
+
+/// How long calls may go on after the process was told to stop.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Bound {
+    /// Where it listens; `None` over standard input and output.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().map(Listener::address)
+    }
+
+    /// How many tools it serves.
+    pub fn tool_count(&self) -> usize {
+        self.server.tool_count()
+    }
+
+    /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends
+    /// it at once.
+    ///
+    /// # Errors
+    ///
+    /// Threads that cannot be started, or standard streams that cannot be used.
+    pub async fn serve(self) -> std::result::Result<(), AppError> {
+        if self.listener.is_none() {
+            return Ok(stdio::serve(self.server, self.stdio).await?);
+        }
+        self.serve_until(stop_signal()).await
+    }
+
+    /// Serves until a future is done; then lets calls that have begun come to their end, for 20 seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// Threads that cannot be started, or standard streams that cannot be used.
+    pub async fn serve_until(
+        self,
+        stop: impl Future<Output = ()>,
+    ) -> std::result::Result<(), AppError> {
+        let Some(listener) = self.listener else {
+            tokio::select! {
+                served = stdio::serve(self.server, self.stdio) => served?,
+                () = stop => {}
+            }
+            return Ok(());
+        };
+        Ok(listener.serve(self.server, self.http, self.layers, stop, PATIENCE).await?)
+    }
+}
+
+/// Waits for the first signal to stop, and has the second one end the process.
+async fn stop_signal() {
+    let name = next_signal().await;
+    tracing::info!(signal = name, "stopping: calls that have begun are finished; a second signal stops at once");
+    tokio::spawn(async {
+        let name = next_signal().await;
+        std::process::exit(if name == "SIGINT" { 130 } else { 143 });
+    });
+}
+
+async fn next_signal() -> &'static str {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            return tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = tokio::signal::ctrl_c() => "SIGINT",
+            };
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+    "SIGINT"
+}

@@ -1,0 +1,261 @@
+//! The tools of one server, checked and ready.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use serde_json::Value;
+
+use super::schema::{self, Compiled, HeaderParameter, SchemaError};
+use super::{Arguments, InvalidArguments, Output, Tool};
+
+/// Everything a server offers: an immutable snapshot, replaced whole when it changes.
+///
+/// Tools keep the order in which they were added.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    tools: Vec<CatalogTool>,
+    by_name: HashMap<Box<str>, usize, RandomState>,
+}
+
+/// A tool with what was computed from its definition once.
+pub(crate) struct CatalogTool {
+    pub(crate) tool: Arc<dyn Tool>,
+    /// Arguments that HTTP headers mirror.
+    pub(crate) header_parameters: Vec<HeaderParameter>,
+    /// `None` where the tool checks its arguments itself.
+    input: Option<Compiled>,
+    output: Option<Compiled>,
+}
+
+/// Why a tool cannot be offered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// Two tools of one name.
+    #[error("tool {name:?} was added twice; give one of them another name")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A name that clients would not accept.
+    #[error("tool name {name:?} is not valid: a name has 1 to 128 characters of A-Z, a-z, 0-9, '_', '-' and '.'")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A schema that cannot be used.
+    #[error("tool {tool:?}: its {which} schema cannot be used")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// `input` or `output`.
+        which: &'static str,
+        /// What is wrong with it, and where.
+        #[source]
+        source: SchemaError,
+    },
+}
+
+impl Catalog {
+    /// Checks tools and puts them into a catalog.
+    ///
+    /// # Errors
+    ///
+    /// The first tool that cannot be offered, and why.
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, CatalogError> {
+        let mut catalog = Self::default();
+        for tool in tools {
+            catalog.add(tool)?;
+        }
+        Ok(catalog)
+    }
+
+    fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), CatalogError> {
+        let name = tool.definition().name.clone();
+        if !is_tool_name(&name) {
+            return Err(CatalogError::Name { name });
+        }
+        if self.by_name.contains_key(name.as_str()) {
+            return Err(CatalogError::Duplicate { name });
+        }
+        let entry = CatalogTool::new(tool)?;
+        self.by_name.insert(name.into(), self.tools.len());
+        self.tools.push(entry);
+        Ok(())
+    }
+
+    /// How many tools there are.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// The tools' names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|entry| entry.tool.definition().name())
+    }
+
+    pub(crate) fn tools(&self) -> &[CatalogTool] {
+        &self.tools
+    }
+
+    #[inline]
+    pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
+        self.by_name.get(name).map(|position| &self.tools[*position])
+    }
+
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name most like one that is unknown, if any is like it at all.
+    pub(crate) fn nearest(&self, unknown: &str) -> Option<&str> {
+        // Long names are not typing mistakes, and comparing them costs time.
+        if unknown.len() > 64 || self.tools.len() > 1_000 {
+            return None;
+        }
+        self.names()
+            .map(|name| (edit_distance(name, unknown), name))
+            .min()
+            .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
+            .map(|(_, name)| name)
+    }
+}
+
+impl CatalogTool {
+    fn new(tool: Arc<dyn Tool>) -> Result<Self, CatalogError> {
+        let definition = tool.definition();
+        let failed = |which| {
+            let tool = definition.name.clone();
+            move |source| CatalogError::Schema { tool, which, source }
+        };
+        let input = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
+        let header_parameters =
+            schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;
+        let output = definition
+            .output_schema
+            .as_ref()
+            .map(Compiled::output)
+            .transpose()
+            .map_err(failed("output"))?;
+        Ok(Self {
+            input: (!tool.checks_arguments()).then_some(input),
+            output: output.filter(|_| !tool.checks_output()),
+            header_parameters,
+            tool,
+        })
+    }
+
+    /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
+    /// for it stays one.
+    pub(crate) fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
+        let Some(schema) = &self.input else {
+            return Ok(arguments);
+        };
+        let tree = Value::Object(arguments.to_map()?);
+        schema.check(&tree)?;
+        match tree {
+            Value::Object(object) => Ok(Arguments::from(object)),
+            _ => Ok(arguments),
+        }
+    }
+
+    /// Checks a structured result against the output schema, unless the tool's type vouches for it.
+    pub(crate) fn check_output(&self, output: &Output) -> Result<(), String> {
+        let Some(schema) = &self.output else {
+            return Ok(());
+        };
+        let Some(structured) = &output.structured else {
+            return Err("it declares an output schema, but its result is not structured".to_owned());
+        };
+        let tree: Value = serde_json::from_str(structured).map_err(|e| e.to_string())?;
+        schema.check(&tree).map_err(|e| e.to_string())
+    }
+}
+
+impl fmt::Debug for CatalogTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogTool").field(&self.tool.definition().name()).finish()
+    }
+}
+
+/// Whether a name follows the specification's advice (2025-11-25, tools, "Tool Names").
+fn is_tool_name(name: &str) -> bool {
+    (1..=128).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}
+
+/// How many single characters have to be put in, taken out or replaced to get from one text to the other.
+fn edit_distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{CallContext, CallFuture, Definition};
+    use serde_json::json;
+
+    struct Fixed(Definition);
+
+    impl Tool for Fixed {
+        fn definition(&self) -> &Definition {
+            &self.0
+        }
+
+        fn call(&self, _: Arc<CallContext>, _: Arguments) -> CallFuture {
+            Box::pin(async { Ok(Output::text("fixed")) })
+        }
+    }
+
+    fn catalog(definitions: impl IntoIterator<Item = Definition>) -> Result<Catalog, CatalogError> {
+        Catalog::new(definitions.into_iter().map(|d| Arc::new(Fixed(d)) as Arc<dyn Tool>))
+    }
+
+    #[test]
+    fn tool_09_names_are_valid_and_unique() {
+        for name in ["a", "get_user", "a.b-c_D9", &"x".repeat(128)] {
+            assert!(catalog([Definition::new(name)]).is_ok(), "{name}");
+        }
+        for name in ["", "a b", "a,b", "\u{e9}", "a/b", &"x".repeat(129)] {
+            let error = catalog([Definition::new(name)]).expect_err("refused");
+            assert!(matches!(error, CatalogError::Name { .. }), "{error}");
+        }
+        let error = catalog([Definition::new("twin"), Definition::new("twin")]).expect_err("refused");
+        assert_eq!(error.to_string(), "tool \"twin\" was added twice; give one of them another name");
+    }
+
+    #[test]
+    fn sch_02_a_schema_that_cannot_be_used_is_refused_by_tool_and_place() {
+        let bad = json!({"type": "object", "properties": {"a": {"type": "strnig"}}});
+        let error = catalog([Definition::new("t").input_schema(bad)]).expect_err("refused");
+        assert_eq!(error.to_string(), "tool \"t\": its input schema cannot be used");
+        let source = std::error::Error::source(&error).expect("a source").to_string();
+        assert!(source.contains("/properties/a"), "{source}");
+    }
+
+    #[test]
+    fn finds_tools_by_name_and_names_alike() {
+        let catalog = catalog(["echo", "add", "get_weather"].map(Definition::new)).expect("valid");
+        assert_eq!(catalog.names().collect::<Vec<_>>(), ["echo", "add", "get_weather"]);
+        assert!(catalog.tool("add").is_some() && catalog.tool("Add").is_none());
+        assert_eq!(catalog.nearest("get_wether"), Some("get_weather"));
+        assert_eq!(catalog.nearest("ecko"), Some("echo"));
+        assert_eq!(catalog.nearest("something_else"), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! The command line.
+
+mod output;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Flags, Transport};
+
+/// Serve MCP tools to every client there is.
+///
+/// Without a command, `longshore` runs the server with the demo toolset on http://127.0.0.1:3000/mcp.
+#[derive(Debug, Parser)]
+#[command(
+    name = "longshore",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:\n  \
+        longshore                                   the demo toolset on http://127.0.0.1:3000/mcp\n  \
+        longshore run --port 8080                   on another port\n  \
+        longshore run --transport stdio             for a client that starts this program itself\n  \
+        longshore run --config longshore.toml       with a configuration file\n\n\
+        Every setting is also an environment variable: LONGSHORE_HOST, LONGSHORE_PORT (or PORT),\n\
+        LONGSHORE_TRANSPORT, LONGSHORE_TOOLSET, LONGSHORE_WORKERS, LONGSHORE_CONFIG, and\n\
+        LONGSHORE_<PART>__<NAME> for what the file has: LONGSHORE_HTTP__ALLOWED_HOSTS=mcp.example.com\n\n\
+        Logs go to standard error; LONGSHORE_LOG sets how much: error, warn, info, debug, trace."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server (this is what happens without a command)
+    Run(RunArgs),
+}
+
+/// What `run` is told.
+#[derive(Debug, Default, Args)]
+struct RunArgs {
+    /// Read settings from a file (.toml or .json) [env: LONGSHORE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+
+    /// Listen on this address [default: 127.0.0.1] [env: LONGSHORE_HOST]
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<String>,
+
+    /// Listen on this port; 0 takes any that is free [default: 3000] [env: PORT, LONGSHORE_PORT]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+
+    /// How clients reach the server [default: http] [env: LONGSHORE_TRANSPORT]
+    #[arg(long, value_enum)]
+    transport: Option<TransportArg>,
+
+    /// Serve this built-in toolset; may be repeated [default: demo] [env: LONGSHORE_TOOLSET]
+    #[arg(long = "toolset", value_name = "NAME")]
+    toolsets: Vec<String>,
+
+    /// Serve with this many threads [default: one for each core] [env: LONGSHORE_WORKERS]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+
+    /// Listen beyond this machine although nothing proves who calls [env: LONGSHORE_HTTP__INSECURE]
+    #[arg(long)]
+    insecure: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TransportArg {
+    /// Over the network, at /mcp
+    Http,
+    /// Over standard input and output
+    Stdio,
+}
+
+impl From<RunArgs> for Flags {
+    fn from(args: RunArgs) -> Self {
+        Self {
+            config: args.config,
+            host: args.host,
+            port: args.port,
+            workers: args.workers,
+            transport: args.transport.map(|transport| match transport {
+                TransportArg::Http => Transport::Http,
+                TransportArg::Stdio => Transport::Stdio,
+            }),
+            toolsets: args.toolsets,
+            insecure: args.insecure,
+        }
+    }
+}
+
+/// Does what the command line says. The exit code is 0 if it was done, 1 if it could not be, 2 if the command line
+/// makes no sense.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    output::start_logging();
+    let done = match cli.command.unwrap_or_else(|| Command::Run(RunArgs::default())) {
+        Command::Run(args) => run::run(&Flags::from(args)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What must hold across rooms.
+
+use std::fmt;
+
+use super::{Config, Transport};
+use crate::environment::Probe;
+use crate::transport::http::is_host;
+
+/// Something that does not add up, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem, self.advice)
+    }
+}
+
+/// Everything because of which a configuration cannot be used.
+pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |problem: String, advice: &str| {
+        findings.push(Finding {
+            problem,
+            advice: advice.to_owned(),
+        });
+    };
+    let http = &config.http;
+    let public = config.transport == Transport::Http && !http.host.is_loopback();
+    if public && !http.insecure && !probe.is_in_container() {
+        find(
+            format!("http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools", http.host),
+            "listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
+        );
+    }
+    for host in http.allowed_hosts.iter().filter(|host| !is_host(host)) {
+        find(
+            format!("http.allowed_hosts has {host:?}, which is no host"),
+            "write it as a client does in Host, without scheme or path: mcp.example.com or mcp.example.com:8080",
+        );
+    }
+    for origin in &http.allowed_origins {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        if !host.is_some_and(is_host) {
+            find(
+                format!("http.allowed_origins has {origin:?}, which is no origin"),
+                "write it as a browser does: https://app.example.com, without a path or a slash at the end",
+            );
+        }
+    }
+    for (zero, name) in [
+        (config.server.page_size == 0, "server.page_size"),
+        (config.server.call_timeout_seconds == 0, "server.call_timeout_seconds"),
+        (http.workers == Some(0), "http.workers"),
+        (http.limits.connections == 0, "http.limits.connections"),
+        (http.limits.body_bytes == 0, "http.limits.body_bytes"),
+        (config.stdio.message_bytes == 0, "stdio.message_bytes"),
+    ] {
+        if zero {
+            find(format!("{name} is 0"), "give it at least 1, or leave it out for the default");
+        }
+    }
+    findings
+}

@@ -1,0 +1,118 @@
+//! Tools tested without a socket.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::auth::Principal;
+use crate::protocol::Revision;
+use crate::server::{Local, Reply, Server, StdioPeer};
+
+/// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
+/// transport.
+///
+/// ```
+/// use longshore::{App, tool};
+/// use serde_json::json;
+///
+/// /// Adds two numbers.
+/// #[tool]
+/// async fn add(a: i64, b: i64) -> i64 {
+///     a + b
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> longshore::Result {
+/// let server = App::new().tool(add).harness()?;
+/// let result = server.call("add", json!({"a": 1, "b": 2})).await.expect("a result");
+/// assert_eq!(result["structuredContent"], 3);
+///
+/// let result = server.call("add", json!({"a": "one"})).await.expect("a result");
+/// assert_eq!(result["isError"], true);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Harness {
+    server: Arc<Server>,
+    local: Local,
+    principal: Arc<Principal>,
+    peer: StdioPeer,
+    next_id: AtomicU64,
+}
+
+impl Harness {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self {
+            server,
+            local: Local::new(),
+            principal: Arc::new(Principal::local()),
+            peer: StdioPeer::default(),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Calls a tool as a client of the newest revision does.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object, for example of an unknown tool. A tool's own failure is a result with
+    /// `isError: true`.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Value> {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// The definitions of all tools, as a client of the newest revision sees them.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object.
+    pub async fn tools(&self) -> Result<Vec<Value>, Value> {
+        let mut tools = Vec::new();
+        let mut params = json!({});
+        loop {
+            let mut page = self.request("tools/list", params).await?;
+            if let Value::Array(more) = page["tools"].take() {
+                tools.extend(more);
+            }
+            if page["nextCursor"].is_null() {
+                return Ok(tools);
+            }
+            params = json!({"cursor": page["nextCursor"]});
+        }
+    }
+
+    /// Sends any request as a client of the newest revision does; `_meta` is filled in.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object.
+    pub async fn request(&self, method: &str, mut params: Value) -> Result<Value, Value> {
+        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = Revision::V2026_07_28.as_str().into();
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let mut answer = self.send(&message.to_string()).await.unwrap_or_default();
+        match answer["error"].take() {
+            Value::Null => Ok(answer["result"].take()),
+            error => Err(error),
+        }
+    }
+
+    /// Sends a message to the letter, in whatever revision it speaks; one client's messages after another, as over
+    /// standard input and output. `None` if it gets no answer.
+    pub async fn send(&self, message: &str) -> Option<Value> {
+        self.local.look_at_the_clock();
+        let body = Bytes::copy_from_slice(message.as_bytes());
+        let reply = self.server.handle_stdio(&self.local, &self.peer, &self.principal, body).await;
+        match reply {
+            Reply::Accepted => None,
+            Reply::Answer(answer) => {
+                let whole = [answer.head, answer.rest].concat();
+                serde_json::from_slice(&whole).ok()
+            }
+        }
+    }
+}

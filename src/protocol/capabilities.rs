@@ -1,0 +1,89 @@
+//! What a client says that it can do.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// A client's capabilities, as far as this server has a use for them: one bit each.
+///
+/// Members that are not known here are tolerated, as the specification demands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientCapabilities(u16);
+
+impl ClientCapabilities {
+    pub(crate) const ROOTS: Self = Self(1);
+    pub(crate) const SAMPLING: Self = Self(1 << 1);
+    pub(crate) const SAMPLING_TOOLS: Self = Self(1 << 2);
+    pub(crate) const SAMPLING_CONTEXT: Self = Self(1 << 3);
+    pub(crate) const ELICITATION_FORM: Self = Self(1 << 4);
+    pub(crate) const ELICITATION_URL: Self = Self(1 << 5);
+
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether all of `other` are there.
+    pub(crate) fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl<'de> Deserialize<'de> for ClientCapabilities {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let declared = Declared::deserialize(deserializer)?;
+        let mut all = 0;
+        let mut add = |declared: bool, bit: Self| all |= if declared { bit.0 } else { 0 };
+        add(declared.roots.is_some(), Self::ROOTS);
+        if let Some(sampling) = declared.sampling {
+            add(true, Self::SAMPLING);
+            add(sampling.tools.is_some(), Self::SAMPLING_TOOLS);
+            add(sampling.context.is_some(), Self::SAMPLING_CONTEXT);
+        }
+        if let Some(elicitation) = declared.elicitation {
+            add(elicitation.url.is_some(), Self::ELICITATION_URL);
+            // An empty object means forms.
+            let form = elicitation.form.is_some() || elicitation.url.is_none();
+            add(form, Self::ELICITATION_FORM);
+        }
+        Ok(Self(all))
+    }
+}
+
+#[derive(Deserialize)]
+struct Declared {
+    roots: Option<IgnoredAny>,
+    sampling: Option<Sampling>,
+    elicitation: Option<Elicitation>,
+}
+
+#[derive(Deserialize)]
+struct Sampling {
+    tools: Option<IgnoredAny>,
+    context: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Elicitation {
+    form: Option<IgnoredAny>,
+    url: Option<IgnoredAny>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_knows_and_tolerates_the_rest() {
+        let read = |json: &str| serde_json::from_str::<ClientCapabilities>(json).expect("capabilities");
+        assert_eq!(read("{}"), ClientCapabilities::default());
+        assert_eq!(read(r#"{"experimental":{"x":1},"vendor":[]}"#), ClientCapabilities::default());
+        assert!(read(r#"{"roots":{"listChanged":true}}"#).contains(ClientCapabilities::ROOTS));
+        assert!(read(r#"{"sampling":{"tools":{}}}"#).contains(ClientCapabilities::SAMPLING_TOOLS));
+        assert!(!read(r#"{"sampling":{}}"#).contains(ClientCapabilities::SAMPLING_CONTEXT));
+        assert_eq!(read(r#"{"elicitation":{}}"#), ClientCapabilities::ELICITATION_FORM);
+        assert_eq!(read(r#"{"elicitation":{"url":{}}}"#), ClientCapabilities::ELICITATION_URL);
+    }
+}

@@ -1,0 +1,261 @@
+//! Keys, and what is done with them.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::{hmac, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::{KeyError, SealConfig};
+
+/// The secret that seals, and older ones that still open.
+///
+/// AES-256-GCM-SIV: a nonce that is drawn twice by accident gives away only that two texts were equal.
+pub struct KeyRing {
+    /// The first one seals.
+    keys: Vec<Key>,
+    shared: bool,
+}
+
+struct Key {
+    /// Names the key in what it sealed.
+    id: [u8; KEY_ID_LEN],
+    aead: LessSafeKey,
+    mac: hmac::Key,
+}
+
+/// What something is sealed for, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purpose<'a> {
+    /// Kind of thing, with the version of its layout.
+    pub(crate) kind: &'static str,
+    pub(crate) mount: &'a str,
+}
+
+const FORMAT: u8 = 1;
+const KEY_ID_LEN: usize = 4;
+const HEADER_LEN: usize = 1 + KEY_ID_LEN + NONCE_LEN;
+const TAG_LEN: usize = 16;
+/// Bytes of a MAC that are kept.
+const MAC_LEN: usize = 16;
+
+impl KeyRing {
+    /// Keys from configuration, or a random one if it names none.
+    ///
+    /// # Errors
+    ///
+    /// A secret that is too short.
+    pub fn new(config: &SealConfig) -> Result<Self, KeyError> {
+        if config.keys.is_empty() {
+            return Ok(Self::random());
+        }
+        let mut keys = Vec::with_capacity(config.keys.len());
+        for (index, secret) in config.keys.iter().enumerate() {
+            let bytes = secret.expose().len();
+            if bytes < 32 {
+                return Err(KeyError::TooShort { index, bytes });
+            }
+            keys.push(Key::derive(secret.expose().as_bytes()));
+        }
+        Ok(Self { keys, shared: true })
+    }
+
+    /// One key that nobody else has.
+    pub fn random() -> Self {
+        Self {
+            keys: vec![Key::derive(&random_bytes::<32>())],
+            shared: false,
+        }
+    }
+
+    /// Whether other replicas may hold the same keys.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Encrypts and authenticates; the result is visible ASCII.
+    pub(crate) fn seal(&self, purpose: Purpose<'_>, plain: &[u8]) -> String {
+        let key = &self.keys[0];
+        let nonce = random_bytes::<NONCE_LEN>();
+        let mut sealed = Vec::with_capacity(HEADER_LEN + plain.len() + TAG_LEN);
+        sealed.push(FORMAT);
+        sealed.extend_from_slice(&key.id);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(plain);
+        let tag = key.aead.seal_in_place_separate_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(purpose.bytes()),
+            &mut sealed[HEADER_LEN..],
+        );
+        match tag {
+            Ok(tag) => sealed.extend_from_slice(tag.as_ref()),
+            Err(_) => unreachable!("AES-GCM-SIV refuses only texts of 2^36 bytes"),
+        }
+        URL_SAFE_NO_PAD.encode(sealed)
+    }
+
+    /// Undoes [`seal`](Self::seal). `None` if it was sealed for something else, by an unknown key, or tampered with.
+    pub(crate) fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (head, body) = sealed.split_at_mut_checked(HEADER_LEN)?;
+        let ([FORMAT], id, nonce) = (
+            head.first_chunk::<1>()?,
+            head.get(1..=KEY_ID_LEN)?,
+            head.last_chunk::<NONCE_LEN>()?,
+        ) else {
+            return None;
+        };
+        let key = self.keys.iter().find(|key| key.id == id)?;
+        let plain = key.aead.open_in_place(
+            Nonce::assume_unique_for_key(*nonce),
+            Aad::from(purpose.bytes()),
+            body,
+        );
+        plain.ok().map(|plain| plain.to_vec())
+    }
+
+    /// Vouches for a text that anybody may read; the result is visible ASCII.
+    pub(crate) fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
+        let key = &self.keys[0];
+        let mut signed = Vec::with_capacity(1 + KEY_ID_LEN + MAC_LEN + text.len());
+        signed.push(FORMAT);
+        signed.extend_from_slice(&key.id);
+        signed.extend_from_slice(&key.mac(purpose, text));
+        signed.extend_from_slice(text);
+        URL_SAFE_NO_PAD.encode(signed)
+    }
+
+    /// Undoes [`sign`](Self::sign). `None` if it is not something this ring has signed for the purpose.
+    pub(crate) fn verify(&self, purpose: Purpose<'_>, signed: &[u8]) -> Option<Vec<u8>> {
+        let signed = URL_SAFE_NO_PAD.decode(signed).ok()?;
+        let (format, rest) = signed.split_first()?;
+        let (id, rest) = rest.split_first_chunk::<KEY_ID_LEN>()?;
+        let (mac, text) = rest.split_first_chunk::<MAC_LEN>()?;
+        let key = self.keys.iter().find(|key| key.id == *id)?;
+        let good = aws_lc_rs::constant_time::verify_slices_are_equal(mac, &key.mac(purpose, text));
+        (*format == FORMAT && good.is_ok()).then(|| text.to_vec())
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyRing")
+            .field("keys", &self.keys.len())
+            .field("shared", &self.shared)
+            .finish()
+    }
+}
+
+impl Key {
+    fn derive(secret: &[u8]) -> Self {
+        let root = Salt::new(HKDF_SHA256, b"longshore seal").extract(secret);
+        let expand = |info: &'static [u8]| {
+            let mut bytes = [0; 32];
+            let filled = root
+                .expand(&[info], HKDF_SHA256)
+                .and_then(|okm| okm.fill(&mut bytes));
+            assert!(filled.is_ok(), "HKDF-SHA256 gives out 32 bytes");
+            bytes
+        };
+        let Ok(aead) = UnboundKey::new(&AES_256_GCM_SIV, &expand(b"aead")) else {
+            unreachable!("AES-256 takes keys of 32 bytes");
+        };
+        let mut id = [0; KEY_ID_LEN];
+        id.copy_from_slice(&expand(b"id")[..KEY_ID_LEN]);
+        Self {
+            id,
+            aead: LessSafeKey::new(aead),
+            mac: hmac::Key::new(hmac::HMAC_SHA256, &expand(b"mac")),
+        }
+    }
+
+    fn mac(&self, purpose: Purpose<'_>, text: &[u8]) -> [u8; MAC_LEN] {
+        let mut context = hmac::Context::with_key(&self.mac);
+        context.update(&purpose.bytes());
+        context.update(&[0]);
+        context.update(text);
+        let mut mac = [0; MAC_LEN];
+        mac.copy_from_slice(&context.sign().as_ref()[..MAC_LEN]);
+        mac
+    }
+}
+
+impl Purpose<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        [self.kind.as_bytes(), &[0], self.mount.as_bytes()].concat()
+    }
+}
+
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    assert!(
+        rand::fill(&mut bytes).is_ok(),
+        "the system has no randomness to give"
+    );
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::Secret;
+
+    const HERE: Purpose<'static> = Purpose { kind: "test", mount: "mcp" };
+
+    fn ring(secrets: &[&str]) -> KeyRing {
+        let keys = secrets.iter().map(|s| Secret::from((*s).repeat(32))).collect();
+        KeyRing::new(&SealConfig { keys }).expect("long enough")
+    }
+
+    #[test]
+    fn another_replica_opens_what_was_sealed_here() {
+        let sealed = ring(&["a"]).seal(HERE, b"text");
+        assert!(sealed.bytes().all(|b| (0x21..=0x7e).contains(&b)));
+        assert_eq!(ring(&["a"]).open(HERE, sealed.as_bytes()).as_deref(), Some(&b"text"[..]));
+        assert_eq!(ring(&["b", "a"]).open(HERE, sealed.as_bytes()).as_deref(), Some(&b"text"[..]));
+        assert_eq!(ring(&["b"]).open(HERE, sealed.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_seal_is_good_for_its_purpose_and_mount_only() {
+        let keys = ring(&["a"]);
+        let (sealed, signed) = (keys.seal(HERE, b"text"), keys.sign(HERE, b"text"));
+        for other in [Purpose { mount: "other", ..HERE }, Purpose { kind: "tes", mount: "tmcp" }] {
+            assert_eq!(keys.open(other, sealed.as_bytes()), None);
+            assert_eq!(keys.verify(other, signed.as_bytes()), None);
+        }
+        assert_eq!(keys.verify(HERE, signed.as_bytes()).as_deref(), Some(&b"text"[..]));
+        assert_eq!(keys.verify(HERE, sealed.as_bytes()), None);
+        assert_eq!(keys.open(HERE, signed.as_bytes()), None);
+    }
+
+    #[test]
+    fn nothing_that_was_tampered_with_opens() {
+        let keys = ring(&["a"]);
+        for good in [keys.seal(HERE, b"text"), keys.sign(HERE, b"text")] {
+            let bytes = URL_SAFE_NO_PAD.decode(&good).expect("base64");
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut bad = bytes.clone();
+                    bad[at] ^= 1 << bit;
+                    let bad = URL_SAFE_NO_PAD.encode(bad);
+                    assert_eq!(keys.open(HERE, bad.as_bytes()), None);
+                    assert_eq!(keys.verify(HERE, bad.as_bytes()), None);
+                }
+            }
+            for end in 0..good.len() {
+                assert_eq!(keys.open(HERE, &good.as_bytes()[..end]), None);
+                assert_eq!(keys.verify(HERE, &good.as_bytes()[..end]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn short_keys_are_refused_and_none_is_shown() {
+        let config = SealConfig { keys: vec![Secret::from("swordfish".to_owned())] };
+        assert_eq!(KeyRing::new(&config).err(), Some(KeyError::TooShort { index: 0, bytes: 9 }));
+        assert!(!format!("{config:?} {:?}", ring(&["swordfish"])).contains("swordfish"));
+    }
+}

@@ -1,0 +1,22 @@
+//! What the server hands out and must recognise later, on any replica: sealed session ids and cursors.
+//!
+//! Nothing is stored. An id *is* its content, encrypted and authenticated under a key that the replicas
+//! share ([`KeyRing`]); whoever holds the key can open it. What it is for and which mount it belongs to are
+//! bound into the seal, so that one thing cannot be passed off as another.
+//!
+//! # Failure
+//!
+//! What was tampered with, sealed for something else, or sealed by a key that is gone looks all the same from
+//! outside: it does not open.
+
+mod config;
+mod key_ring;
+mod revoked;
+mod session;
+
+pub use config::{KeyError, SealConfig, Secret};
+pub use key_ring::KeyRing;
+pub(crate) use key_ring::Purpose;
+pub(crate) use revoked::Revoked;
+pub(crate) use key_ring::random_bytes;
+pub(crate) use session::{OpenedSessions, Session, SessionIssue};

@@ -1,0 +1,239 @@
+//! Sessions of the handshake era, which live in their ids.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::key_ring::{KeyRing, Purpose, random_bytes};
+use crate::protocol::{ClientCapabilities, Revision};
+
+/// How long a session lasts, from its `initialize` on.
+const SESSION_LIFE_SECONDS: u64 = 24 * 60 * 60;
+
+/// What client names and versions, and names of principals, are cut to.
+const CLIENT_TEXT_MAX_BYTES: usize = 64;
+const PRINCIPAL_MAX_BYTES: usize = 128;
+
+const LAYOUT: u8 = 1;
+const KIND: &str = "session 1";
+
+/// What `initialize` settled. It never changes, so it can live in the id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) revision: Revision,
+    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) client_name: Box<str>,
+    pub(crate) client_version: Box<str>,
+    pub(crate) principal: Box<str>,
+    pub(crate) nonce: [u8; 16],
+    /// Which replica issued it.
+    pub(crate) replica: u64,
+    /// In seconds of Unix time.
+    pub(crate) issued: u64,
+    /// In seconds of Unix time.
+    pub(crate) expires: u64,
+    /// The nonce in hexadecimal: names the session in logs, and opens nothing.
+    pub(crate) log_name: Arc<str>,
+}
+
+/// What a new session is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionIssue<'a> {
+    pub(crate) revision: Revision,
+    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) client_name: &'a str,
+    pub(crate) client_version: &'a str,
+    pub(crate) principal: &'a str,
+    pub(crate) replica: u64,
+    /// In seconds of Unix time.
+    pub(crate) now: u64,
+}
+
+impl Session {
+    /// A session that begins now.
+    pub(crate) fn begin(issue: SessionIssue<'_>) -> Self {
+        let nonce = random_bytes();
+        Self {
+            revision: issue.revision,
+            capabilities: issue.capabilities,
+            client_name: cut(issue.client_name, CLIENT_TEXT_MAX_BYTES).into(),
+            client_version: cut(issue.client_version, CLIENT_TEXT_MAX_BYTES).into(),
+            principal: cut(issue.principal, PRINCIPAL_MAX_BYTES).into(),
+            nonce,
+            replica: issue.replica,
+            issued: issue.now,
+            expires: issue.now + SESSION_LIFE_SECONDS,
+            log_name: log_name(&nonce),
+        }
+    }
+
+    /// The value of `Mcp-Session-Id`: at most 512 bytes of visible ASCII.
+    pub(crate) fn seal(&self, keys: &KeyRing, mount: &str) -> String {
+        let mut plain = Vec::with_capacity(160);
+        plain.push(LAYOUT);
+        plain.push(self.revision as u8);
+        plain.extend_from_slice(&self.capabilities.bits().to_le_bytes());
+        plain.extend_from_slice(&self.nonce);
+        plain.extend_from_slice(&self.replica.to_le_bytes());
+        plain.extend_from_slice(&self.issued.to_le_bytes());
+        plain.extend_from_slice(&self.expires.to_le_bytes());
+        for text in [&self.principal, &self.client_name, &self.client_version] {
+            // Each was cut to less than 256 bytes.
+            plain.push(text.len() as u8);
+            plain.extend_from_slice(text.as_bytes());
+        }
+        keys.seal(Purpose { kind: KIND, mount }, &plain)
+    }
+
+    /// Opens an id. `None` if it is none of ours, or not of this mount. Does not look at the time.
+    pub(crate) fn open(keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Self> {
+        let plain = keys.open(Purpose { kind: KIND, mount }, id)?;
+        let mut rest = Reader(&plain);
+        if rest.array()? != [LAYOUT] {
+            return None;
+        }
+        let [revision] = rest.array()?;
+        let capabilities = ClientCapabilities::from_bits(u16::from_le_bytes(rest.array()?));
+        let nonce = rest.array()?;
+        let replica = u64::from_le_bytes(rest.array()?);
+        let issued = u64::from_le_bytes(rest.array()?);
+        let expires = u64::from_le_bytes(rest.array()?);
+        Some(Self {
+            revision: *Revision::ALL.get(usize::from(revision))?,
+            capabilities,
+            principal: rest.text()?,
+            client_name: rest.text()?,
+            client_version: rest.text()?,
+            nonce,
+            replica,
+            issued,
+            expires,
+            log_name: log_name(&nonce),
+        })
+    }
+
+    /// Whether the session belongs to a principal.
+    pub(crate) fn belongs_to(&self, principal: &str) -> bool {
+        *self.principal == *cut(principal, PRINCIPAL_MAX_BYTES)
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk::<N>()?;
+        self.0 = tail;
+        Some(*head)
+    }
+
+    fn text(&mut self) -> Option<Box<str>> {
+        let [length] = self.array()?;
+        let (head, tail) = self.0.split_at_checked(usize::from(length))?;
+        self.0 = tail;
+        std::str::from_utf8(head).ok().map(Box::from)
+    }
+}
+
+/// The longest beginning of a text that fits.
+fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+fn log_name(nonce: &[u8; 16]) -> Arc<str> {
+    nonce.iter().map(|b| format!("{b:02x}")).collect::<String>().into()
+}
+
+/// Ids that were opened lately, so that a busy session costs a look-up and not a decryption.
+///
+/// Holds at most two times [`GENERATION_MAX`]: when the young half is full it becomes the old half, and what
+/// was old is dropped. What is used moves to the young half.
+#[derive(Debug, Default)]
+pub(crate) struct OpenedSessions {
+    young: HashMap<Box<[u8]>, Arc<Session>, RandomState>,
+    old: HashMap<Box<[u8]>, Arc<Session>, RandomState>,
+}
+
+const GENERATION_MAX: usize = 2048;
+
+impl OpenedSessions {
+    /// The session of an id, opened at most once while it is in use.
+    #[inline]
+    pub(crate) fn get(&mut self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        if let Some(session) = self.young.get(id) {
+            return Some(Arc::clone(session));
+        }
+        self.open(keys, mount, id)
+    }
+
+    #[cold]
+    fn open(&mut self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        let session = match self.old.remove(id) {
+            Some(session) => session,
+            None => Arc::new(Session::open(keys, mount, id)?),
+        };
+        if self.young.len() == GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(id.into(), Arc::clone(&session));
+        Some(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issue() -> SessionIssue<'static> {
+        SessionIssue {
+            revision: Revision::V2025_06_18,
+            capabilities: ClientCapabilities::from_bits(0b101),
+            client_name: "a client",
+            client_version: "1.2.3",
+            principal: "somebody",
+            replica: 7,
+            now: 1_000,
+        }
+    }
+
+    #[test]
+    fn lh_06_ids_are_visible_ascii_unique_and_short() {
+        let keys = KeyRing::random();
+        let long = "\u{e9}".repeat(500);
+        let session = Session::begin(SessionIssue { client_name: &long, client_version: &long, principal: &long, ..issue() });
+        let id = session.seal(&keys, "mcp");
+        assert!(id.len() <= 512, "{}", id.len());
+        assert!(id.bytes().all(|b| (0x21..=0x7e).contains(&b)));
+        assert_ne!(Session::begin(issue()).seal(&keys, "mcp"), Session::begin(issue()).seal(&keys, "mcp"));
+        assert!(session.belongs_to(&long));
+    }
+
+    #[test]
+    fn a_session_comes_back_whole_from_its_id() {
+        let keys = KeyRing::random();
+        let session = Session::begin(issue());
+        let id = session.seal(&keys, "mcp");
+        assert_eq!(Session::open(&keys, "mcp", id.as_bytes()), Some(session));
+        assert_eq!(Session::open(&keys, "other", id.as_bytes()), None);
+        assert_eq!(Session::open(&KeyRing::random(), "mcp", id.as_bytes()), None);
+        for junk in ["", "x", "00000000-0000-0000-0000-000000000000", &id[1..], &id[..id.len() - 1]] {
+            assert_eq!(Session::open(&keys, "mcp", junk.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn the_cache_of_opened_ids_is_bounded_and_never_vouches_for_a_stranger() {
+        let keys = KeyRing::random();
+        let mut opened = OpenedSessions::default();
+        let first = Session::begin(issue()).seal(&keys, "mcp");
+        for _ in 0..2 * GENERATION_MAX + 10 {
+            let id = Session::begin(issue()).seal(&keys, "mcp");
+            assert!(opened.get(&keys, "mcp", id.as_bytes()).is_some());
+            assert!(opened.get(&keys, "mcp", first.as_bytes()).is_some());
+        }
+        assert!(opened.young.len() + opened.old.len() <= 2 * GENERATION_MAX);
+        assert!(opened.get(&keys, "mcp", b"junk").is_none());
+        assert!(opened.get(&keys, "mcp", b"junk").is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! What can be set about the server, whatever carries its messages.
+
+use serde::Deserialize;
+
+use crate::protocol::Implementation;
+
+/// The server itself.
+///
+/// ```toml
+/// [server]
+/// name = "weather"
+/// call_timeout_seconds = 30
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// What the server calls itself. Default: `longshore`.
+    pub name: String,
+    /// Its version. Default: Longshore's own.
+    pub version: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What the model should know before it uses the tools.
+    pub instructions: Option<String>,
+    /// How long one call may take, in seconds, unless its tool says otherwise. Default: 60.
+    pub call_timeout_seconds: u64,
+    /// How many tools `tools/list` gives at once. Default: 1000.
+    pub page_size: usize,
+    /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
+    pub list_ttl_ms: u64,
+    /// When several messages may come in one array. Default: `auto`.
+    pub batch: BatchPolicy,
+    /// How arguments that do not fit a schema are reported. Default: `auto`.
+    pub validation_errors: ValidationErrors,
+}
+
+/// When several messages may come in one array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum BatchPolicy {
+    /// From clients whose revision has batches, which is 2025-03-26 alone.
+    #[default]
+    Auto,
+    /// From every client that has a session.
+    Always,
+    /// From nobody.
+    Never,
+}
+
+/// How arguments that do not fit a tool's schema are reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ValidationErrors {
+    /// As the caller's revision has it: by a JSON-RPC error up to 2025-06-18, by a result that the model can
+    /// correct itself from after that.
+    #[default]
+    Auto,
+    /// Always by the JSON-RPC error -32602.
+    Protocol,
+    /// Always by a result with `isError: true`.
+    Tool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            name: env!("CARGO_PKG_NAME").to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            title: None,
+            instructions: None,
+            call_timeout_seconds: 60,
+            page_size: 1000,
+            list_ttl_ms: 300_000,
+            batch: BatchPolicy::Auto,
+            validation_errors: ValidationErrors::Auto,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Who this server says it is.
+    pub(crate) fn implementation(&self) -> Implementation {
+        let mut implementation = Implementation::new(&self.name, &self.version);
+        implementation.title.clone_from(&self.title);
+        implementation
+    }
+}

@@ -1,0 +1,129 @@
+//! What is served, in one piece that is replaced whole.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::ServerConfig;
+use crate::catalog::{Catalog, Listing, ListingFrame};
+use crate::protocol::{Implementation, Revision};
+use crate::seal::KeyRing;
+
+/// A catalog with everything that is computed from it once. Loaded once for each request.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) catalog: Catalog,
+    listings: [OnceLock<Listing>; Revision::ALL.len()],
+    /// What follows the id in an answer to `initialize`, for each revision; empty for those without.
+    initialized: [Bytes; Revision::ALL.len()],
+    /// What follows the id in an answer to `server/discover`.
+    pub(crate) discovered: Bytes,
+    /// Members at the end of each result of the stateless era, with a comma in front.
+    pub(crate) result_tail: String,
+    /// The same for results that may be kept.
+    list_tail: String,
+    /// `serverInfo` in the `_meta` of results.
+    pub(crate) server_info: Value,
+}
+
+/// The keys of `_meta` that the specification owns.
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+impl Generation {
+    pub(crate) fn new(catalog: Catalog, config: &ServerConfig) -> Self {
+        let info = json(&config.implementation());
+        let meta = json!({ SERVER_INFO: info });
+        let result_tail = format!(r#","resultType":"complete","_meta":{meta}"#);
+        let list_tail = format!(
+            r#","ttlMs":{},"cacheScope":"public"{result_tail}"#,
+            config.list_ttl_ms
+        );
+        Self {
+            initialized: Revision::ALL.map(|revision| initialized(config, revision)),
+            discovered: discovered(config, &list_tail),
+            listings: Default::default(),
+            server_info: info,
+            catalog,
+            result_tail,
+            list_tail,
+        }
+    }
+
+    /// What follows the id in an answer to `initialize`.
+    pub(crate) fn initialized(&self, revision: Revision) -> Bytes {
+        self.initialized[revision as usize].clone()
+    }
+
+    /// The tools as a revision's clients see them, serialised on first use.
+    #[inline]
+    pub(crate) fn listing(&self, frame: ListingFrame<'_>) -> &Listing {
+        self.listings[frame.revision as usize].get_or_init(|| {
+            let mut listing = Listing::new(&self.catalog, frame);
+            for other in self.listings.iter().filter_map(OnceLock::get) {
+                listing.share(other);
+            }
+            listing
+        })
+    }
+
+    /// What all pages for a revision have in common.
+    pub(crate) fn frame<'a>(
+        &'a self,
+        revision: Revision,
+        config: &ServerConfig,
+        keys: &'a KeyRing,
+        mount: &'a str,
+    ) -> ListingFrame<'a> {
+        ListingFrame {
+            revision,
+            page_size: config.page_size.max(1),
+            tail: if revision.has_result_type() { &self.list_tail } else { "" },
+            keys,
+            mount,
+        }
+    }
+}
+
+fn initialized(config: &ServerConfig, revision: Revision) -> Bytes {
+    if !revision.has_sessions() {
+        return Bytes::new();
+    }
+    let mut result = Map::new();
+    result.insert("protocolVersion".to_owned(), revision.as_str().into());
+    result.insert("capabilities".to_owned(), capabilities());
+    result.insert("serverInfo".to_owned(), json(&config.implementation()));
+    if let Some(instructions) = &config.instructions {
+        result.insert("instructions".to_owned(), instructions.clone().into());
+    }
+    format!(r#","result":{}}}"#, Value::Object(result)).into()
+}
+
+fn discovered(config: &ServerConfig, tail: &str) -> Bytes {
+    let instructions = match &config.instructions {
+        Some(text) => format!(r#","instructions":{}"#, json!(text)),
+        None => String::new(),
+    };
+    format!(
+        r#","result":{{"supportedVersions":{},"capabilities":{}{instructions}{tail}}}}}"#,
+        json!(supported_versions()),
+        capabilities(),
+    )
+    .into()
+}
+
+/// What this server can do, for both eras.
+fn capabilities() -> Value {
+    json!({"tools": {}})
+}
+
+/// All revisions, those without sessions first: that is where they can be asked for by version.
+pub(crate) fn supported_versions() -> Vec<&'static str> {
+    let mut revisions = Revision::ALL;
+    revisions.reverse();
+    revisions.map(Revision::as_str).into()
+}
+
+fn json(implementation: &Implementation) -> Value {
+    serde_json::to_value(implementation).unwrap_or_default()
+}

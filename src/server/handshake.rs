@@ -1,0 +1,119 @@
+//! The lifecycle of revisions up to 2025-11-25: `initialize`, then a session.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::reply::{Refusal, Reply, begin};
+use super::{Local, Server, truncated};
+use crate::auth::Principal;
+use crate::protocol::message::Request;
+use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
+use crate::seal::{Session, SessionIssue};
+
+/// What a client says of itself when it begins.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeParams<'a> {
+    #[serde(borrow)]
+    protocol_version: Cow<'a, str>,
+    #[serde(default)]
+    capabilities: ClientCapabilities,
+    #[serde(borrow, default)]
+    client_info: ClientInfo<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct ClientInfo<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    version: Cow<'a, str>,
+}
+
+impl Server {
+    /// Answers `initialize`. VER-01: a revision that is served is confirmed, for any other the newest one with
+    /// sessions is offered.
+    pub(super) fn initialize(
+        &self,
+        local: &Local,
+        principal: &Principal,
+        request: &Request<'_>,
+    ) -> Result<(Session, Reply), Reply> {
+        let params: InitializeParams<'_> = serde_json::from_str(request.params.object.unwrap_or("{}"))
+            .map_err(|e| {
+                let message = format!("Invalid params of initialize: {}", truncated(&e.to_string()));
+                Reply::error(request.id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+            })?;
+        let revision = Revision::parse(&params.protocol_version)
+            .filter(|revision| revision.has_sessions())
+            .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
+        let session = Session::begin(SessionIssue {
+            revision,
+            capabilities: params.capabilities,
+            client_name: &params.client_info.name,
+            client_version: &params.client_info.version,
+            principal: principal.name(),
+            replica: self.replica,
+            now: local.now(),
+        });
+        tracing::debug!(
+            session = %session.log_name,
+            %revision,
+            client = %session.client_name,
+            version = %session.client_version,
+            "a session begins"
+        );
+        let rest = self.generation.load().initialized(revision);
+        let reply = Reply::pieces(begin(request.id, 0).into(), rest);
+        Ok((session, reply))
+    }
+
+    /// The session of an id, if it is one of ours, still lasts, and belongs to the caller (LH-07, LH-08).
+    #[inline]
+    pub(super) fn session(
+        &self,
+        local: &Local,
+        principal: &Principal,
+        id: Option<&[u8]>,
+        request: Option<&str>,
+    ) -> Result<Arc<Session>, Reply> {
+        let Some(id) = id else {
+            return Err(Reply::refuse(
+                Refusal::SessionMissing,
+                request,
+                ErrorCode::InvalidRequest,
+                "Mcp-Session-Id is missing: send initialize first, then repeat its session id in each request",
+            ));
+        };
+        local
+            .open(&self.keys, &self.mount, id)
+            .filter(|session| {
+                local.now() < session.expires
+                    && session.belongs_to(principal.name())
+                    && !self.revoked.contains(session)
+            })
+            .ok_or_else(|| {
+                Reply::refuse(
+                    Refusal::SessionUnknown,
+                    request,
+                    ErrorCode::Http(404),
+                    "Session not found: it has ended or is not known here; send initialize again",
+                )
+            })
+    }
+
+    /// Ends a session (LH-09).
+    pub(crate) fn end_session(
+        &self,
+        local: &Local,
+        principal: &Principal,
+        id: Option<&[u8]>,
+    ) -> Result<(), Reply> {
+        let session = self.session(local, principal, id, None)?;
+        self.revoked.end(&session, local.now());
+        tracing::debug!(session = %session.log_name, "a session was ended by its client");
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! What one worker thread keeps for itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::seal::{KeyRing, OpenedSessions, Session};
+
+/// State of one worker: the sessions it has seen lately, and the time of day, to the second.
+///
+/// It is shared with nobody, so its lock is never waited for.
+#[derive(Debug)]
+pub(crate) struct Local {
+    opened: Mutex<OpenedSessions>,
+    now: AtomicU64,
+}
+
+impl Local {
+    pub(crate) fn new() -> Self {
+        let local = Self {
+            opened: Mutex::default(),
+            now: AtomicU64::new(0),
+        };
+        local.look_at_the_clock();
+        local
+    }
+
+    /// Reads the system's clock. Whoever owns the value calls this once a second or more often.
+    pub(crate) fn look_at_the_clock(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.now.store(now.as_secs(), Ordering::Relaxed);
+    }
+
+    /// Seconds of Unix time.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(keys, mount, id)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_now(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,202 @@
+//! Headers that repeat parts of the body for whoever stands in between (2026-07-28, transports).
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::AsHeaderName;
+use serde_json::Value;
+
+use super::truncated;
+use crate::catalog::{HeaderKind, HeaderParameter};
+
+pub(super) const VERSION: &str = "mcp-protocol-version";
+pub(super) const METHOD: &str = "mcp-method";
+pub(super) const NAME: &str = "mcp-name";
+
+/// What a header says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mirrored<'a> {
+    Absent,
+    Text(Cow<'a, str>),
+    /// MH-22: there is more than one, and no telling which one was read elsewhere.
+    Repeated,
+    Invalid(&'static str),
+}
+
+/// Reads a header, blanks around it trimmed (HTTP-09).
+#[inline]
+pub(crate) fn read(headers: &HeaderMap, name: impl AsHeaderName) -> Mirrored<'_> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Mirrored::Absent;
+    };
+    if values.next().is_some() {
+        return Mirrored::Repeated;
+    }
+    match value.to_str() {
+        Ok(text) => Mirrored::Text(Cow::Borrowed(text.trim_matches([' ', '\t']))),
+        Err(_) => Mirrored::Invalid("has characters other than visible ASCII"),
+    }
+}
+
+impl<'a> Mirrored<'a> {
+    /// Undoes the Base64 form that values beyond visible ASCII take: `=?base64?...?=`, with both markers
+    /// (MH-07 to MH-09). What has only one of them is meant literally.
+    pub(crate) fn decoded(self) -> Self {
+        let Self::Text(text) = &self else {
+            return self;
+        };
+        let encoded = text.strip_prefix("=?base64?").and_then(|t| t.strip_suffix("?="));
+        let Some(encoded) = encoded else {
+            return self;
+        };
+        let decoded = STANDARD.decode(encoded).ok().and_then(|b| String::from_utf8(b).ok());
+        match decoded {
+            Some(text) => Self::Text(Cow::Owned(text)),
+            None => Self::Invalid("is not valid Base64 of UTF-8 between =?base64? and ?="),
+        }
+    }
+}
+
+/// Compares the arguments of a call with the headers that mirror them; says what differs.
+pub(super) fn check_parameters(
+    parameters: &[HeaderParameter],
+    arguments: &str,
+    headers: &HeaderMap,
+) -> Result<(), String> {
+    // Arguments that are no object are refused later, by the schema.
+    let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+    for parameter in parameters {
+        let argument = parameter
+            .path
+            .iter()
+            .try_fold(&arguments, |value, key| value.get(key))
+            .filter(|value| !value.is_null());
+        let header = read(headers, &parameter.header).decoded();
+        let problem = match (argument, header) {
+            (None, Mirrored::Absent) => continue,
+            (Some(argument), Mirrored::Text(text)) if says(&text, argument, parameter.kind) => continue,
+            (Some(_), Mirrored::Text(text)) => {
+                format!("is '{}', but the argument is different", truncated(&text))
+            }
+            (None, Mirrored::Text(_)) => "is there, but the argument is not".to_owned(),
+            (Some(_), Mirrored::Absent) => "is missing, but the argument is there".to_owned(),
+            (_, Mirrored::Repeated) => "appears more than once".to_owned(),
+            (_, Mirrored::Invalid(reason)) => reason.to_owned(),
+        };
+        let argument = parameter.path.join(".");
+        return Err(format!(
+            "Header mismatch: {} for argument '{argument}' {problem}",
+            parameter.header
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a header's text says the same as an argument. Integers are compared by value: `42.0` is 42 (MH-12).
+fn says(text: &str, argument: &Value, kind: HeaderKind) -> bool {
+    match (kind, argument) {
+        (_, Value::String(argument)) => text == argument,
+        (_, Value::Bool(argument)) => text == if *argument { "true" } else { "false" },
+        (HeaderKind::Integer, Value::Number(argument)) => {
+            let by_value = || Some(text.parse::<f64>().ok()? == argument.as_f64()?);
+            // Beyond 2^53 two integers can be one f64; such are compared by their digits.
+            text == argument.to_string() || text.contains('.') && by_value().unwrap_or(false)
+                || argument.is_f64() && by_value().unwrap_or(false)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+    use serde_json::json;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
+        }
+        headers
+    }
+
+    fn name(value: &str) -> Mirrored<'static> {
+        match read(&headers(&[(NAME, value)]), NAME).decoded() {
+            Mirrored::Text(text) => Mirrored::Text(Cow::Owned(text.into_owned())),
+            Mirrored::Absent => Mirrored::Absent,
+            Mirrored::Repeated => Mirrored::Repeated,
+            Mirrored::Invalid(reason) => Mirrored::Invalid(reason),
+        }
+    }
+
+    #[test]
+    fn mh_07_base64_is_undone_where_both_markers_are_there() {
+        for (value, text) in [
+            ("us-west1", "us-west1"),
+            ("=?base64?SGVsbG8sIOS4lueVjA==?=", "Hello, \u{4e16}\u{754c}"),
+            ("=?base64?IHBhZGRlZCA=?=", " padded "),
+            ("=?base64?bGluZTEKbGluZTI=?=", "line1\nline2"),
+            ("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", "=?base64?literal?="),
+            ("  test_simple_text\t ", "test_simple_text"),
+            ("", ""),
+        ] {
+            assert_eq!(name(value), Mirrored::Text(text.into()), "{value}");
+        }
+    }
+
+    #[test]
+    fn mh_08_bad_base64_and_characters_are_refused() {
+        for value in ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "caf\u{e9}"] {
+            assert!(matches!(name(value), Mirrored::Invalid(_)), "{value}");
+        }
+    }
+
+    #[test]
+    fn mh_09_values_with_one_marker_are_literal() {
+        for value in ["SGVsbG8=", "=?base64?SGVsbG8=", "SGVsbG8=?=", "=?BASE64?SGVsbG8=?="] {
+            assert_eq!(name(value), Mirrored::Text(value.into()));
+        }
+    }
+
+    #[test]
+    fn mh_22_repeated_headers_are_refused() {
+        let headers = headers(&[(NAME, "a"), (NAME, "a")]);
+        assert_eq!(read(&headers, NAME), Mirrored::Repeated);
+    }
+
+    fn parameter(kind: HeaderKind) -> HeaderParameter {
+        HeaderParameter {
+            header: HeaderName::from_static("mcp-param-v"),
+            path: vec!["a".to_owned(), "v".to_owned()],
+            kind,
+        }
+    }
+
+    #[test]
+    fn mh_10_to_12_arguments_and_headers_agree() {
+        use HeaderKind::{Boolean, Integer, String};
+        let check = |kind, argument: Value, header: Option<&str>| {
+            let arguments = json!({"a": {"v": argument}}).to_string();
+            let pairs: Vec<_> = header.map(|h| ("mcp-param-v", h)).into_iter().collect();
+            check_parameters(&[parameter(kind)], &arguments, &headers(&pairs)).is_ok()
+        };
+        assert!(check(String, json!("x"), Some("x")));
+        assert!(check(String, json!(""), Some("")));
+        assert!(!check(String, json!("x"), Some("X")));
+        assert!(!check(String, json!("x"), None));
+        assert!(check(String, json!(null), None));
+        assert!(!check(String, json!(null), Some("x")));
+        assert!(check(Integer, json!(42), Some("42")));
+        assert!(check(Integer, json!(42), Some("42.0")));
+        assert!(check(Integer, json!(42.0), Some("42")));
+        assert!(!check(Integer, json!(42), Some("43")));
+        assert!(!check(Integer, json!(9_007_199_254_740_993_u64), Some("9007199254740992")));
+        assert!(check(Boolean, json!(true), Some("true")));
+        assert!(!check(Boolean, json!(true), Some("1")));
+        assert!(check_parameters(&[parameter(String)], "{}", &HeaderMap::new()).is_ok());
+    }
+}

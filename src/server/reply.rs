@@ -1,0 +1,100 @@
+//! What comes back for a message.
+
+use bytes::Bytes;
+
+use crate::protocol::{ErrorCode, ErrorObject};
+
+/// What a message gets.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It was heard, and there is nothing to say.
+    Accepted,
+    Answer(Answer),
+}
+
+/// One JSON document, in at most two pieces: what is particular to the request, and what is not.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) head: Bytes,
+    /// Empty if the head is everything.
+    pub(crate) rest: Bytes,
+    /// Why nothing was done, where a transport has a status for that.
+    pub(crate) refusal: Option<Refusal>,
+    /// The id of the session that the answer opens.
+    pub(crate) session: Option<String>,
+}
+
+/// Why a message was refused, as far as HTTP has something to say about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Not JSON, or no JSON-RPC message, or one that may not come from a client.
+    Malformed,
+    /// The stateless era's required `_meta` is missing or of the wrong shape.
+    Meta,
+    /// A header is missing or contradicts the body (stateless era).
+    Header,
+    /// A version that is not served.
+    Version,
+    /// A method that does not exist (stateless era; before it, that is an ordinary answer).
+    Method,
+    /// A session is needed.
+    SessionMissing,
+    /// The session has ended or never was.
+    SessionUnknown,
+}
+
+impl Reply {
+    /// A whole document.
+    pub(crate) fn document(body: Vec<u8>) -> Self {
+        Self::pieces(body.into(), Bytes::new())
+    }
+
+    /// A document in two pieces.
+    pub(crate) fn pieces(head: Bytes, rest: Bytes) -> Self {
+        Self::Answer(Answer {
+            head,
+            rest,
+            refusal: None,
+            session: None,
+        })
+    }
+
+    /// An error that answers a request: the request was understood.
+    pub(crate) fn error(id: &str, error: &ErrorObject) -> Self {
+        let mut body = Vec::new();
+        error.write(&mut body, Some(id));
+        Self::document(body)
+    }
+
+    /// An error because of which nothing was done.
+    pub(crate) fn refused(refusal: Refusal, id: Option<&str>, error: &ErrorObject) -> Self {
+        let mut body = Vec::new();
+        error.write(&mut body, id);
+        Self::Answer(Answer {
+            head: body.into(),
+            rest: Bytes::new(),
+            refusal: Some(refusal),
+            session: None,
+        })
+    }
+
+    /// [`refused`](Self::refused) in short.
+    pub(crate) fn refuse(
+        refusal: Refusal,
+        id: Option<&str>,
+        code: ErrorCode,
+        message: impl Into<std::borrow::Cow<'static, str>>,
+    ) -> Self {
+        Self::refused(refusal, id, &ErrorObject::new(code, message))
+    }
+}
+
+/// The beginning of an answer to a request: everything up to what its result is.
+#[inline]
+pub(crate) fn begin(id: &str, capacity: usize) -> Vec<u8> {
+    const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
+    let mut body = Vec::with_capacity(HEAD.len() + id.len() + capacity);
+    body.extend_from_slice(HEAD);
+    body.extend_from_slice(id.as_bytes());
+    body
+}

@@ -1,0 +1,126 @@
+//! The lifecycle of 2026-07-28: each request says everything about itself, and headers mirror some of it.
+
+use http::HeaderMap;
+use serde_json::json;
+
+use super::generation::supported_versions;
+use super::mirror::{self, Mirrored};
+use super::reply::{Refusal, Reply};
+use super::truncated;
+use crate::catalog::CatalogTool;
+use crate::protocol::message::{self, Meta, Params, Request};
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
+
+/// Checks a request as far as its method: `_meta`, version, and the headers that mirror them, in the order in
+/// which clients expect to hear of mistakes. `headers` is `None` where the transport has none.
+pub(super) fn check_envelope(
+    request: &Request<'_>,
+    headers: Option<&HeaderMap>,
+) -> Result<Method, Reply> {
+    let id = Some(request.id);
+    let version = check_meta(&request.params.meta).map_err(|what| {
+        let message = format!("Invalid params: _meta.{what}");
+        Reply::refuse(Refusal::Meta, id, ErrorCode::InvalidParams, message)
+    })?;
+    if let Some(headers) = headers {
+        check_mirror(id, mirror::VERSION, mirror::read(headers, mirror::VERSION), &version)?;
+    }
+    if Revision::parse(&version).is_none_or(Revision::has_sessions) {
+        return Err(unsupported_version(id, &version));
+    }
+    if let Some(headers) = headers {
+        check_mirror(id, mirror::METHOD, mirror::read(headers, mirror::METHOD), &request.method)?;
+    }
+    Method::parse(&request.method)
+        .filter(|method| method.is_in(Revision::V2026_07_28))
+        .ok_or_else(|| unknown_method(request))
+}
+
+/// MH-13: a method that does not exist here is no page that does not exist, but has the same status.
+pub(super) fn unknown_method(request: &Request<'_>) -> Reply {
+    let message = format!("Method not found: {}", truncated(&request.method));
+    Reply::refuse(Refusal::Method, Some(request.id), ErrorCode::MethodNotFound, message)
+}
+
+/// VER-02: a version that is not served.
+pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
+    let error = ErrorObject::new(
+        ErrorCode::UnsupportedProtocolVersion,
+        "Unsupported protocol version",
+    );
+    let data = json!({"supported": supported_versions(), "requested": truncated(requested)});
+    Reply::refused(Refusal::Version, id, &error.with_data(data))
+}
+
+/// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
+pub(super) fn check_name(request: &Request<'_>, name: &str, headers: &HeaderMap) -> Result<(), Reply> {
+    let value = mirror::read(headers, mirror::NAME).decoded();
+    check_mirror(Some(request.id), mirror::NAME, value, name)
+}
+
+/// MH-10 to MH-12: arguments that the tool wants mirrored are, and say the same.
+pub(super) fn check_parameters(
+    id: &str,
+    tool: &CatalogTool,
+    params: &Params<'_>,
+    headers: &HeaderMap,
+) -> Result<(), Reply> {
+    if tool.header_parameters.is_empty() {
+        return Ok(());
+    }
+    mirror::check_parameters(&tool.header_parameters, params.arguments.unwrap_or("{}"), headers)
+        .map_err(|message| {
+            Reply::refuse(Refusal::Header, Some(id), ErrorCode::HeaderMismatch, message)
+        })
+}
+
+/// META-01: what every request must say of itself. Returns the version, or what is wrong.
+fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static str> {
+    let version = meta
+        .protocol_version
+        .ok_or("io.modelcontextprotocol/protocolVersion is required")?;
+    let version = message::string(version)
+        .ok_or("io.modelcontextprotocol/protocolVersion is a string")?;
+    let capabilities = meta
+        .client_capabilities
+        .ok_or("io.modelcontextprotocol/clientCapabilities is required")?;
+    if !message::is_object(capabilities) {
+        return Err("io.modelcontextprotocol/clientCapabilities is an object");
+    }
+    Ok(version)
+}
+
+/// LOG-03: the level of log messages that a request asks for is one of eight.
+pub(super) fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
+    const LEVELS: [&str; 8] = [
+        "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+    ];
+    match request.params.meta.log_level {
+        Some(level) if !message::string(level).is_some_and(|l| LEVELS.contains(&&*l)) => {
+            let message = format!(
+                "Invalid params: _meta.io.modelcontextprotocol/logLevel is one of {}",
+                LEVELS.join(", ")
+            );
+            Err(Reply::error(request.id, &ErrorObject::new(ErrorCode::InvalidParams, message)))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[inline]
+fn check_mirror(
+    id: Option<&str>,
+    header: &'static str,
+    value: Mirrored<'_>,
+    body: &str,
+) -> Result<(), Reply> {
+    let problem = match value {
+        Mirrored::Text(text) if text == body => return Ok(()),
+        Mirrored::Text(text) => format!("is '{}', but the body says '{}'", truncated(&text), truncated(body)),
+        Mirrored::Absent => format!("is missing; the body says '{}'", truncated(body)),
+        Mirrored::Repeated => "appears more than once".to_owned(),
+        Mirrored::Invalid(reason) => reason.to_owned(),
+    };
+    let message = format!("Header mismatch: {header} {problem}");
+    Err(Reply::refuse(Refusal::Header, id, ErrorCode::HeaderMismatch, message))
+}

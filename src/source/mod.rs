@@ -1,0 +1,5 @@
+//! Tools that come with the program.
+
+mod builtin;
+
+pub use builtin::{UnknownToolset, builtin};

@@ -1,0 +1,107 @@
+//! What can be set about HTTP.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::Deserialize;
+
+/// Listening and serving over HTTP.
+///
+/// ```toml
+/// [http]
+/// host = "0.0.0.0"
+/// port = 8080
+/// allowed_hosts = ["mcp.example.com"]
+/// allowed_origins = ["https://app.example.com"]
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// Address to listen on. Default: 127.0.0.1.
+    pub host: IpAddr,
+    /// Port to listen on; 0 takes any that is free. Default: 3000.
+    pub port: u16,
+    /// Threads that serve connections. Default: one for each core.
+    pub workers: Option<usize>,
+    /// Listen on other addresses than loopback although nothing proves who calls. Default: false.
+    pub insecure: bool,
+    /// Values of `Host` to answer to, such as `mcp.example.com` or `mcp.example.com:8080`; without a port,
+    /// any port. Default: on loopback its own names, elsewhere all.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub allowed_hosts: Vec<String>,
+    /// Web origins whose pages may call, such as `https://app.example.com`. Default: on loopback pages
+    /// from loopback, elsewhere none. Clients that are no browsers send no origin and are not affected.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub allowed_origins: Vec<String>,
+    /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
+    /// words it for clients. Default: false, whatever is accepted is answered.
+    pub strict_accept: bool,
+    /// Limits.
+    pub limits: HttpLimits,
+}
+
+/// How much and how long.
+///
+/// Times are kept by a sweep of one second: what takes longer is ended at most a second late.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpLimits {
+    /// Connections at once; more wait in the backlog. Default: 20000, or what the process may open less 512.
+    pub connections: usize,
+    /// Bytes of a request's target. Default: 8 KiB; beyond: 414.
+    pub target_bytes: usize,
+    /// Bytes of request line and header fields. Default: 32 KiB; beyond: 431.
+    pub header_bytes: usize,
+    /// Bytes of a body. Default: 4 MiB; beyond: 413.
+    pub body_bytes: usize,
+    /// Seconds in which a request's head has to arrive. Default: 10.
+    pub header_seconds: u32,
+    /// Seconds in which a body has to arrive. Default: 30; beyond: 408.
+    pub body_seconds: u32,
+    /// Bytes a second that a body has to arrive with after its first five seconds. Default: 1024; below: 408.
+    pub body_bytes_per_second: u32,
+    /// Seconds that a connection may do nothing. Default: 75.
+    pub idle_seconds: u32,
+    /// Seconds that a client may take nothing of an answer. Default: 30.
+    pub write_stall_seconds: u32,
+    /// Seconds after which a connection is closed once its answer is sent; a tenth more or less is drawn for
+    /// each. Default: 3600.
+    pub connection_seconds: u32,
+    /// Requests after which a connection is closed. Default: 10000.
+    pub connection_requests: u32,
+    /// Streams at once on one HTTP/2 connection. Default: 100.
+    pub http2_streams: u32,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 3000,
+            workers: None,
+            insecure: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            strict_accept: false,
+            limits: HttpLimits::default(),
+        }
+    }
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            target_bytes: 8 * 1024,
+            header_bytes: 32 * 1024,
+            body_bytes: 4 * 1024 * 1024,
+            header_seconds: 10,
+            body_seconds: 30,
+            body_bytes_per_second: 1024,
+            idle_seconds: 75,
+            write_stall_seconds: 30,
+            connection_seconds: 3600,
+            connection_requests: 10_000,
+            http2_streams: 100,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One request on the MCP path: the steps, in order.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+
+use super::config::HttpConfig;
+use super::connection::{ConnectionState, Phase};
+use super::headers;
+use super::status::{Rejection, respond};
+use crate::auth::Principal;
+use crate::net::{Body, read_capped};
+use crate::server::{self, HttpMessage, Local, Reply, Server};
+
+/// The MCP endpoint of one server.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) server: Arc<Server>,
+    pub(crate) config: HttpConfig,
+    pub(crate) principal: Arc<Principal>,
+}
+
+const METHODS: &str = "POST, DELETE";
+const METHODS_STATELESS: &str = "POST";
+
+impl Endpoint {
+    /// Any request from head to answer. Every refusal becomes an answer here, so that hyper never sees an error
+    /// and never drops a connection on our account.
+    #[inline]
+    pub(crate) async fn handle(
+        &self,
+        local: &Local,
+        connection: Option<&ConnectionState>,
+        request: Request<Body>,
+    ) -> Response<Body> {
+        let result = match *request.method() {
+            Method::POST => self.post(local, connection, request).await,
+            Method::DELETE => self.delete(local, request.headers()),
+            // Nothing is streamed outside of answers, so there is no stream to open (LH-03, MH-01).
+            _ => Err(not_allowed(request.headers())),
+        };
+        result.unwrap_or_else(Rejection::into_rpc)
+    }
+
+    #[inline]
+    async fn post(
+        &self,
+        local: &Local,
+        connection: Option<&ConnectionState>,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, Rejection> {
+        let (head, body) = request.into_parts();
+        headers::check_content_type(&head.headers)?;
+        headers::check_accept(&head.headers, self.config.strict_accept)?;
+        let body = self.read(connection, body).await?;
+        let message = HttpMessage {
+            principal: Arc::clone(&self.principal),
+            headers: head.headers,
+            body,
+        };
+        Ok(respond(self.server.handle_http(local, message).await))
+    }
+
+    /// Ends a session (LH-09).
+    fn delete(&self, local: &Local, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+        if server::is_stateless(headers) {
+            return Err(not_allowed(headers));
+        }
+        let ended = server::session_id(headers)
+            .and_then(|id| self.server.end_session(local, &self.principal, id));
+        Ok(match ended {
+            Ok(()) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                response
+            }
+            Err(reply) => respond(reply),
+        })
+    }
+
+    /// The whole body, if it is not too large and comes in time. On HTTP/1 the connection's own clock decides
+    /// that, on HTTP/2 a timer for each stream.
+    #[inline]
+    async fn read(
+        &self,
+        connection: Option<&ConnectionState>,
+        body: Body,
+    ) -> Result<Bytes, Rejection> {
+        let limits = &self.config.limits;
+        let read = read_capped(body, limits.body_bytes);
+        match connection {
+            Some(connection) if connection.phase() != Phase::Multiplexed => {
+                let mut read = pin!(read);
+                let body = poll_fn(|cx| match read.as_mut().poll(cx) {
+                    Poll::Ready(body) => Poll::Ready(body.map_err(Rejection::from)),
+                    Poll::Pending if connection.body_overdue(cx) => {
+                        Poll::Ready(Err(Rejection::BodyTooSlow))
+                    }
+                    Poll::Pending => Poll::Pending,
+                });
+                let body = body.await;
+                connection.body_is_read();
+                body
+            }
+            _ => {
+                let limit = Duration::from_secs(u64::from(limits.body_seconds));
+                match tokio::time::timeout(limit, read).await {
+                    Ok(body) => Ok(body?),
+                    Err(_) => Err(Rejection::BodyTooSlow),
+                }
+            }
+        }
+    }
+}
+
+fn not_allowed(headers: &HeaderMap) -> Rejection {
+    Rejection::MethodNotAllowed(if server::is_stateless(headers) {
+        METHODS_STATELESS
+    } else {
+        METHODS
+    })
+}

@@ -1,0 +1,351 @@
+//! What can be said of a request before anybody reads its body.
+
+use http::header::{ACCEPT, AsHeaderName, CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue, Uri};
+
+use super::config::{HttpConfig, HttpLimits};
+use super::status::Rejection;
+
+/// Whom this server answers to, and which web pages may call it: the guard against DNS rebinding (HTTP-01,
+/// HTTP-08).
+#[derive(Clone, Debug)]
+pub(crate) struct HostGuard {
+    /// `None`: any host.
+    hosts: Option<Vec<HostPattern>>,
+    origins: Vec<String>,
+    /// Pages from loopback may call too.
+    local_origins: bool,
+}
+
+/// A host with its port, or with any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostPattern {
+    host: String,
+    port: Option<u16>,
+}
+
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+impl HostGuard {
+    pub(crate) fn new(config: &HttpConfig) -> Self {
+        let local = config.host.is_loopback();
+        let configured = config.allowed_hosts.iter().filter_map(|text| HostPattern::parse(text));
+        let hosts = match (local, config.allowed_hosts.is_empty()) {
+            (false, true) => None,
+            (true, _) => {
+                let names = LOCAL_HOSTS.map(|host| HostPattern { host: host.to_owned(), port: None });
+                Some(names.into_iter().chain(configured).collect())
+            }
+            (false, false) => Some(configured.collect()),
+        };
+        Self {
+            hosts,
+            origins: config.allowed_origins.iter().map(|o| o.to_ascii_lowercase()).collect(),
+            local_origins: local,
+        }
+    }
+
+    /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
+    #[inline]
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
+        let host = match (single(headers, HOST)?, uri.authority()) {
+            (_, Some(authority)) => authority.as_str(),
+            (Some(host), None) => host.to_str().map_err(|_| Rejection::HostInvalid)?,
+            (None, None) => return Err(Rejection::HostMissing),
+        };
+        if let Some(allowed) = &self.hosts {
+            let (name, port) = split_host(host).ok_or(Rejection::HostInvalid)?;
+            if !allowed.iter().any(|pattern| pattern.matches(name, port)) {
+                return Err(Rejection::HostForeign);
+            }
+        } else if split_host(host).is_none() {
+            return Err(Rejection::HostInvalid);
+        }
+        match single(headers, ORIGIN)? {
+            None => Ok(()),
+            Some(origin) if self.allows_origin(origin) => Ok(()),
+            Some(_) => Err(Rejection::OriginForeign),
+        }
+    }
+
+    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else {
+            return false;
+        };
+        let origin = origin.to_ascii_lowercase();
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let authority = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
+        self.local_origins
+            && authority
+                .and_then(split_host)
+                .is_some_and(|(host, _)| LOCAL_HOSTS.contains(&host))
+    }
+}
+
+impl HostPattern {
+    fn parse(text: &str) -> Option<Self> {
+        let (host, port) = split_host(text)?;
+        Some(Self {
+            host: host.to_ascii_lowercase(),
+            port,
+        })
+    }
+
+    #[inline]
+    fn matches(&self, host: &str, port: Option<u16>) -> bool {
+        (self.port.is_none() || self.port == port) && self.host.eq_ignore_ascii_case(host)
+    }
+}
+
+/// Whether a text names a host, with a port or without.
+pub(crate) fn is_host(text: &str) -> bool {
+    split_host(text).is_some()
+}
+
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. `None` if it is none of these; there is no room for a
+/// user, a path or a list.
+#[inline]
+fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
+    let end = if text.starts_with('[') {
+        text.find(']')? + 1
+    } else {
+        text.find(':').unwrap_or(text.len())
+    };
+    let (host, port) = text.split_at(end);
+    let is_named = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    let is_v6 = |b: u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
+    let good = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        Some(inner) => !inner.is_empty() && inner.bytes().all(is_v6),
+        None => !host.is_empty() && host.bytes().all(is_named),
+    };
+    let port = match port.strip_prefix(':') {
+        None => None,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
+        Some(_) => return None,
+    };
+    good.then_some((host, port))
+}
+
+/// The size of what came in before the body.
+#[inline]
+pub(crate) fn check_size(uri: &Uri, headers: &HeaderMap, limits: &HttpLimits) -> Result<(), Rejection> {
+    let target = uri.path_and_query().map_or(1, |p| p.as_str().len());
+    if limits.target_bytes < target {
+        return Err(Rejection::TargetTooLong);
+    }
+    // Each field has a colon, a space and a line end of two bytes.
+    let fields: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if limits.header_bytes < target + fields {
+        return Err(Rejection::HeadersTooLarge);
+    }
+    Ok(())
+}
+
+/// HTTP-07: the body is JSON. A charset may be named, since old clients do; it is UTF-8 whatever they say.
+#[inline]
+pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Rejection> {
+    let Some(value) = single(headers, CONTENT_TYPE)? else {
+        return Err(Rejection::ContentType);
+    };
+    if value == "application/json" {
+        return Ok(());
+    }
+    let value = value.to_str().map_err(|_| Rejection::ContentType)?;
+    let mut parts = value.split(';');
+    let essence = parts.next().unwrap_or_default().trim();
+    let charset = parts.all(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let value = value.trim().trim_matches('"');
+        !name.trim().eq_ignore_ascii_case("charset") || value.eq_ignore_ascii_case("utf-8")
+    });
+    if essence.eq_ignore_ascii_case("application/json") && charset {
+        Ok(())
+    } else {
+        Err(Rejection::ContentType)
+    }
+}
+
+/// HTTP-07: the client takes an answer in one of the two forms there are. Some clients name only one, and some
+/// name none; they are answered all the same.
+#[inline]
+pub(crate) fn check_accept(headers: &HeaderMap, strict: bool) -> Result<(), Rejection> {
+    let (mut any, mut json, mut stream, mut other) = (false, false, false, false);
+    for value in headers.get_all(ACCEPT) {
+        // What every official client sends.
+        if value == "application/json, text/event-stream" {
+            return Ok(());
+        }
+        let Ok(value) = value.to_str() else {
+            return Err(Rejection::NotAcceptable);
+        };
+        for range in value.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let refused = parts.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            if refused || media.is_empty() {
+                continue;
+            }
+            match media.to_ascii_lowercase().as_str() {
+                "*/*" => any = true,
+                "application/json" | "application/*" => json = true,
+                "text/event-stream" | "text/*" => stream = true,
+                _ => other = true,
+            }
+        }
+    }
+    let absent = !headers.contains_key(ACCEPT);
+    let acceptable = if strict {
+        any || json && stream
+    } else {
+        absent || any || json || stream
+    };
+    if acceptable || !other && !strict {
+        Ok(())
+    } else {
+        Err(Rejection::NotAcceptable)
+    }
+}
+
+/// A header that may stand there once.
+#[inline]
+fn single<'h>(headers: &'h HeaderMap, name: impl AsHeaderName) -> Result<Option<&'h HeaderValue>, Rejection> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(Rejection::HeaderRepeated),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderName;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name.clone(), HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    fn local() -> HostGuard {
+        HostGuard::new(&HttpConfig::default())
+    }
+
+    fn public(hosts: &[&str], origins: &[&str]) -> HostGuard {
+        HostGuard::new(&HttpConfig {
+            host: [0, 0, 0, 0].into(),
+            allowed_hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+            allowed_origins: origins.iter().map(|o| (*o).to_owned()).collect(),
+            ..HttpConfig::default()
+        })
+    }
+
+    fn host(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
+        guard.check(&Uri::from_static("/mcp"), &headers(&[(HOST, value)]))
+    }
+
+    fn origin(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
+        let host = if guard.local_origins { "localhost" } else { "mcp.example.com" };
+        guard.check(&Uri::from_static("/mcp"), &headers(&[(HOST, host), (ORIGIN, value)]))
+    }
+
+    #[test]
+    fn http_08_on_loopback_only_its_own_names_are_answered_to() {
+        for good in ["localhost", "localhost:3000", "127.0.0.1:3000", "[::1]", "[::1]:80", "LocalHost:1"] {
+            assert_eq!(host(&local(), good), Ok(()), "{good}");
+        }
+        for foreign in ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com:3000", "0.0.0.0"] {
+            assert_eq!(host(&local(), foreign), Err(Rejection::HostForeign), "{foreign}");
+        }
+        for invalid in ["", "127.0.0.1:3000@evil", "a,b", "localhost:x", "localhost:99999", "[::1", "a b", "localhost/"] {
+            assert_eq!(host(&local(), invalid), Err(Rejection::HostInvalid), "{invalid}");
+        }
+        let uri = Uri::from_static("/mcp");
+        assert_eq!(local().check(&uri, &HeaderMap::new()), Err(Rejection::HostMissing));
+        let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
+        assert_eq!(local().check(&uri, &twice), Err(Rejection::HeaderRepeated));
+    }
+
+    #[test]
+    fn http_08_the_authority_of_the_target_counts_as_the_host() {
+        let uri = Uri::from_static("http://evil.example.com/mcp");
+        assert_eq!(local().check(&uri, &headers(&[(HOST, "localhost")])), Err(Rejection::HostForeign));
+    }
+
+    #[test]
+    fn http_08_elsewhere_all_hosts_or_those_that_are_named() {
+        assert_eq!(host(&public(&[], &[]), "anything.example.com:99"), Ok(()));
+        assert_eq!(host(&public(&[], &[]), "a@b"), Err(Rejection::HostInvalid));
+        let named = public(&["mcp.example.com", "other.example.com:8080"], &[]);
+        assert_eq!(host(&named, "mcp.example.com:1"), Ok(()));
+        assert_eq!(host(&named, "other.example.com:8080"), Ok(()));
+        assert_eq!(host(&named, "other.example.com"), Err(Rejection::HostForeign));
+        assert_eq!(host(&named, "localhost"), Err(Rejection::HostForeign));
+    }
+
+    #[test]
+    fn http_01_origins_are_local_or_listed() {
+        for good in ["http://localhost:5173", "https://127.0.0.1", "http://[::1]:3000"] {
+            assert_eq!(origin(&local(), good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://evil.example.com", "null", "", "http://localhost.evil.com", "http://localhost@evil.com",
+            "file://localhost", "http://127.0.0.1:3000, http://evil.example.com", "localhost",
+        ] {
+            assert_eq!(origin(&local(), bad), Err(Rejection::OriginForeign), "{bad}");
+        }
+        let listed = public(&[], &["https://App.example.com"]);
+        assert_eq!(origin(&listed, "https://app.example.com"), Ok(()));
+        for bad in ["https://app.example.com:444", "http://app.example.com", "http://localhost"] {
+            assert_eq!(origin(&listed, bad), Err(Rejection::OriginForeign), "{bad}");
+        }
+        let twice = headers(&[(HOST, "localhost"), (ORIGIN, "http://localhost"), (ORIGIN, "http://localhost")]);
+        assert_eq!(local().check(&Uri::from_static("/"), &twice), Err(Rejection::HeaderRepeated));
+    }
+
+    #[test]
+    fn http_07_content_type_is_json() {
+        let check = |value| check_content_type(&headers(&[(CONTENT_TYPE, value)]));
+        for good in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\"", "application/json ; x=y"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in ["text/plain", "application/jsonp", "application/json-rpc", "", "application/json; charset=utf-16", "text/json", "application/x-www-form-urlencoded"] {
+            assert_eq!(check(bad), Err(Rejection::ContentType), "{bad}");
+        }
+        assert_eq!(check_content_type(&HeaderMap::new()), Err(Rejection::ContentType));
+    }
+
+    #[test]
+    fn http_07_accept_is_taken_liberally_unless_told_otherwise() {
+        let check = |value, strict| check_accept(&headers(&[(ACCEPT, value)]), strict).is_ok();
+        for good in ["application/json, text/event-stream", "text/event-stream,application/json;q=0.9", "*/*"] {
+            assert!(check(good, false) && check(good, true), "{good}");
+        }
+        for lax in ["application/json", "text/event-stream", "application/*", ""] {
+            assert!(check(lax, false) && !check(lax, true), "{lax}");
+        }
+        for bad in ["text/html", "image/png, text/plain", "application/json;q=0, text/html"] {
+            assert!(!check(bad, false) && !check(bad, true), "{bad}");
+        }
+        assert!(check_accept(&HeaderMap::new(), false).is_ok());
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
+        let limits = HttpLimits::default();
+        let uri = |length: usize| Uri::try_from(format!("/{}", "x".repeat(length - 1))).expect("a URI");
+        assert_eq!(check_size(&uri(8192), &HeaderMap::new(), &limits), Ok(()));
+        assert_eq!(check_size(&uri(8193), &HeaderMap::new(), &limits), Err(Rejection::TargetTooLong));
+        let long = HeaderValue::try_from("x".repeat(32 * 1024)).expect("a value");
+        let mut large = HeaderMap::new();
+        large.insert(ACCEPT, long);
+        assert_eq!(check_size(&uri(1), &large, &limits), Err(Rejection::HeadersTooLarge));
+    }
+}

@@ -1,0 +1,192 @@
+//! Listening, accepting, serving, stopping.
+//!
+//! One task accepts and gives each socket to the worker with the fewest connections; a worker is a thread with
+//! a runtime of its own, and a connection never leaves it. So load is even with few connections as with many,
+//! and nothing on a request's way is fought over by two cores.
+
+mod config;
+mod connection;
+mod endpoint;
+mod headers;
+mod service;
+mod status;
+mod worker;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::TcpListener;
+
+pub use config::{HttpConfig, HttpLimits};
+pub(crate) use headers::is_host;
+pub(crate) use service::Layers;
+pub use service::McpService;
+
+use crate::auth::Principal;
+use crate::server::Server;
+use endpoint::Endpoint;
+use headers::HostGuard;
+use service::Router;
+use worker::{Drain, Worker};
+
+/// How many connections the kernel may hold until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// A bound socket that nobody serves yet.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds the configured address.
+    pub(crate) fn bind(config: &HttpConfig) -> io::Result<Self> {
+        let address = SocketAddr::new(config.host, config.port);
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from_std(socket.into())?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is done, then lets what has begun come to its end, for as long as `patience`.
+    pub(crate) async fn serve(
+        self,
+        server: Arc<Server>,
+        config: HttpConfig,
+        layers: Layers,
+        stop: impl Future<Output = ()>,
+        patience: Duration,
+    ) -> io::Result<()> {
+        let router = Arc::new(Router {
+            guard: HostGuard::new(&config),
+            endpoint: Endpoint {
+                server: Arc::clone(&server),
+                principal: Arc::new(Principal::anonymous()),
+                config: config.clone(),
+            },
+            layers,
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+        });
+        let drain = Arc::new(Drain::default());
+        let workers = start_workers(&config, &router, &drain)?;
+        tokio::select! {
+            () = accept(&self.listener, &workers, max_connections(&config)) => {}
+            () = stop => {}
+        }
+        drop(self.listener);
+        router.draining.store(true, Ordering::Relaxed);
+        drain.begin();
+        let idle = async {
+            for worker in &workers {
+                worker.idle().await;
+            }
+            server.idle().await;
+        };
+        if tokio::time::timeout(patience, idle).await.is_err() {
+            tracing::warn!(patience_s = patience.as_secs_f64(), "stopped with calls still running");
+        }
+        for worker in workers {
+            worker.stop();
+        }
+        Ok(())
+    }
+}
+
+fn start_workers(
+    config: &HttpConfig,
+    router: &Arc<Router>,
+    drain: &Arc<Drain>,
+) -> io::Result<Vec<Worker>> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let count = config.workers.unwrap_or_else(cores).max(1);
+    (0..count)
+        .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
+        .collect()
+}
+
+/// The configured number, or what the process may have open less a reserve.
+fn max_connections(config: &HttpConfig) -> usize {
+    const RESERVE: usize = 512;
+    let files = std::fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
+        let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+        line.split_whitespace().nth(3)?.parse::<usize>().ok()
+    });
+    match files {
+        Some(files) => config.limits.connections.min(files.saturating_sub(RESERVE).max(64)),
+        None => config.limits.connections,
+    }
+}
+
+/// Takes connections for ever, and gives each to the worker that has the fewest.
+async fn accept(listener: &TcpListener, workers: &[Worker], max: usize) {
+    /// How long to wait when the system has no more sockets, or there are enough of them.
+    const PAUSE: Duration = Duration::from_millis(50);
+    let mut full = false;
+    loop {
+        let open: usize = workers.iter().map(Worker::connections).sum();
+        if max <= open {
+            if !std::mem::replace(&mut full, true) {
+                tracing::warn!(max, setting = "http.limits.connections", "no further connections are accepted for now");
+            }
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        full = false;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(e) if is_of_one_connection(&e) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        if let Err(error) = prepare(&stream) {
+            tracing::debug!(%error, "a connection ended before it was served");
+            continue;
+        }
+        let Some(worker) = workers.iter().min_by_key(|worker| worker.connections()) else {
+            return;
+        };
+        match stream.into_std() {
+            Ok(stream) => worker.give(stream).await,
+            Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
+        }
+    }
+}
+
+/// Whether only one connection is concerned, and the next can be taken at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Small answers at once, and news of peers that are gone.
+fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

@@ -1,0 +1,245 @@
+//! From a request to whatever answers at its path, through the layers that the application has put around it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body as HttpBody;
+use hyper::body::Incoming;
+use serde_json::json;
+use tower::util::BoxCloneService;
+use tower::{Layer, Service, ServiceExt as _};
+
+use super::connection::{ConnectionState, Phase};
+use super::endpoint::Endpoint;
+use super::headers::{self, HostGuard};
+use super::status::Rejection;
+use crate::net::{Body, BodyError};
+use crate::server::Local;
+
+/// Everything that is served over HTTP, shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Router {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) guard: HostGuard,
+    pub(crate) layers: Layers,
+    pub(crate) started: Instant,
+    pub(crate) draining: AtomicBool,
+}
+
+/// What one worker puts requests into: the router, inside of the layers if there are any.
+#[derive(Debug)]
+pub(crate) struct WorkerService {
+    router: Arc<Router>,
+    local: Arc<Local>,
+    /// `tower` services are called by exclusive reference; this one is cloned for each request.
+    layered: Option<std::sync::Mutex<McpService>>,
+}
+
+impl WorkerService {
+    pub(crate) fn new(router: Arc<Router>, local: Arc<Local>) -> Self {
+        let layered = router.layers.apply(McpService(Inner::Router {
+            router: Arc::clone(&router),
+            local: Arc::clone(&local),
+        }));
+        Self {
+            router,
+            local,
+            layered: layered.map(std::sync::Mutex::new),
+        }
+    }
+
+    /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
+    #[inline]
+    pub(crate) async fn serve(
+        &self,
+        connection: &Arc<ConnectionState>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        let router = &*self.router;
+        let last = connection.begin_request(&router.endpoint.config.limits);
+        let request = request.map(Body::from);
+        let mut response = match router.admit(&request) {
+            Err(rejection) => rejection.into_rpc(),
+            Ok(()) => match &self.layered {
+                None => router.route(&self.local, Some(connection), request).await,
+                Some(layered) => Box::pin(self.through_layers(layered, connection, request)).await,
+            },
+        };
+        connection.body_is_read();
+        if last || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+
+    async fn through_layers(
+        &self,
+        layered: &std::sync::Mutex<McpService>,
+        connection: &Arc<ConnectionState>,
+        mut request: Request<Body>,
+    ) -> Response<Body> {
+        let service = layered.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        request.extensions_mut().insert(Arc::clone(connection));
+        match service.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+impl Router {
+    /// What is checked of every request, before any layer sees it.
+    #[inline]
+    fn admit<B>(&self, request: &Request<B>) -> Result<(), Rejection> {
+        let headers = request.headers();
+        headers::check_size(request.uri(), headers, &self.endpoint.config.limits)?;
+        if let Some(encoding) = headers.get(TRANSFER_ENCODING)
+            && (!encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
+                || request.version() == Version::HTTP_10)
+        {
+            return Err(Rejection::BodyBroken);
+        }
+        // Probes come by address, from whoever runs the machine.
+        if request.uri().path() == HEALTH {
+            return Ok(());
+        }
+        self.guard.check(request.uri(), headers)
+    }
+
+    /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
+    #[inline]
+    async fn route(
+        &self,
+        local: &Local,
+        connection: Option<&ConnectionState>,
+        request: Request<Body>,
+    ) -> Response<Body> {
+        match request.uri().path() {
+            "/mcp" | "/mcp/" => self.endpoint.handle(local, connection, request).await,
+            HEALTH => self.health(request.method()),
+            _ => Rejection::NotFound.into_problem(),
+        }
+    }
+
+    /// Whether the server takes requests, for probes; 503 while it stops.
+    fn health(&self, method: &Method) -> Response<Body> {
+        if method != Method::GET && method != Method::HEAD {
+            return Rejection::MethodNotAllowed("GET, HEAD").into_problem();
+        }
+        let draining = self.draining.load(Ordering::Relaxed);
+        let tools = self.endpoint.server.tool_count();
+        let body = json!({
+            "status": if draining { "draining" } else { "ok" },
+            "ok": !draining,
+            "version": env!("CARGO_PKG_VERSION"),
+            "tools": tools,
+            "tools_registered": tools,
+            "uptime_seconds": self.started.elapsed().as_secs(),
+        });
+        let mut response = Response::new(Body::from(body.to_string()));
+        if draining {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+}
+
+const HEALTH: &str = "/health";
+
+/// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
+#[derive(Clone)]
+pub struct McpService(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Router { router: Arc<Router>, local: Arc<Local> },
+    /// A layer around what was there before.
+    Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
+}
+
+impl Service<Request<Body>> for McpService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        match &mut self.0 {
+            Inner::Router { .. } => Poll::Ready(Ok(())),
+            Inner::Layered(service) => service.poll_ready(cx),
+        }
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        match &mut self.0 {
+            Inner::Router { router, local } => {
+                let (router, local) = (Arc::clone(router), Arc::clone(local));
+                let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
+                Box::pin(async move { Ok(router.route(&local, connection.as_deref(), request).await) })
+            }
+            Inner::Layered(service) => Box::pin(service.call(request)),
+        }
+    }
+}
+
+impl fmt::Debug for McpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("McpService")
+    }
+}
+
+/// The application's layers, outermost first.
+#[derive(Clone, Default)]
+pub(crate) struct Layers(Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>);
+
+impl Layers {
+    /// Adds a layer inside of those that are there.
+    pub(crate) fn push<L, B, E>(&mut self, layer: L)
+    where
+        L: Layer<McpService> + Send + Sync + 'static,
+        L::Service: Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+        E: Into<BodyError> + 'static,
+    {
+        self.0.push(Arc::new(move |inner| {
+            let service = layer.layer(inner).map_result(|result: Result<Response<B>, E>| {
+                Ok(match result {
+                    Ok(response) => response.map(Body::new),
+                    Err(error) => layer_failed(&*error.into()),
+                })
+            });
+            McpService(Inner::Layered(BoxCloneService::new(service)))
+        }));
+    }
+
+    fn apply(&self, service: McpService) -> Option<McpService> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some(self.0.iter().rev().fold(service, |inner, layer| layer(inner)))
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Layers").field(&self.0.len()).finish()
+    }
+}
+
+fn layer_failed(error: &(dyn std::error::Error + Send + Sync)) -> Response<Body> {
+    tracing::error!(%error, "a layer of the application failed");
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}

@@ -1,0 +1,178 @@
+//! Refusals as HTTP answers: the one place that knows which status each has.
+
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use crate::net::{Body, ReadError};
+use crate::protocol::{ErrorCode, ErrorObject};
+use crate::server::{Answer, Refusal, Reply};
+
+/// Why a request was refused before anybody looked into its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    TargetTooLong,
+    HeadersTooLarge,
+    HostMissing,
+    HostInvalid,
+    HostForeign,
+    OriginForeign,
+    /// A header that may stand there once is there twice.
+    HeaderRepeated,
+    NotFound,
+    /// Another method than the path has; the methods it has.
+    MethodNotAllowed(&'static str),
+    ContentType,
+    NotAcceptable,
+    BodyTooLarge,
+    BodyTooSlow,
+    BodyBroken,
+}
+
+impl Rejection {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::HostMissing | Self::HostInvalid | Self::HeaderRepeated | Self::BodyBroken => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::HostForeign | Self::OriginForeign => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    fn message(self) -> &'static str {
+        match self {
+            Self::TargetTooLong => "The request's target is too long",
+            Self::HeadersTooLarge => "The request's headers are too large",
+            Self::HostMissing => "The Host header is missing",
+            Self::HostInvalid => "The Host header is not a host name with an optional port",
+            Self::HostForeign => "This server does not answer to that Host",
+            Self::OriginForeign => "Pages of that Origin may not call this server",
+            Self::HeaderRepeated => "A header appears more than once that may appear once",
+            Self::NotFound => "There is nothing at this path; the MCP endpoint is /mcp",
+            Self::MethodNotAllowed(_) => "This path does not have that method",
+            Self::ContentType => "Content-Type must be application/json",
+            Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
+            Self::BodyTooLarge => "The body is too large",
+            Self::BodyTooSlow => "The body did not arrive in time",
+            Self::BodyBroken => "The body broke off or is not framed as HTTP demands",
+        }
+    }
+
+    /// The setting that would have let the request pass.
+    fn setting(self) -> Option<&'static str> {
+        match self {
+            Self::TargetTooLong => Some("http.limits.target_bytes"),
+            Self::HeadersTooLarge => Some("http.limits.header_bytes"),
+            Self::HostForeign => Some("http.allowed_hosts"),
+            Self::OriginForeign => Some("http.allowed_origins"),
+            Self::BodyTooLarge => Some("http.limits.body_bytes"),
+            Self::BodyTooSlow => Some("http.limits.body_seconds"),
+            Self::HostMissing
+            | Self::HostInvalid
+            | Self::HeaderRepeated
+            | Self::NotFound
+            | Self::MethodNotAllowed(_)
+            | Self::ContentType
+            | Self::NotAcceptable
+            | Self::BodyBroken => None,
+        }
+    }
+
+    /// Whether the body may still be coming in, so that the connection cannot be used again.
+    fn closes(self) -> bool {
+        matches!(self, Self::BodyTooLarge | Self::BodyTooSlow | Self::BodyBroken)
+    }
+
+    /// On the MCP endpoint: a JSON-RPC error. For codes of the specification's own there are none here; ours
+    /// are the status.
+    pub(crate) fn into_rpc(self) -> Response<Body> {
+        let status = self.status();
+        let mut error = ErrorObject::new(ErrorCode::Http(status.as_u16()), self.message());
+        if let Some(setting) = self.setting() {
+            error = error.with_data(json!({ "setting": setting }));
+        }
+        let mut body = Vec::new();
+        error.write(&mut body, None);
+        self.respond(status, "application/json", body)
+    }
+
+    /// Elsewhere: a problem document (RFC 9457).
+    pub(crate) fn into_problem(self) -> Response<Body> {
+        let status = self.status();
+        let mut problem = json!({
+            "status": status.as_u16(),
+            "title": status.canonical_reason(),
+            "detail": self.message(),
+        });
+        if let Some(setting) = self.setting() {
+            problem["setting"] = setting.into();
+        }
+        self.respond(status, "application/problem+json", problem.to_string().into_bytes())
+    }
+
+    fn respond(self, status: StatusCode, media: &'static str, body: Vec<u8>) -> Response<Body> {
+        let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+        if let Self::MethodNotAllowed(allowed) = self {
+            headers.insert(ALLOW, HeaderValue::from_static(allowed));
+        }
+        if self.closes() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<ReadError> for Rejection {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::TooLarge { .. } => Self::BodyTooLarge,
+            ReadError::Broken(_) => Self::BodyBroken,
+        }
+    }
+}
+
+/// What the server said, over HTTP.
+#[inline]
+pub(crate) fn respond(reply: Reply) -> Response<Body> {
+    let answer = match reply {
+        Reply::Answer(answer) => answer,
+        Reply::Accepted => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::ACCEPTED;
+            return response;
+        }
+    };
+    let Answer { head, rest, refusal, session } = answer;
+    let mut response = Response::new(Body::pieces(head, rest));
+    if let Some(refusal) = refusal {
+        *response.status_mut() = refusal_status(refusal);
+    }
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(session) = session.and_then(|id| HeaderValue::try_from(id).ok()) {
+        headers.insert("mcp-session-id", session);
+    }
+    response
+}
+
+fn refusal_status(refusal: Refusal) -> StatusCode {
+    match refusal {
+        Refusal::Malformed
+        | Refusal::Meta
+        | Refusal::Header
+        | Refusal::Version
+        | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
+        Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
+    }
+}

@@ -1,0 +1,344 @@
+//! A thread that serves connections, and the sweep that ends those that dawdle.
+
+use std::future::Future;
+use std::io;
+use std::net::TcpStream as StdStream;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+
+use super::config::HttpLimits;
+use super::connection::{ConnectionState, Phase, Socket, WorkerClock};
+use super::service::{Router, WorkerService};
+use crate::server::Local;
+
+/// Sockets that were accepted and wait for their worker to wake up.
+const HANDOVER_MAX: usize = 256;
+/// Threads for tools that block, over all workers.
+const BLOCKING_THREADS: usize = 128;
+
+/// A worker as the acceptor sees it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    sockets: mpsc::Sender<StdStream>,
+    load: Arc<Load>,
+    stop: oneshot::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+/// How many connections a worker has, those on their way to it included.
+#[derive(Debug, Default)]
+struct Load {
+    connections: AtomicUsize,
+    changed: Notify,
+}
+
+/// Tells all connections that they should come to an end.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    begun: AtomicBool,
+    news: Notify,
+}
+
+impl Drain {
+    pub(crate) fn begin(&self) {
+        self.begun.store(true, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    #[inline]
+    fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+}
+
+impl Worker {
+    /// Starts a thread, and waits until it can serve.
+    pub(crate) fn start(
+        number: usize,
+        count: usize,
+        router: Arc<Router>,
+        drain: Arc<Drain>,
+    ) -> io::Result<Self> {
+        let (sockets, inbox) = mpsc::channel(HANDOVER_MAX);
+        let (stop, stopped) = oneshot::channel();
+        let load = Arc::new(Load::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads((BLOCKING_THREADS / count).max(4))
+            .build()?;
+        let shared = Shared {
+            local: Arc::new(Local::new()),
+            load: Arc::clone(&load),
+            clock: Arc::default(),
+            connections: Arc::default(),
+            drain,
+        };
+        let thread = thread::Builder::new()
+            .name(format!("longshore-worker-{number}"))
+            .spawn(move || {
+                runtime.block_on(shared.run(router, inbox, stopped));
+                // Blocking tools that are still at it are left behind.
+                runtime.shutdown_background();
+            })?;
+        Ok(Self { sockets, load, stop, thread })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.load.connections.load(Ordering::Relaxed)
+    }
+
+    /// Hands over a socket.
+    pub(crate) async fn give(&self, stream: StdStream) {
+        self.load.connections.fetch_add(1, Ordering::Relaxed);
+        if self.sockets.send(stream).await.is_err() {
+            self.load.leave();
+        }
+    }
+
+    /// Waits until no connection is left.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let changed = self.load.changed.notified();
+            if self.connections() == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Ends the thread and whatever it still serves.
+    pub(crate) fn stop(self) {
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("a worker thread panicked");
+        }
+    }
+}
+
+impl Load {
+    fn leave(&self) {
+        if self.connections.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+/// What the tasks of one worker share.
+struct Shared {
+    local: Arc<Local>,
+    load: Arc<Load>,
+    clock: Arc<WorkerClock>,
+    /// All connections, for the sweep.
+    connections: Arc<Mutex<Vec<Swept>>>,
+    drain: Arc<Drain>,
+}
+
+/// A connection, and the means to end it.
+struct Swept {
+    state: Arc<ConnectionState>,
+    task: AbortHandle,
+}
+
+impl Shared {
+    async fn run(
+        self,
+        router: Arc<Router>,
+        mut inbox: mpsc::Receiver<StdStream>,
+        stopped: oneshot::Receiver<()>,
+    ) {
+        let limits = router.endpoint.config.limits.clone();
+        let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
+        tokio::spawn(sweep(
+            limits.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.local),
+            Arc::clone(&self.connections),
+        ));
+        let random = RandomState::default();
+        let take = async {
+            let mut taken = 0_u64;
+            while let Some(stream) = inbox.recv().await {
+                taken += 1;
+                let noise = std::hash::BuildHasher::hash_one(&random, taken);
+                self.adopt(stream, &service, &limits, noise);
+            }
+        };
+        tokio::select! {
+            () = take => {}
+            _ = stopped => {}
+        }
+    }
+
+    /// Gives a socket a task of its own.
+    fn adopt(&self, stream: StdStream, service: &Arc<WorkerService>, limits: &HttpLimits, noise: u64) {
+        let guard = LoadGuard(Arc::clone(&self.load));
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be served");
+                return;
+            }
+        };
+        // A tenth more or less, so that connections that came together do not go together.
+        let life = u64::from(limits.connection_seconds);
+        let life = life - life / 10 + noise % (life / 5).max(1);
+        let retire_at = self.clock.now().saturating_add(life as u32);
+        let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
+        let serving = serve(stream, Arc::clone(&state), Arc::clone(service), Arc::clone(&self.drain), limits.clone());
+        let task = tokio::spawn(async move {
+            let _guard = guard;
+            serving.await;
+        });
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.push(Swept { state, task: task.abort_handle() });
+    }
+}
+
+/// Counts a connection for as long as it lives.
+struct LoadGuard(Arc<Load>);
+
+impl Drop for LoadGuard {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Once a second: lets the clocks go on, and ends what is overdue.
+async fn sweep(
+    limits: HttpLimits,
+    clock: Arc<WorkerClock>,
+    local: Arc<Local>,
+    connections: Arc<Mutex<Vec<Swept>>>,
+) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    // The first tick comes at once.
+    seconds.tick().await;
+    loop {
+        seconds.tick().await;
+        clock.tick();
+        local.look_at_the_clock();
+        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|connection| {
+            if connection.task.is_finished() {
+                return false;
+            }
+            if let Some(overdue) = connection.state.overdue(&limits) {
+                tracing::debug!(?overdue, "a connection took too long and was closed");
+                connection.task.abort();
+            }
+            true
+        });
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve(
+    stream: TcpStream,
+    state: Arc<ConnectionState>,
+    service: Arc<WorkerService>,
+    drain: Arc<Drain>,
+    limits: HttpLimits,
+) {
+    let multiplexed = match speaks_http2(&stream, &drain).await {
+        Ok(Some(multiplexed)) => multiplexed,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::debug!(%error, "a connection ended before its first request");
+            return;
+        }
+    };
+    state.enter(if multiplexed { Phase::Multiplexed } else { Phase::Idle });
+    let io = TokioIo::new(Socket::new(stream, Arc::clone(&state)));
+    let connection_state = Arc::clone(&state);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));
+        async move { service.serve(&state, request).await }
+    });
+    let ended = if multiplexed {
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.http2_streams)
+            .max_header_list_size(limits.header_bytes as u32)
+            .max_pending_accept_reset_streams(20)
+            .initial_connection_window_size(1024 * 1024)
+            .keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .serve_connection(io, service);
+        until_drained(connection, &drain, |c| c.graceful_shutdown()).await
+    } else {
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(64 * 1024)
+            .serve_connection(io, service);
+        until_drained(connection, &drain, |c| c.graceful_shutdown()).await
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "a connection ended early");
+    }
+}
+
+/// Whether a client begins with the preface of HTTP/2. `None` if it went away, or is to go away, before it said
+/// anything.
+async fn speaks_http2(stream: &TcpStream, drain: &Drain) -> io::Result<Option<bool>> {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+    let mut beginning = [0; PREFACE.len()];
+    loop {
+        let news = drain.news.notified();
+        if drain.has_begun() {
+            return Ok(None);
+        }
+        let seen = tokio::select! {
+            seen = stream.peek(&mut beginning) => seen?,
+            () = news => return Ok(None),
+        };
+        let seen = &beginning[..seen];
+        match seen {
+            [] => return Ok(None),
+            _ if !PREFACE.starts_with(seen) => return Ok(Some(false)),
+            _ if seen.len() == PREFACE.len() => return Ok(Some(true)),
+            // Part of it has come; more cannot be waited for without taking what is there.
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+/// Drives a connection, and asks it to end once the server stops. While the server runs that costs one load at
+/// each poll.
+async fn until_drained<C: Future>(
+    connection: C,
+    drain: &Drain,
+    end: impl Fn(Pin<&mut C>),
+) -> C::Output {
+    let mut connection = pin!(connection);
+    let mut news = pin!(drain.news.notified());
+    let mut listening = false;
+    let mut ended = false;
+    std::future::poll_fn(move |cx: &mut Context<'_>| {
+        if !listening {
+            listening = true;
+            // Only to be woken; whether there is news is read from the flag.
+            let _: Poll<()> = news.as_mut().poll(cx);
+        }
+        if !ended && drain.has_begun() {
+            ended = true;
+            end(connection.as_mut());
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await
+}

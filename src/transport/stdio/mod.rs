@@ -1,0 +1,134 @@
+//! One client, at the other end of standard input and output.
+//!
+//! Standard output carries messages and nothing else (STD-02). The process ends soon after its input does
+//! (STD-04).
+
+mod framing;
+
+use std::io::{self, BufReader, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::sync::{Semaphore, mpsc};
+
+pub use framing::Framing;
+use framing::Frame;
+
+use crate::auth::Principal;
+use crate::protocol::{ErrorCode, ErrorObject};
+use crate::server::{Answer, Local, Reply, Server, StdioPeer};
+
+/// Serving over standard input and output.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StdioConfig {
+    /// How messages are told apart: `auto`, `newline` or `content-length`. Default: `auto`, by the first bytes
+    /// of the input.
+    pub framing: Framing,
+    /// Bytes of one message. Default: 4 MiB.
+    pub message_bytes: usize,
+}
+
+impl Default for StdioConfig {
+    fn default() -> Self {
+        Self {
+            framing: Framing::Auto,
+            message_bytes: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// Requests that are answered at once.
+const CONCURRENT_MAX: usize = 256;
+/// How long calls may go on after the input has ended.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Serves until the input ends.
+pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Result<()> {
+    let (frames, mut incoming) = mpsc::channel(16);
+    let (answers, mut outgoing) = mpsc::channel::<Answer>(CONCURRENT_MAX);
+    let framing = config.framing.settle(&mut io::stdin().lock())?;
+    // Threads of their own: a read from a pipe cannot be taken back, and must not keep the process alive.
+    thread::Builder::new()
+        .name("longshore-stdin".to_owned())
+        .spawn(move || read(framing, config.message_bytes, &frames))?;
+    let writer = thread::Builder::new().name("longshore-stdout".to_owned()).spawn(move || {
+        while let Some(answer) = outgoing.blocking_recv() {
+            write(framing, &answer)?;
+        }
+        io::stdout().flush()
+    })?;
+
+    let principal = Arc::new(Principal::local());
+    let peer = Arc::new(StdioPeer::default());
+    let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
+    while let Some(frame) = incoming.recv().await {
+        let message = match frame {
+            Frame::Message(message) => message,
+            Frame::TooLarge => {
+                refuse(&answers, "the message is too large (stdio.message_bytes)").await;
+                continue;
+            }
+            Frame::Broken(reason) => {
+                refuse(&answers, reason).await;
+                break;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            break;
+        };
+        let (server, principal) = (Arc::clone(&server), Arc::clone(&principal));
+        let (peer, answers) = (Arc::clone(&peer), answers.clone());
+        tokio::spawn(async move {
+            let local = Local::new();
+            let reply = server.handle_stdio(&local, &peer, &principal, Bytes::from(message)).await;
+            if let Reply::Answer(answer) = reply {
+                let _ = answers.send(answer).await;
+            }
+            drop(place);
+        });
+    }
+    // What was asked before the input ended is answered, if it does not take long.
+    let idle = places.acquire_many(CONCURRENT_MAX as u32);
+    if tokio::time::timeout(GRACE, idle).await.is_err() {
+        tracing::warn!("the input ended while calls were running; they are dropped");
+        return Ok(());
+    }
+    drop(answers);
+    match tokio::task::spawn_blocking(|| writer.join()).await {
+        Ok(Ok(result)) => result,
+        _ => Ok(()),
+    }
+}
+
+fn read(framing: Framing, max: usize, frames: &mpsc::Sender<Frame>) {
+    let mut input = io::stdin().lock();
+    loop {
+        match framing.read(&mut input, max) {
+            Ok(Some(frame)) => {
+                if frames.blocking_send(frame).is_err() {
+                    return;
+                }
+            }
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(%error, "standard input cannot be read");
+                return;
+            }
+        }
+    }
+}
+
+fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
+    framing.write(&mut io::stdout().lock(), &[&answer.head, &answer.rest])
+}
+
+async fn refuse(answers: &mpsc::Sender<Answer>, reason: &'static str) {
+    let error = ErrorObject::new(ErrorCode::InvalidRequest, format!("Invalid Request: {reason}"));
+    if let Reply::Answer(answer) = Reply::refused(crate::server::Refusal::Malformed, None, &error) {
+        let _ = answers.send(answer).await;
+    }
+}
