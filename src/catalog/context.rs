@@ -19,6 +19,22 @@ pub struct CallContext {
 }
 
 impl CallContext {
+    /// A call that nobody made, for unit tests of a tool: an anonymous caller, no session, no headers.
+    ///
+    /// ```
+    /// use longshore::CallContext;
+    ///
+    /// assert_eq!(CallContext::for_test().principal().name(), "anonymous");
+    /// ```
+    pub fn for_test() -> Self {
+        Self {
+            principal: Arc::new(Principal::anonymous()),
+            session: None,
+            request_id: RequestId::from_json("1"),
+            headers: None,
+        }
+    }
+
     /// Who is calling.
     pub fn principal(&self) -> &Principal {
         &self.principal
