@@ -1,8 +1,10 @@
 //! The arguments of one call.
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
+
+use crate::catalog::strict;
 
 /// The `arguments` object of one `tools/call`: well-formed JSON that nobody has made a tree of yet.
 #[derive(Clone, Debug)]
@@ -39,13 +41,15 @@ impl Arguments {
     /// `place.latitude: invalid type: string "north", expected f64`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, InvalidArguments> {
         match &self.0 {
-            Form::Raw(object) => serde_json::from_slice(object).or_else(|_| {
-                // Tracking the path costs on every field, so it is done once it is known to be needed.
+            Form::Raw(object) => {
                 let mut json = serde_json::Deserializer::from_slice(object);
-                serde_path_to_error::deserialize(&mut json).map_err(|e| InvalidArguments::at(&e))
-            }),
-            Form::Tree(object) => serde_path_to_error::deserialize(Value::Object(object.clone()))
-                .map_err(|e| InvalidArguments::at(&e)),
+                // Tracking the path costs on every field, so it is done once it is known to be needed.
+                strict::deserialize(&mut json).or_else(|_| {
+                    let mut json = serde_json::Deserializer::from_slice(object);
+                    with_path(&mut json)
+                })
+            }
+            Form::Tree(object) => strict::deserialize(object).or_else(|_| with_path(object)),
         }
     }
 
@@ -76,6 +80,20 @@ impl Arguments {
     }
 }
 
+/// Deserialises, and on failure says where.
+fn with_path<'de, T, D>(deserializer: D) -> Result<T, InvalidArguments>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
+    let mut track = serde_path_to_error::Track::new();
+    strict::deserialize(serde_path_to_error::Deserializer::new(
+        deserializer,
+        &mut track,
+    ))
+    .map_err(|e| InvalidArguments::at(&track.path().to_string(), &e))
+}
+
 impl From<Map<String, Value>> for Arguments {
     fn from(object: Map<String, Value>) -> Self {
         Self(Form::Tree(object))
@@ -97,9 +115,8 @@ impl InvalidArguments {
         }
     }
 
-    fn at(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
-        let path = error.path().to_string();
-        let cause = error.inner().to_string();
+    fn at(path: &str, cause: &serde_json::Error) -> Self {
+        let cause = cause.to_string();
         // The position counts from the start of the arguments, which nobody has at hand.
         let cause = cause.split(" at line ").next().unwrap_or(&cause);
         if path == "." {

@@ -15,10 +15,26 @@ pub struct CallContext {
     pub(crate) principal: Arc<Principal>,
     pub(crate) session: Option<Arc<str>>,
     pub(crate) request_id: RequestId,
-    pub(crate) headers: Option<Arc<HeaderMap>>,
+    pub(crate) headers: Option<HeaderMap>,
 }
 
 impl CallContext {
+    /// A call that nobody made, for unit tests of a tool: an anonymous caller, no session, no headers.
+    ///
+    /// ```
+    /// use longshore::CallContext;
+    ///
+    /// assert_eq!(CallContext::for_test().principal().name(), "anonymous");
+    /// ```
+    pub fn for_test() -> Self {
+        Self {
+            principal: Arc::new(Principal::anonymous()),
+            session: None,
+            request_id: RequestId::from_json("1"),
+            headers: None,
+        }
+    }
+
     /// Who is calling.
     pub fn principal(&self) -> &Principal {
         &self.principal
@@ -39,7 +55,7 @@ impl CallContext {
     ///
     /// They hold the caller's credentials: do not log them, and do not pass them on.
     pub fn headers(&self) -> Option<&HeaderMap> {
-        self.headers.as_deref()
+        self.headers.as_ref()
     }
 
     /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.

@@ -26,6 +26,7 @@ impl ClientCapabilities {
     }
 
     /// Whether all of `other` are there.
+    #[cfg(test)]
     pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

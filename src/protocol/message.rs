@@ -38,7 +38,6 @@ pub(crate) struct Request<'a> {
 /// A message that wants none.
 #[derive(Debug)]
 pub(crate) struct Notification<'a> {
-    pub(crate) method: Cow<'a, str>,
     pub(crate) params: Params<'a>,
 }
 
@@ -278,7 +277,6 @@ impl<'a> Envelope<'a> {
                 params: self.params,
             }),
             None => Message::Notification(Notification {
-                method,
                 params: self.params,
             }),
         })

@@ -35,9 +35,4 @@ impl Method {
             Self::ToolsList | Self::ToolsCall => true,
         }
     }
-
-    /// The parameter that the header `Mcp-Name` mirrors.
-    pub(crate) fn names_its_target(self) -> bool {
-        self == Self::ToolsCall
-    }
 }

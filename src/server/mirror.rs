@@ -9,7 +9,7 @@ use http::header::AsHeaderName;
 use serde_json::Value;
 
 use super::truncated;
-use crate::catalog::{HeaderKind, HeaderParameter};
+use crate::catalog::{ParameterKind, HeaderParameter};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const METHOD: &str = "mcp-method";
@@ -96,11 +96,11 @@ pub(super) fn check_parameters(
 }
 
 /// Whether a header's text says the same as an argument. Integers are compared by value: `42.0` is 42 (MH-12).
-fn says(text: &str, argument: &Value, kind: HeaderKind) -> bool {
+fn says(text: &str, argument: &Value, kind: ParameterKind) -> bool {
     match (kind, argument) {
         (_, Value::String(argument)) => text == argument,
         (_, Value::Bool(argument)) => text == if *argument { "true" } else { "false" },
-        (HeaderKind::Integer, Value::Number(argument)) => {
+        (ParameterKind::Integer, Value::Number(argument)) => {
             let by_value = || Some(text.parse::<f64>().ok()? == argument.as_f64()?);
             // Beyond 2^53 two integers can be one f64; such are compared by their digits.
             text == argument.to_string() || text.contains('.') && by_value().unwrap_or(false)
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(read(&headers, NAME), Mirrored::Repeated);
     }
 
-    fn parameter(kind: HeaderKind) -> HeaderParameter {
+    fn parameter(kind: ParameterKind) -> HeaderParameter {
         HeaderParameter {
             header: HeaderName::from_static("mcp-param-v"),
             path: vec!["a".to_owned(), "v".to_owned()],
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn mh_10_to_12_arguments_and_headers_agree() {
-        use HeaderKind::{Boolean, Integer, String};
+        use ParameterKind::{Boolean, Integer, String};
         let check = |kind, argument: Value, header: Option<&str>| {
             let arguments = json!({"a": {"v": argument}}).to_string();
             let pairs: Vec<_> = header.map(|h| ("mcp-param-v", h)).into_iter().collect();

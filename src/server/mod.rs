@@ -33,7 +33,7 @@ pub(crate) use reply::{Answer, Refusal, Reply};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, RequestId};
 use crate::protocol::message::{Malformed, MalformedKind, Message, Payload, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, push_string};
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked, Session};
 use call::Inflight;
 use generation::Generation;

@@ -15,7 +15,7 @@ use super::reply::{Reply, begin};
 use super::{Caller, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{Arguments, CallContext, Output, OutputContent, RequestId, ToolError, ToolErrorKind};
 use crate::protocol::message::{self, Request};
-use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped, push_string};
+use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped};
 
 impl Server {
     pub(super) fn list_tools(&self, caller: &Caller, request: &Request<'_>) -> Reply {

@@ -1,4 +1,4 @@
 //! Bytes to messages and back: HTTP, and standard input and output.
 
 pub mod http;
-pub(crate) mod stdio;
+pub mod stdio;

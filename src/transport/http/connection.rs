@@ -168,11 +168,6 @@ impl ConnectionState {
         }
     }
 
-    /// Whether nothing is going on that would be cut off.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase() == Phase::Idle
-    }
-
     #[inline]
     fn has_read(&self, bytes: usize, answered: bool) {
         match self.phase() {

@@ -15,7 +15,7 @@ use super::headers;
 use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
-use crate::server::{self, HttpMessage, Local, Reply, Server};
+use crate::server::{self, HttpMessage, Local, Server};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]

@@ -213,13 +213,10 @@ impl Layers {
         E: Into<BodyError> + 'static,
     {
         self.0.push(Arc::new(move |inner| {
-            let service = layer.layer(inner).map_result(|result: Result<Response<B>, E>| {
-                Ok(match result {
-                    Ok(response) => response.map(Body::new),
-                    Err(error) => layer_failed(&*error.into()),
-                })
-            });
-            McpService(Inner::Layered(BoxCloneService::new(service)))
+            McpService(Inner::Layered(BoxCloneService::new(Answering {
+                inner: layer.layer(inner),
+                failed: false,
+            })))
         }));
     }
 
@@ -237,8 +234,59 @@ impl fmt::Debug for Layers {
     }
 }
 
+/// A layered service whose failures are answers too.
+#[derive(Clone)]
+struct Answering<S> {
+    inner: S,
+    /// It said that it will never be ready, and must not be called.
+    failed: bool,
+}
+
+impl<S, B> Service<Request<Body>> for Answering<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BodyError> + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.failed {
+            return Poll::Ready(Ok(()));
+        }
+        self.inner.poll_ready(cx).map(|ready| {
+            if let Err(error) = ready {
+                self.failed = true;
+                layer_failed(&*error.into());
+            }
+            Ok(())
+        })
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if self.failed {
+            return Box::pin(std::future::ready(Ok(internal_server_error())));
+        }
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            Ok(match answer.await {
+                Ok(response) => response.map(Body::new),
+                Err(error) => layer_failed(&*error.into()),
+            })
+        })
+    }
+}
+
 fn layer_failed(error: &(dyn std::error::Error + Send + Sync)) -> Response<Body> {
     tracing::error!(%error, "a layer of the application failed");
+    internal_server_error()
+}
+
+fn internal_server_error() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response

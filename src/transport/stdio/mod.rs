@@ -5,7 +5,7 @@
 
 mod framing;
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;

@@ -1,0 +1,361 @@
+//! A description becomes the lines that one would write by hand.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Expr, ExprLit, Ident, Lit};
+
+use crate::options::Preset;
+use crate::parse::{Argument, Parameter, ToolFn};
+
+/// A unit struct of the function's name that is the tool, and that is called like the function.
+///
+/// The function itself moves into an anonymous scope, where it keeps its name: that is what a backtrace shows.
+pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
+    let ToolFn {
+        function,
+        documentation,
+        conditions,
+        ..
+    } = tool;
+    let name = &function.sig.ident;
+    let visibility = &function.vis;
+    let mut function = function.clone();
+    function.vis = syn::Visibility::Inherited;
+
+    let arguments = arguments(tool);
+    let implementation = implementation(tool);
+    let callable = callable(tool);
+    // Outside of that scope, where the name is the tool's.
+    let collected = tool.options.collect.then(|| {
+        quote! {
+            #(#conditions)*
+            ::longshore::__private::inventory::submit! {
+                ::longshore::__private::Collected(|| ::longshore::__private::Arc::new(#name))
+            }
+        }
+    });
+
+    quote! {
+        #(#conditions)*
+        #(#documentation)*
+        #[allow(non_camel_case_types)]
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #visibility struct #name;
+
+        #(#conditions)*
+        #[doc(hidden)]
+        const _: () = {
+            #[allow(
+                clippy::needless_pass_by_value,
+                clippy::too_many_arguments,
+                clippy::unused_async
+            )]
+            #function
+            #arguments
+            #implementation
+            #callable
+        };
+
+        #collected
+    }
+}
+
+// === The arguments ===
+
+/// The struct that `arguments` are read as, unless one parameter brings its own.
+fn arguments(tool: &ToolFn) -> TokenStream {
+    if tool.flattened().is_some() {
+        return TokenStream::new();
+    }
+    let fields = tool.arguments().enumerate().map(|(i, a)| field(i, a));
+    let defaults = tool
+        .arguments()
+        .enumerate()
+        .filter_map(|(i, a)| default(i, a));
+    let deny_unknown_fields =
+        (!tool.options.additional_properties).then(|| quote!(deny_unknown_fields,));
+    quote! {
+        #[derive(
+            ::longshore::__private::serde::Deserialize,
+            ::longshore::__private::schemars::JsonSchema
+        )]
+        #[serde(#deny_unknown_fields crate = "::longshore::__private::serde")]
+        #[schemars(crate = "::longshore::__private::schemars")]
+        struct __LongshoreArguments {
+            #(#fields,)*
+        }
+        #(#defaults)*
+    }
+}
+
+fn field(i: usize, argument: &Argument) -> TokenStream {
+    let Argument {
+        ident,
+        ty,
+        options,
+        attributes,
+    } = argument;
+    let description = options
+        .description
+        .as_ref()
+        .map(|text| quote!(#[schemars(description = #text)]));
+    let rename = options
+        .rename
+        .as_ref()
+        .map(|name| quote!(#[serde(rename = #name)]));
+    let default = options.default.as_ref().map(|preset| match preset {
+        Preset::OfType => quote!(#[serde(default)]),
+        Preset::Value(_) => {
+            let function = name_of_default(i).to_string();
+            quote!(#[serde(default = #function)])
+        }
+    });
+    let header = options
+        .header
+        .as_ref()
+        .map(|header| quote!(#[schemars(extend("x-mcp-header" = #header))]));
+    quote!(#(#attributes)* #description #rename #default #header #ident: #ty)
+}
+
+fn default(i: usize, argument: &Argument) -> Option<TokenStream> {
+    let Some(Preset::Value(value)) = &argument.options.default else {
+        return None;
+    };
+    let name = name_of_default(i);
+    let ty = &argument.ty;
+    // A string in quotes may stand for a `String`.
+    let value = match value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
+        other => other.to_token_stream(),
+    };
+    Some(quote! {
+        fn #name() -> #ty {
+            #value
+        }
+    })
+}
+
+fn name_of_default(i: usize) -> Ident {
+    format_ident!("__longshore_default_{i}", span = Span::mixed_site())
+}
+
+// === The tool ===
+
+fn implementation(tool: &ToolFn) -> TokenStream {
+    let name = &tool.function.sig.ident;
+    let returns = &tool.returns;
+    let arguments = match tool.flattened() {
+        Some(flattened) => flattened.ty.to_token_stream(),
+        None => quote!(__LongshoreArguments),
+    };
+    let described = described(tool, &arguments);
+    let call = call(tool, &arguments);
+    // Where a type is missing a trait, that is where it says so.
+    let finish = quote_spanned! {returns.span()=>
+        let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
+        let __longshore_success = (&&&&__longshore_returns).__longshore_success();
+        (&&&__longshore_success).__longshore_output(
+            (&&&&__longshore_returns).__longshore_split(__longshore_returned)
+        )
+    };
+    quote! {
+        use ::longshore::__private::{
+            FinishKnown as _, FinishOther as _, FinishSerialize as _, SplitDisplay as _,
+            SplitError as _, SplitNothing as _, SplitOther as _,
+        };
+
+        static __LONGSHORE_DESCRIBED: ::longshore::__private::LazyLock<
+            ::longshore::__private::Described
+        > = ::longshore::__private::LazyLock::new(|| #described);
+
+        impl ::longshore::__private::Tool for #name {
+            fn definition(&self) -> &::longshore::__private::Definition {
+                &__LONGSHORE_DESCRIBED.definition
+            }
+
+            fn checks_arguments(&self) -> bool {
+                __LONGSHORE_DESCRIBED.checks_arguments
+            }
+
+            #[allow(unused_variables, clippy::let_unit_value)]
+            fn call(
+                &self,
+                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+                __longshore_arguments: ::longshore::__private::Arguments,
+            ) -> ::longshore::__private::CallFuture {
+                ::longshore::__private::Box::pin(async move {
+                    #call
+                    #finish
+                })
+            }
+        }
+    }
+}
+
+/// Reads the arguments and calls the function.
+fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
+    let name = &tool.function.sig.ident;
+    let returns = &tool.returns;
+    let locals: Vec<_> = (0..tool.arguments().count()).map(local).collect();
+    let pattern = if tool.flattened().is_some() {
+        let whole = local(0);
+        quote!(#whole)
+    } else {
+        let fields = tool.arguments().map(|a| &a.ident);
+        quote!(#arguments { #(#fields: #locals),* })
+    };
+    let mut rest = locals.iter();
+    let passed = tool.parameters.iter().map(|parameter| match parameter {
+        Parameter::Context => quote!(&*__longshore_context),
+        Parameter::Argument(_) => rest.next().to_token_stream(),
+    });
+    let called = quote!(#name(#(#passed),*));
+    let returned = if tool.options.blocking.is_some() {
+        quote!(::longshore::__private::run_blocking(move || #called).await?)
+    } else {
+        quote!(#called.await)
+    };
+    quote! {
+        let #pattern = __longshore_arguments.parse::<#arguments>()?;
+        let __longshore_returned: #returns = #returned;
+    }
+}
+
+fn local(i: usize) -> Ident {
+    format_ident!("__longshore_{i}", span = Span::mixed_site())
+}
+
+/// The definition, as a chain of calls.
+fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
+    let options = &tool.options;
+    let returns = &tool.returns;
+    let name = match &options.name {
+        Some(name) => name.value(),
+        None => tool.function.sig.ident.unraw().to_string(),
+    };
+    let description = match &options.description {
+        Some(text) => Some(text.to_token_stream()),
+        None => documentation(&tool.documentation),
+    };
+    let description = description.map(|text| quote!(.description(#text)));
+    let title = options.title.as_ref().map(|title| quote!(.title(#title)));
+    let hints = [
+        ("read_only", options.read_only),
+        ("destructive", options.destructive),
+        ("idempotent", options.idempotent),
+        ("open_world", options.open_world),
+    ];
+    let hints = hints.into_iter().filter_map(|(hint, value)| {
+        let hint = Ident::new(hint, Span::call_site());
+        value.map(|value| quote!(.#hint(#value)))
+    });
+    let timeout = options.timeout.map(|timeout| {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        quote!(.timeout(::longshore::__private::Duration::from_millis(#ms)))
+    });
+    let scopes = &options.scopes;
+    let icons = &options.icons;
+    let meta = options.meta.iter().map(|entry| {
+        let (key, value) = (&entry.key, &entry.value);
+        quote!(.meta(#key, ::longshore::__private::serde_json::json!(#value)))
+    });
+    quote! {
+        ::longshore::__private::Described::new::<#arguments>(
+            ::longshore::__private::Definition::new(#name)
+                #description
+                #title
+                #(#hints)*
+                #timeout
+                #(.scope(#scopes))*
+                #(.icon(::longshore::__private::Icon::new(#icons)))*
+                #(#meta)*,
+            {
+                let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
+                let __longshore_success = (&&&&__longshore_returns).__longshore_success();
+                (&&&__longshore_success).__longshore_schema()
+            },
+        )
+    }
+}
+
+/// The text of a doc comment, without the space that follows `///`.
+fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
+    let mut lines = Vec::new();
+    for attribute in attributes {
+        // `#[doc(hidden)]` and its like are no text.
+        let Ok(doc) = attribute.meta.require_name_value() else {
+            continue;
+        };
+        if !lines.is_empty() {
+            lines.push(quote!("\n"));
+        }
+        lines.push(match &doc.value {
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(line),
+                ..
+            }) => {
+                let line = line.value();
+                line.strip_prefix(' ').unwrap_or(&line).to_token_stream()
+            }
+            other => other.to_token_stream(),
+        });
+    }
+    (!lines.is_empty())
+        .then(|| quote!(<::core::primitive::str>::trim(::core::concat!(#(#lines),*))))
+}
+
+// === The function ===
+
+/// Lets the tool be called like the function that it was.
+fn callable(tool: &ToolFn) -> TokenStream {
+    let name = &tool.function.sig.ident;
+    let returns = &tool.returns;
+    let has_context = tool
+        .parameters
+        .iter()
+        .any(|p| matches!(p, Parameter::Context));
+    let life = has_context.then(|| quote!('__longshore));
+    let types: Vec<_> = tool
+        .parameters
+        .iter()
+        .map(|parameter| match parameter {
+            Parameter::Context => quote!(&#life ::longshore::__private::CallContext),
+            Parameter::Argument(argument) => argument.ty.to_token_stream(),
+        })
+        .collect();
+    let locals: Vec<_> = (0..types.len()).map(local).collect();
+    let (output, body) = if tool.options.blocking.is_some() {
+        (quote!(#returns), quote!(#name(#(#locals),*)))
+    } else {
+        let bound = life.as_ref().map(|life| quote!(+ #life));
+        (
+            quote! {
+                ::longshore::__private::Pin<::longshore::__private::Box<
+                    dyn ::longshore::__private::Future<Output = #returns>
+                        + ::core::marker::Send #bound
+                >>
+            },
+            quote!(::longshore::__private::Box::pin(#name(#(#locals),*))),
+        )
+    };
+    let generics = life.as_ref().map(|life| quote!(<#life>));
+    let binder = life.as_ref().map(|life| quote!(for<#life>));
+    quote! {
+        impl ::longshore::__private::Deref for #name {
+            type Target = #binder fn(#(#types),*) -> #output;
+
+            fn deref(&self) -> &Self::Target {
+                fn __longshore_call #generics (#(#locals: #types),*) -> #output {
+                    #body
+                }
+                const __LONGSHORE_CALL: #binder fn(#(#types),*) -> #output = __longshore_call;
+                &__LONGSHORE_CALL
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the code that `#[tool]` writes leans on. Not meant to be named by anyone else, and free to change.
+//!
+//! A macro sees the words of a return type, not the type: `io::Result<Report>` may be an alias. So what to
+//! do with a returned value is settled by method resolution: of several traits with a method of one name,
+//! the one that needs the fewest dereferences and whose bounds hold is taken. The traits below are listed
+//! in that order.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::catalog::typed::structured;
+use crate::catalog::{IntoOutput, Output, ToolError};
+
+pub use std::boxed::Box;
+pub use std::future::Future;
+pub use std::ops::Deref;
+pub use std::pin::Pin;
+pub use std::string::String;
+pub use std::sync::{Arc, LazyLock};
+pub use std::time::Duration;
+
+pub use crate::catalog::collected::Collected;
+pub use crate::catalog::typed::Described;
+pub use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Tool};
+pub use crate::protocol::Icon;
+pub use {inventory, schemars, serde, serde_json};
+
+/// Stands for a function that returns `T`.
+#[derive(Debug)]
+pub struct Returns<T>(PhantomData<fn() -> T>);
+
+impl<T> Returns<T> {
+    #[expect(clippy::new_without_default, reason = "nobody is to name it")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+// === What succeeded, and what failed ===
+
+/// `Result<T, E>` whose error becomes a [`ToolError`].
+pub trait SplitError<T, E> {
+    fn __longshore_success(&self) -> Returns<T> {
+        Returns::new()
+    }
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
+}
+
+impl<T, E: Into<ToolError>> SplitError<T, E> for &&&Returns<Result<T, E>> {
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
+        returned.map_err(Into::into)
+    }
+}
+
+/// `Result<T, E>` whose error is at least words: `String`, `Box<dyn Error>`, `anyhow::Error`.
+pub trait SplitDisplay<T, E> {
+    fn __longshore_success(&self) -> Returns<T> {
+        Returns::new()
+    }
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
+}
+
+impl<T, E: Display> SplitDisplay<T, E> for &&Returns<Result<T, E>> {
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
+        returned.map_err(|e| ToolError::new(e.to_string()))
+    }
+}
+
+/// Any other `Result`; refused.
+pub trait SplitOther<T, E> {
+    fn __longshore_success(&self) -> Returns<T> {
+        Returns::new()
+    }
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>
+    where
+        E: ErrorOfTool;
+}
+
+impl<T, E> SplitOther<T, E> for &Returns<Result<T, E>> {
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>
+    where
+        E: ErrorOfTool,
+    {
+        returned.map_err(ErrorOfTool::into_tool_error)
+    }
+}
+
+/// Whatever is no `Result`.
+pub trait SplitNothing<T> {
+    fn __longshore_success(&self) -> Returns<T> {
+        Returns::new()
+    }
+    fn __longshore_split(&self, returned: T) -> Result<T, ToolError> {
+        Ok(returned)
+    }
+}
+
+impl<T> SplitNothing<T> for Returns<T> {}
+
+/// Implemented by nothing: it only says what is missing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a tool",
+    label = "needs `Display`, or `Into<ToolError>`",
+    note = "implement `std::error::Error` for it, or return a `longshore::ToolError`"
+)]
+pub trait ErrorOfTool {
+    fn into_tool_error(self) -> ToolError;
+}
+
+// === What a success becomes ===
+
+/// All that [`IntoOutput`] knows.
+pub trait FinishKnown<T> {
+    fn __longshore_schema(&self) -> Option<Value>;
+    fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError>;
+}
+
+impl<T: IntoOutput> FinishKnown<T> for &&Returns<T> {
+    fn __longshore_schema(&self) -> Option<Value> {
+        T::output_schema()
+    }
+    fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError> {
+        returned?.into_output()
+    }
+}
+
+/// A value that can be written, but has no schema.
+pub trait FinishSerialize<T> {
+    fn __longshore_schema(&self) -> Option<Value> {
+        None
+    }
+    fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError>;
+}
+
+impl<T: Serialize> FinishSerialize<T> for &Returns<T> {
+    fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError> {
+        structured(&returned?)
+    }
+}
+
+/// Anything else; refused.
+pub trait FinishOther<T> {
+    fn __longshore_schema(&self) -> Option<Value> {
+        None
+    }
+    fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError>
+    where
+        T: IntoOutput;
+}
+
+impl<T> FinishOther<T> for Returns<T> {
+    fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError>
+    where
+        T: IntoOutput,
+    {
+        returned?.into_output()
+    }
+}
+
+// === Functions that block ===
+
+/// Runs `function` on a thread that may block. A panic in it goes on in the caller.
+pub async fn run_blocking<T: Send + 'static>(
+    function: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ToolError> {
+    match tokio::task::spawn_blocking(function).await {
+        Ok(returned) => Ok(returned),
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(cancelled) => {
+                Err(ToolError::internal("the server is shutting down").caused_by(cancelled))
+            }
+        },
+    }
+}

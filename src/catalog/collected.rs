@@ -1,0 +1,41 @@
+//! Tools that announced themselves.
+
+use std::sync::Arc;
+
+use crate::catalog::Tool;
+
+/// The tools whose functions have `#[tool(collect)]`, sorted by name.
+///
+/// They are those of every crate that is linked into the program. A crate that nothing is used of may be
+/// left out by the linker, tools and all: naming one item of it is enough.
+///
+/// ```
+/// use longshore::tool;
+///
+/// /// Says hello.
+/// #[tool(collect)]
+/// async fn hello() -> &'static str {
+///     "hello"
+/// }
+///
+/// let names: Vec<_> = longshore::collected_tools()
+///     .iter()
+///     .map(|tool| tool.definition().name().to_owned())
+///     .collect();
+/// assert_eq!(names, ["hello"]);
+/// ```
+pub fn collected_tools() -> Vec<Arc<dyn Tool>> {
+    let mut tools: Vec<_> = inventory::iter::<Collected>
+        .into_iter()
+        .map(|Collected(make)| make())
+        .collect();
+    tools.sort_by(|a, b| a.definition().name.cmp(&b.definition().name));
+    tools
+}
+
+/// One announcement; made by `#[tool(collect)]`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Collected(pub fn() -> Arc<dyn Tool>);
+
+inventory::collect!(Collected);

@@ -1,0 +1,134 @@
+//! Schemas from types.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use super::says_no_more_than_type;
+
+/// The schema of a tool's arguments, as its type has it.
+///
+/// Members that may be left out lose the `null` that `Option` adds: deserialising takes `null` for nothing
+/// all the same, and models are told one way instead of two. Where the arguments are checked against the
+/// schema itself the `null` stays, so that it is accepted there as well.
+pub(crate) fn of_arguments<A: JsonSchema>() -> Value {
+    let mut schema = root(
+        SchemaSettings::draft2020_12().for_deserialize(),
+        &A::schema_name(),
+        |generator| generator.root_schema_for::<A>(),
+    );
+    inline_mirrored(&mut schema);
+    let mut without_null = schema.clone();
+    for_each_optional(&mut without_null, |_| true);
+    if says_no_more_than_type(&without_null) {
+        return without_null;
+    }
+    // A mirrored parameter has one type of its own, by the rules of `x-mcp-header`.
+    for_each_optional(&mut schema, |property| {
+        property.contains_key("x-mcp-header")
+    });
+    schema
+}
+
+/// The schema of what a tool returns.
+pub(crate) fn of_output<R: JsonSchema>() -> Value {
+    root(
+        SchemaSettings::draft2020_12().for_serialize(),
+        &R::schema_name(),
+        |generator| generator.root_schema_for::<R>(),
+    )
+}
+
+/// Without `$schema`, which is the default, and without a title that is the name of a Rust type.
+fn root(
+    settings: SchemaSettings,
+    type_name: &str,
+    generate: impl FnOnce(&mut schemars::SchemaGenerator) -> schemars::Schema,
+) -> Value {
+    let mut generator = settings
+        .with(|settings| settings.meta_schema = None)
+        .into_generator();
+    let mut schema = generate(&mut generator).to_value();
+    if let Value::Object(members) = &mut schema {
+        if members.get("title").and_then(Value::as_str) == Some(type_name) {
+            members.shift_remove("title");
+        }
+        // A type whose schema is `true` comes out as an empty object, which says the same.
+    }
+    schema
+}
+
+/// Puts the target of a mirrored property's `$ref` in its place: the annotation needs the type beside it.
+fn inline_mirrored(schema: &mut Value) {
+    let definitions = schema.get("$defs").cloned().unwrap_or_default();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for property in properties.values_mut().filter_map(Value::as_object_mut) {
+        if !property.contains_key("x-mcp-header") {
+            continue;
+        }
+        without_null(property);
+        let target = property
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| reference.strip_prefix("#/$defs/"))
+            .and_then(|name| definitions.get(name))
+            .and_then(Value::as_object)
+            .cloned();
+        if let Some(target) = target {
+            property.shift_remove("$ref");
+            for (keyword, value) in target {
+                property.entry(keyword).or_insert(value);
+            }
+        }
+    }
+}
+
+fn for_each_optional(schema: &mut Value, chosen: impl Fn(&Map<String, Value>) -> bool) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| {
+        required
+            .as_array()
+            .is_some_and(|names| names.iter().any(|n| n == name))
+    };
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (name, property) in properties {
+        if let Value::Object(property) = property
+            && !is_required(name)
+            && chosen(property)
+        {
+            without_null(property);
+        }
+    }
+}
+
+/// Undoes what `Option<T>` does to the schema of `T`.
+fn without_null(schema: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = schema.get_mut("type")
+        && types.len() > 1
+    {
+        types.retain(|t| t != "null");
+        if let [only] = types.as_mut_slice() {
+            let only = only.take();
+            schema.insert("type".to_owned(), only);
+        }
+        if let Some(Value::Array(values)) = schema.get_mut("enum") {
+            values.retain(|v| !v.is_null());
+        }
+    } else if let Some(Value::Array(branches)) = schema.get_mut("anyOf") {
+        branches.retain(|branch| branch.get("type").is_none_or(|t| t != "null"));
+        if let [Value::Object(only)] = branches.as_mut_slice() {
+            let only = std::mem::take(only);
+            schema.shift_remove("anyOf");
+            for (keyword, value) in only {
+                schema.entry(keyword).or_insert(value);
+            }
+        }
+    }
+    if schema.get("default").is_some_and(Value::is_null) {
+        schema.shift_remove("default");
+    }
+}

@@ -1,0 +1,415 @@
+//! A schema read as a graph: every subschema, and which of them apply to one and the same value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jsonschema::{Draft, Uri, uri};
+use serde_json::{Map, Value};
+
+use super::{SchemaError, SchemaProblem, options};
+
+const DEPTH: usize = 64;
+const SUBSCHEMAS: usize = 10_000;
+const APPLIED: usize = 10_000;
+const CHAIN: usize = 32;
+
+/// Refuses what is too deep or too large to be read at all.
+pub(super) fn check_size(schema: &Value) -> Result<(), SchemaError> {
+    // A subschema is two levels below the one it is in: within a keyword, within its list or map.
+    if json_depth(schema, 2 * DEPTH + 2).is_none() {
+        return Err(too_large("", DEPTH, "subschemas within subschemas"));
+    }
+    Ok(())
+}
+
+/// Refuses references that lead out or nowhere, patterns that cannot be used, and what costs too much.
+pub(super) fn check_references(dialect: Draft, schema: &Value) -> Result<(), SchemaError> {
+    let mut survey = Survey::new(dialect);
+    let root = uri::from_str(BASE).map_err(|_| unresolved("", BASE))?;
+    let mut pointer = String::new();
+    survey.add(schema, &mut pointer, &Arc::new(root), 0)?;
+    // Resolving may add subschemas: a pointer may lead to a place that is no keyword's.
+    let mut next = 0;
+    while next < survey.nodes.len() {
+        survey.resolve(next)?;
+        next += 1;
+    }
+    for node in 0..survey.nodes.len() {
+        survey.weigh(node, 0)?;
+    }
+    Ok(())
+}
+
+/// Stands for the address of a schema that does not say its own.
+const BASE: &str = "longshore:///";
+
+struct Survey<'s> {
+    dialect: Draft,
+    nodes: Vec<Node<'s>>,
+    /// Subschemas by their address in memory.
+    index: HashMap<*const Value, usize>,
+    /// Subschemas with an `$id`, and the root, by URI.
+    resources: HashMap<String, usize>,
+    /// Subschemas by the URI of their resource and their anchor.
+    anchors: HashMap<(String, String), usize>,
+    /// Subschemas by dynamic anchor, in any resource.
+    dynamic: HashMap<&'s str, Vec<usize>>,
+}
+
+struct Node<'s> {
+    schema: &'s Value,
+    pointer: String,
+    base: Arc<Uri<String>>,
+    /// What else applies to the value that this one applies to.
+    applied: Vec<usize>,
+    weight: Weight,
+}
+
+/// How many subschemas apply to one value, counted with each way that leads to them.
+#[derive(Clone, Copy)]
+enum Weight {
+    Unknown,
+    BeingWeighed,
+    Known(usize),
+}
+
+impl<'s> Survey<'s> {
+    fn new(dialect: Draft) -> Self {
+        Self {
+            dialect,
+            nodes: Vec::new(),
+            index: HashMap::new(),
+            resources: HashMap::new(),
+            anchors: HashMap::new(),
+            dynamic: HashMap::new(),
+        }
+    }
+
+    /// Adds a subschema and all that are within it.
+    fn add(
+        &mut self,
+        schema: &'s Value,
+        pointer: &mut String,
+        base: &Arc<Uri<String>>,
+        depth: usize,
+    ) -> Result<usize, SchemaError> {
+        if let Some(known) = self.index.get(&std::ptr::from_ref(schema)) {
+            return Ok(*known);
+        }
+        if depth > DEPTH {
+            return Err(too_large(pointer, DEPTH, "subschemas within subschemas"));
+        }
+        if self.nodes.len() == SUBSCHEMAS {
+            return Err(too_large(pointer, SUBSCHEMAS, "subschemas"));
+        }
+        let members = match schema {
+            Value::Object(members) => Some(members),
+            Value::Bool(_) => None,
+            _ => return Err(SchemaError::at(pointer, SchemaProblem::NotSchema)),
+        };
+        let node = self.nodes.len();
+        let base = match members {
+            Some(members) => self.name(node, members, pointer, base)?,
+            None => Arc::clone(base),
+        };
+        self.index.insert(std::ptr::from_ref(schema), node);
+        self.nodes.push(Node {
+            schema,
+            pointer: pointer.clone(),
+            base: Arc::clone(&base),
+            applied: Vec::new(),
+            weight: Weight::Unknown,
+        });
+        for (keyword, value) in members.into_iter().flatten() {
+            self.check_patterns(keyword, value, pointer)?;
+            for child in children(keyword, value) {
+                let length = pointer.len();
+                push(pointer, keyword);
+                for step in child.steps.iter().flatten() {
+                    push(pointer, step);
+                }
+                let within = self.add(child.schema, pointer, &base, depth + 1)?;
+                pointer.truncate(length);
+                if child.applies_here {
+                    self.nodes[node].applied.push(within);
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    /// Notes the names that a subschema gives itself. Its base is the nearest `$id`.
+    fn name(
+        &mut self,
+        node: usize,
+        members: &'s Map<String, Value>,
+        pointer: &str,
+        base: &Arc<Uri<String>>,
+    ) -> Result<Arc<Uri<String>>, SchemaError> {
+        let id = members
+            .get(self.dialect.id_keyword())
+            .and_then(Value::as_str)
+            // Up to draft 7, what stands beside a `$ref` says nothing.
+            .filter(|_| self.dialect >= Draft::Draft201909 || !members.contains_key("$ref"));
+        let mut base = Arc::clone(base);
+        let mut own_anchor = None;
+        if let Some(id) = id {
+            let (address, fragment) = id.split_once('#').unwrap_or((id, ""));
+            if !address.is_empty() {
+                let absolute = uri::resolve_against(&base.borrow(), address)
+                    .map_err(|e| SchemaError::at(pointer, SchemaProblem::Invalid(e.to_string())))?;
+                base = Arc::new(absolute);
+            }
+            // Up to draft 7, this is how an anchor is written.
+            own_anchor = (!fragment.is_empty()).then_some(fragment);
+        }
+        if id.is_some() || node == 0 {
+            self.resources
+                .entry(base.as_str().to_owned())
+                .or_insert(node);
+        }
+        let dynamic = members.get("$dynamicAnchor").and_then(Value::as_str);
+        let anchors = [
+            members.get("$anchor").and_then(Value::as_str),
+            dynamic,
+            own_anchor,
+        ];
+        for anchor in anchors.into_iter().flatten() {
+            self.anchors
+                .insert((base.as_str().to_owned(), anchor.to_owned()), node);
+        }
+        if let Some(anchor) = dynamic {
+            self.dynamic.entry(anchor).or_default().push(node);
+        }
+        if members.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
+            self.dynamic.entry("").or_default().push(node);
+        }
+        Ok(base)
+    }
+
+    /// Whether a pattern can be used is asked of the validator that is going to use it.
+    fn check_patterns(
+        &self,
+        keyword: &str,
+        value: &Value,
+        pointer: &str,
+    ) -> Result<(), SchemaError> {
+        let check = |pattern: &str, at: &[&str]| {
+            let schema = Value::from_iter([("pattern", pattern)]);
+            options(self.dialect).build(&schema).map(drop).map_err(|_| {
+                let mut pointer = pointer.to_owned();
+                for step in at {
+                    push(&mut pointer, step);
+                }
+                SchemaError::at(&pointer, SchemaProblem::Pattern(pattern.to_owned()))
+            })
+        };
+        match (keyword, value) {
+            ("pattern", Value::String(pattern)) => check(pattern, &["pattern"]),
+            ("patternProperties", Value::Object(patterns)) => patterns
+                .keys()
+                .try_for_each(|pattern| check(pattern, &["patternProperties", pattern])),
+            _ => Ok(()),
+        }
+    }
+
+    /// Follows the references of a subschema.
+    fn resolve(&mut self, node: usize) -> Result<(), SchemaError> {
+        let Value::Object(members) = self.nodes[node].schema else {
+            return Ok(());
+        };
+        for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
+            let Some(reference) = members.get(keyword).and_then(Value::as_str) else {
+                continue;
+            };
+            let mut pointer = self.nodes[node].pointer.clone();
+            push(&mut pointer, keyword);
+            let target = self.target(reference, &self.nodes[node].base.clone(), &pointer)?;
+            self.nodes[node].applied.push(target);
+            if keyword != "$ref" {
+                // Where a dynamic reference leads depends on the way that led to it: it may be any of these.
+                let anchor = reference.split_once('#').map_or("", |(_, anchor)| anchor);
+                for target in self.dynamic.get(anchor).cloned().unwrap_or_default() {
+                    if !self.nodes[node].applied.contains(&target) {
+                        self.nodes[node].applied.push(target);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn target(
+        &mut self,
+        reference: &str,
+        base: &Uri<String>,
+        pointer: &str,
+    ) -> Result<usize, SchemaError> {
+        let absolute = uri::resolve_against(&base.borrow(), reference)
+            .map_err(|_| unresolved(pointer, reference))?;
+        let (address, fragment) = absolute
+            .as_str()
+            .split_once('#')
+            .unwrap_or((absolute.as_str(), ""));
+        let Some(&resource) = self.resources.get(address) else {
+            return Err(SchemaError::at(
+                pointer,
+                SchemaProblem::Remote(reference.to_owned()),
+            ));
+        };
+        if fragment.is_empty() {
+            return Ok(resource);
+        }
+        if !fragment.starts_with('/') {
+            return self
+                .anchors
+                .get(&(address.to_owned(), fragment.to_owned()))
+                .copied()
+                .ok_or_else(|| unresolved(pointer, reference));
+        }
+        let path = percent_decoded(fragment).ok_or_else(|| unresolved(pointer, reference))?;
+        let target = self.nodes[resource]
+            .schema
+            .pointer(&path)
+            .ok_or_else(|| unresolved(pointer, reference))?;
+        let base = Arc::clone(&self.nodes[resource].base);
+        let mut at = self.nodes[resource].pointer.clone() + &path;
+        self.add(target, &mut at, &base, 0)
+    }
+
+    fn weigh(&mut self, node: usize, chain: usize) -> Result<usize, SchemaError> {
+        match self.nodes[node].weight {
+            Weight::Known(weight) => return Ok(weight),
+            Weight::BeingWeighed => {
+                return Err(SchemaError::at(
+                    &self.nodes[node].pointer,
+                    SchemaProblem::Endless,
+                ));
+            }
+            Weight::Unknown => {}
+        }
+        if chain > CHAIN {
+            let what = "references and combinations within one another";
+            return Err(too_large(&self.nodes[node].pointer, CHAIN, what));
+        }
+        self.nodes[node].weight = Weight::BeingWeighed;
+        let mut weight = 1_usize;
+        for i in 0..self.nodes[node].applied.len() {
+            let applied = self.nodes[node].applied[i];
+            weight = weight.saturating_add(self.weigh(applied, chain + 1)?);
+        }
+        if weight > APPLIED {
+            let what = "subschemas that apply to one value";
+            return Err(too_large(&self.nodes[node].pointer, APPLIED, what));
+        }
+        self.nodes[node].weight = Weight::Known(weight);
+        Ok(weight)
+    }
+}
+
+/// A subschema within another: in a keyword, by up to one further step.
+struct Child<'s> {
+    steps: Option<Vec<String>>,
+    schema: &'s Value,
+    /// Whether it applies to the same value, and not to a part of it.
+    applies_here: bool,
+}
+
+/// The subschemas in a keyword. Keywords of all dialects are read in each: where one is unknown, its value is
+/// hardly a schema, and if it is one, it does no harm.
+fn children<'s>(keyword: &str, value: &'s Value) -> Vec<Child<'s>> {
+    let applies_here = matches!(
+        keyword,
+        "allOf"
+            | "anyOf"
+            | "oneOf"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "dependentSchemas"
+            | "dependencies"
+    );
+    let child = |step: Option<String>, schema: &'s Value| Child {
+        steps: step.map(|step| vec![step]),
+        schema,
+        applies_here,
+    };
+    match (keyword, value) {
+        (
+            "additionalProperties"
+            | "additionalItems"
+            | "items"
+            | "contains"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "propertyNames"
+            | "unevaluatedItems"
+            | "unevaluatedProperties"
+            | "contentSchema",
+            Value::Object(_) | Value::Bool(_),
+        ) => vec![child(None, value)],
+        ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(schemas)) => schemas
+            .iter()
+            .enumerate()
+            .map(|(i, schema)| child(Some(i.to_string()), schema))
+            .collect(),
+        (
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+            | "dependencies",
+            Value::Object(schemas),
+        ) => schemas
+            .iter()
+            // In `dependencies`, a list of names may stand for a schema.
+            .filter(|(_, schema)| !schema.is_array())
+            .map(|(name, schema)| child(Some(name.clone()), schema))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Adds a step to a JSON pointer.
+pub(super) fn push(pointer: &mut String, step: &str) {
+    pointer.push('/');
+    for c in step.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let high = char::from(rest.next()?).to_digit(16)?;
+            let low = char::from(rest.next()?).to_digit(16)?;
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn json_depth(value: &Value, limit: usize) -> Option<()> {
+    let limit = limit.checked_sub(1)?;
+    match value {
+        Value::Object(members) => members.values().try_for_each(|v| json_depth(v, limit)),
+        Value::Array(items) => items.iter().try_for_each(|v| json_depth(v, limit)),
+        _ => Some(()),
+    }
+}
+
+fn too_large(pointer: &str, limit: usize, what: &'static str) -> SchemaError {
+    SchemaError::at(pointer, SchemaProblem::TooLarge { limit, what })
+}
+
+fn unresolved(pointer: &str, reference: &str) -> SchemaError {
+    SchemaError::at(pointer, SchemaProblem::Unresolved(reference.to_owned()))
+}
