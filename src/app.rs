@@ -175,7 +175,8 @@ impl App {
     pub fn layer<L, B, E>(mut self, layer: L) -> Self
     where
         L: Layer<McpService> + Send + Sync + 'static,
-        L::Service: Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
+        L::Service:
+            Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
         <L::Service as Service<Request<Body>>>::Future: Send,
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
@@ -218,10 +219,14 @@ impl App {
         let server = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,
-            Transport::Http => Some(Listener::bind(&config.http).map_err(|source| AppError::Bind {
-                address: SocketAddr::new(config.http.host, config.http.port),
-                source,
-            })?),
+            Transport::Http => {
+                Some(
+                    Listener::bind(&config.http).map_err(|source| AppError::Bind {
+                        address: SocketAddr::new(config.http.host, config.http.port),
+                        source,
+                    })?,
+                )
+            }
         };
         Ok(Bound {
             server,
@@ -268,21 +273,35 @@ impl App {
             tools.extend(builtin(toolset)?);
         }
         let keys = KeyRing::new(&config.seal)?;
-        if !keys.is_shared() && config.transport == Transport::Http && !config.http.host.is_loopback() {
+        if !keys.is_shared()
+            && config.transport == Transport::Http
+            && !config.http.host.is_loopback()
+        {
             tracing::warn!(
                 setting = "seal.keys",
                 "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
             );
         }
         let catalog = Catalog::new(tools)?;
-        Ok(Arc::new(Server::new(config.server.clone(), keys, catalog, self.methods)))
+        Ok(Arc::new(Server::new(
+            config.server.clone(),
+            keys,
+            catalog,
+            self.methods,
+        )))
     }
 }
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tools: Vec<_> = self.tools.iter().map(|tool| tool.definition().name()).collect();
-        f.debug_struct("App").field("tools", &tools).finish_non_exhaustive()
+        let tools: Vec<_> = self
+            .tools
+            .iter()
+            .map(|tool| tool.definition().name())
+            .collect();
+        f.debug_struct("App")
+            .field("tools", &tools)
+            .finish_non_exhaustive()
     }
 }
 
@@ -339,14 +358,19 @@ impl Bound {
             }
             return Ok(());
         };
-        Ok(listener.serve(self.server, self.http, self.layers, stop, PATIENCE).await?)
+        Ok(listener
+            .serve(self.server, self.http, self.layers, stop, PATIENCE)
+            .await?)
     }
 }
 
 /// Waits for the first signal to stop, and has the second one end the process.
 async fn stop_signal() {
     let name = next_signal().await;
-    tracing::info!(signal = name, "stopping: calls that have begun are finished; a second signal stops at once");
+    tracing::info!(
+        signal = name,
+        "stopping: calls that have begun are finished; a second signal stops at once"
+    );
     tokio::spawn(async {
         let name = next_signal().await;
         std::process::exit(if name == "SIGINT" { 130 } else { 143 });

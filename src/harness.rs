@@ -61,7 +61,8 @@ impl Harness {
     /// The JSON-RPC error object, for example of an unknown tool. A tool's own failure is a result with
     /// `isError: true`.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Value> {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+            .await
     }
 
     /// The definitions of all tools, as a client of the newest revision sees them.
@@ -90,7 +91,8 @@ impl Harness {
     ///
     /// The JSON-RPC error object.
     pub async fn request(&self, method: &str, mut params: Value) -> Result<Value, Value> {
-        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = Revision::V2026_07_28.as_str().into();
+        params["_meta"]["io.modelcontextprotocol/protocolVersion"] =
+            Revision::V2026_07_28.as_str().into();
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -106,7 +108,10 @@ impl Harness {
     pub async fn send(&self, message: &str) -> Option<Value> {
         self.local.look_at_the_clock();
         let body = Bytes::copy_from_slice(message.as_bytes());
-        let reply = self.server.handle_stdio(&self.local, &self.peer, &self.principal, body).await;
+        let reply = self
+            .server
+            .handle_stdio(&self.local, &self.peer, &self.principal, body)
+            .await;
         match reply {
             Reply::Accepted => None,
             Reply::Answer(answer) => {

@@ -1,5 +1,7 @@
 //! The arguments of one call.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
@@ -119,10 +121,25 @@ impl InvalidArguments {
         let cause = cause.to_string();
         // The position counts from the start of the arguments, which nobody has at hand.
         let cause = cause.split(" at line ").next().unwrap_or(&cause);
+        let cause = in_json_words(cause);
         if path == "." {
-            Self::new(cause)
+            Self::new(cause.into_owned())
         } else {
             Self::new(format!("{path}: {cause}"))
         }
     }
+}
+
+/// Says "a number" where serde names one of Rust's types, which a model need not know.
+fn in_json_words(cause: &str) -> Cow<'_, str> {
+    let Some((found, expected)) = cause.rsplit_once("expected ") else {
+        return Cow::Borrowed(cause);
+    };
+    let json = match expected {
+        "f32" | "f64" => "a number",
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "an integer",
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "an integer that is not negative",
+        _ => return Cow::Borrowed(cause),
+    };
+    Cow::Owned(format!("{found}expected {json}"))
 }

@@ -33,7 +33,9 @@ impl Listing {
         // An empty catalog has one page too.
         let starts = (0..catalog.len().max(1)).step_by(frame.page_size);
         Self {
-            pages: starts.map(|start| write_page(catalog, frame, start)).collect(),
+            pages: starts
+                .map(|start| write_page(catalog, frame, start))
+                .collect(),
         }
     }
 
@@ -50,7 +52,10 @@ impl Listing {
         frame: ListingFrame<'_>,
         cursor: &str,
     ) -> Option<Bytes> {
-        let purpose = Purpose { kind: CURSOR, mount: frame.mount };
+        let purpose = Purpose {
+            kind: CURSOR,
+            mount: frame.mount,
+        };
         let text = frame.keys.verify(purpose, cursor.as_bytes())?;
         let cursor = Cursor::read(&text)?;
         // The catalog may have changed since: go on after the name that was last, or else at the same place.
@@ -84,7 +89,13 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     fn seal(&self, keys: &KeyRing, mount: &str) -> String {
         let text = format!("{} {}", self.position, self.last);
-        keys.sign(Purpose { kind: CURSOR, mount }, text.as_bytes())
+        keys.sign(
+            Purpose {
+                kind: CURSOR,
+                mount,
+            },
+            text.as_bytes(),
+        )
     }
 
     fn read(text: &'a [u8]) -> Option<Self> {
@@ -111,7 +122,14 @@ fn write_page(catalog: &Catalog, frame: ListingFrame<'_>, start: usize) -> Bytes
     if end < tools.len() {
         let last = tools[end - 1].tool.definition().name();
         page.extend_from_slice(br#","nextCursor":"#);
-        push_string(&mut page, &Cursor { position: end, last }.seal(frame.keys, frame.mount));
+        push_string(
+            &mut page,
+            &Cursor {
+                position: end,
+                last,
+            }
+            .seal(frame.keys, frame.mount),
+        );
     }
     page.extend_from_slice(frame.tail.as_bytes());
     page.extend_from_slice(b"}}");
@@ -123,7 +141,11 @@ fn write_definition(out: &mut Vec<u8>, definition: &Definition, revision: Revisi
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
     put("name", definition.name.clone().into());
-    if let Some(title) = definition.title.clone().filter(|_| revision.has_structured_results()) {
+    if let Some(title) = definition
+        .title
+        .clone()
+        .filter(|_| revision.has_structured_results())
+    {
         put("title", title.into());
     }
     if let Some(description) = &definition.description {
@@ -141,7 +163,11 @@ fn write_definition(out: &mut Vec<u8>, definition: &Definition, revision: Revisi
     if revision.has_annotations()
         && let Ok(Value::Object(mut hints)) = serde_json::to_value(&definition.annotations)
     {
-        if let Some(title) = definition.title.clone().filter(|_| !revision.has_structured_results()) {
+        if let Some(title) = definition
+            .title
+            .clone()
+            .filter(|_| !revision.has_structured_results())
+        {
             hints.entry("title").or_insert(title.into());
         }
         if !hints.is_empty() {

@@ -40,7 +40,9 @@ pub enum CatalogError {
         name: String,
     },
     /// A name that clients would not accept.
-    #[error("tool name {name:?} is not valid: a name has 1 to 128 characters of A-Z, a-z, 0-9, '_', '-' and '.'")]
+    #[error(
+        "tool name {name:?} is not valid: a name has 1 to 128 characters of A-Z, a-z, 0-9, '_', '-' and '.'"
+    )]
     Name {
         /// The name.
         name: String,
@@ -98,7 +100,9 @@ impl Catalog {
 
     /// The tools' names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().map(|entry| entry.tool.definition().name())
+        self.tools
+            .iter()
+            .map(|entry| entry.tool.definition().name())
     }
 
     pub(crate) fn tools(&self) -> &[CatalogTool] {
@@ -107,7 +111,9 @@ impl Catalog {
 
     #[inline]
     pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
-        self.by_name.get(name).map(|position| &self.tools[*position])
+        self.by_name
+            .get(name)
+            .map(|position| &self.tools[*position])
     }
 
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
@@ -133,7 +139,11 @@ impl CatalogTool {
         let definition = tool.definition();
         let failed = |which| {
             let tool = definition.name.clone();
-            move |source| CatalogError::Schema { tool, which, source }
+            move |source| CatalogError::Schema {
+                tool,
+                which,
+                source,
+            }
         };
         let input = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
         let header_parameters =
@@ -172,7 +182,9 @@ impl CatalogTool {
             return Ok(());
         };
         let Some(structured) = &output.structured else {
-            return Err("it declares an output schema, but its result is not structured".to_owned());
+            return Err(
+                "it declares an output schema, but its result is not structured".to_owned(),
+            );
         };
         let tree: Value = serde_json::from_str(structured).map_err(|e| e.to_string())?;
         schema.check(&tree).map_err(|e| e.to_string())
@@ -181,14 +193,18 @@ impl CatalogTool {
 
 impl fmt::Debug for CatalogTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogTool").field(&self.tool.definition().name()).finish()
+        f.debug_tuple("CatalogTool")
+            .field(&self.tool.definition().name())
+            .finish()
     }
 }
 
 /// Whether a name follows the specification's advice (2025-11-25, tools, "Tool Names").
 fn is_tool_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
 /// How many single characters have to be put in, taken out or replaced to get from one text to the other.
@@ -224,7 +240,11 @@ mod tests {
     }
 
     fn catalog(definitions: impl IntoIterator<Item = Definition>) -> Result<Catalog, CatalogError> {
-        Catalog::new(definitions.into_iter().map(|d| Arc::new(Fixed(d)) as Arc<dyn Tool>))
+        Catalog::new(
+            definitions
+                .into_iter()
+                .map(|d| Arc::new(Fixed(d)) as Arc<dyn Tool>),
+        )
     }
 
     #[test]
@@ -236,23 +256,35 @@ mod tests {
             let error = catalog([Definition::new(name)]).expect_err("refused");
             assert!(matches!(error, CatalogError::Name { .. }), "{error}");
         }
-        let error = catalog([Definition::new("twin"), Definition::new("twin")]).expect_err("refused");
-        assert_eq!(error.to_string(), "tool \"twin\" was added twice; give one of them another name");
+        let error =
+            catalog([Definition::new("twin"), Definition::new("twin")]).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "tool \"twin\" was added twice; give one of them another name"
+        );
     }
 
     #[test]
     fn sch_02_a_schema_that_cannot_be_used_is_refused_by_tool_and_place() {
         let bad = json!({"type": "object", "properties": {"a": {"type": "strnig"}}});
         let error = catalog([Definition::new("t").input_schema(bad)]).expect_err("refused");
-        assert_eq!(error.to_string(), "tool \"t\": its input schema cannot be used");
-        let source = std::error::Error::source(&error).expect("a source").to_string();
+        assert_eq!(
+            error.to_string(),
+            "tool \"t\": its input schema cannot be used"
+        );
+        let source = std::error::Error::source(&error)
+            .expect("a source")
+            .to_string();
         assert!(source.contains("/properties/a"), "{source}");
     }
 
     #[test]
     fn finds_tools_by_name_and_names_alike() {
         let catalog = catalog(["echo", "add", "get_weather"].map(Definition::new)).expect("valid");
-        assert_eq!(catalog.names().collect::<Vec<_>>(), ["echo", "add", "get_weather"]);
+        assert_eq!(
+            catalog.names().collect::<Vec<_>>(),
+            ["echo", "add", "get_weather"]
+        );
         assert!(catalog.tool("add").is_some() && catalog.tool("Add").is_none());
         assert_eq!(catalog.nearest("get_wether"), Some("get_weather"));
         assert_eq!(catalog.nearest("ecko"), Some("echo"));

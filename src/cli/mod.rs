@@ -100,7 +100,10 @@ impl From<RunArgs> for Flags {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     output::start_logging();
-    let done = match cli.command.unwrap_or_else(|| Command::Run(RunArgs::default())) {
+    let done = match cli
+        .command
+        .unwrap_or_else(|| Command::Run(RunArgs::default()))
+    {
         Command::Run(args) => run::run(&Flags::from(args)),
     };
     match done {

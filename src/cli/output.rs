@@ -1,5 +1,8 @@
 //! What people see: the greeting, the log, and complaints. All of it on standard error; standard output is for data.
-#![expect(clippy::print_stderr, reason = "this is the one place that talks to people")]
+#![expect(
+    clippy::print_stderr,
+    reason = "this is the one place that talks to people"
+)]
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _};
@@ -10,9 +13,13 @@ use tracing_subscriber::EnvFilter;
 /// Sends the log to standard error: in colour to a terminal, as JSON in a container, plain elsewhere.
 pub(super) fn start_logging() {
     let probe = crate::environment::Probe::real();
-    let level = probe.variable("LONGSHORE_LOG").or_else(|| probe.variable("RUST_LOG"));
+    let level = probe
+        .variable("LONGSHORE_LOG")
+        .or_else(|| probe.variable("RUST_LOG"));
     let filter = EnvFilter::builder().parse_lossy(level.unwrap_or("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
     let terminal = io::stderr().is_terminal();
     if probe.is_in_container() && !terminal {
         log.json().flatten_event(true).init();

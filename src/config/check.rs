@@ -34,7 +34,10 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
     let public = config.transport == Transport::Http && !http.host.is_loopback();
     if public && !http.insecure && !probe.is_in_container() {
         find(
-            format!("http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools", http.host),
+            format!(
+                "http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools",
+                http.host
+            ),
             "listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
         );
     }
@@ -55,14 +58,20 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
     }
     for (zero, name) in [
         (config.server.page_size == 0, "server.page_size"),
-        (config.server.call_timeout_seconds == 0, "server.call_timeout_seconds"),
+        (
+            config.server.call_timeout_seconds == 0,
+            "server.call_timeout_seconds",
+        ),
         (http.workers == Some(0), "http.workers"),
         (http.limits.connections == 0, "http.limits.connections"),
         (http.limits.body_bytes == 0, "http.limits.body_bytes"),
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
     ] {
         if zero {
-            find(format!("{name} is 0"), "give it at least 1, or leave it out for the default");
+            find(
+                format!("{name} is 0"),
+                "give it at least 1, or leave it out for the default",
+            );
         }
     }
     findings

@@ -99,13 +99,17 @@ impl Config {
     /// The first mistake, with its place and what would be right.
     pub fn load(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
         let mut tree = Map::new();
-        let file = flags.config.clone().or_else(|| probe.variable(FILE).map(PathBuf::from));
+        let file = flags
+            .config
+            .clone()
+            .or_else(|| probe.variable(FILE).map(PathBuf::from));
         if let Some(path) = file {
             tree = read_file(&path)?;
         }
         for (name, path, value) in variables(probe)? {
             // What one variable says has to make sense by itself; so a mistake is told by the variable's name.
-            let value = typed(&path, value).map_err(|message| ConfigError::Variable { name, message })?;
+            let value =
+                typed(&path, value).map_err(|message| ConfigError::Variable { name, message })?;
             put(&mut tree, &path, value);
         }
         for (path, value) in flag_values(flags) {
@@ -116,8 +120,9 @@ impl Config {
             })?;
             put(&mut tree, &path, value);
         }
-        let config = Self::deserialize(Value::Object(tree))
-            .map_err(|e| ConfigError::Flag { message: e.to_string() })?;
+        let config = Self::deserialize(Value::Object(tree)).map_err(|e| ConfigError::Flag {
+            message: e.to_string(),
+        })?;
         match check::errors(&config, probe).into_iter().next() {
             Some(finding) => Err(ConfigError::Contradiction(finding)),
             None => Ok(config),
@@ -144,7 +149,9 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
             serde_json::from_str::<Config>(&text).map_err(|e| failed(e.to_string()))?;
             serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
         }
-        _ => Err(ConfigError::Kind { path: path.to_owned() }),
+        _ => Err(ConfigError::Kind {
+            path: path.to_owned(),
+        }),
     }
 }
 
@@ -152,7 +159,11 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
 fn toml_message(text: &str, error: &toml::de::Error) -> String {
     let place = error.span().and_then(|span| text.get(..span.start));
     match place {
-        Some(before) => format!("line {}: {}", before.matches('\n').count() + 1, error.message()),
+        Some(before) => format!(
+            "line {}: {}",
+            before.matches('\n').count() + 1,
+            error.message()
+        ),
         None => error.message().to_owned(),
     }
 }
@@ -161,7 +172,11 @@ type Setting = (String, Vec<String>, String);
 
 /// The variables that are settings, least important first.
 fn variables(probe: &Probe) -> Result<Vec<Setting>, ConfigError> {
-    let path = |text: &str, separator| text.split(separator).map(str::to_ascii_lowercase).collect::<Vec<_>>();
+    let path = |text: &str, separator| {
+        text.split(separator)
+            .map(str::to_ascii_lowercase)
+            .collect::<Vec<_>>()
+    };
     let mut long = Vec::new();
     let mut short = Vec::new();
     for (name, value) in probe.variables(PREFIX) {
@@ -171,7 +186,11 @@ fn variables(probe: &Probe) -> Result<Vec<Setting>, ConfigError> {
         if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
             short.push((name.to_owned(), path(setting, "."), value.to_owned()));
         } else if name[PREFIX.len()..].contains("__") {
-            long.push((name.to_owned(), path(&name[PREFIX.len()..], "__"), value.to_owned()));
+            long.push((
+                name.to_owned(),
+                path(&name[PREFIX.len()..], "__"),
+                value.to_owned(),
+            ));
         } else {
             let known: Vec<_> = SHORT.iter().map(|(short, _)| *short).collect();
             return Err(ConfigError::Variable {
@@ -201,7 +220,9 @@ fn is_from_kubernetes(name: &str, value: &str) -> bool {
 /// A variable's text as the type that its setting has.
 fn typed(path: &[String], text: String) -> Result<Value, String> {
     let as_text = Value::String(text);
-    let as_json = as_text.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let as_json = as_text
+        .as_str()
+        .and_then(|text| serde_json::from_str::<Value>(text).ok());
     match as_json.filter(|value| try_alone(path, value).is_ok()) {
         Some(value) => Ok(value),
         None => try_alone(path, &as_text).map(|()| as_text),
@@ -212,7 +233,9 @@ fn typed(path: &[String], text: String) -> Result<Value, String> {
 fn try_alone(path: &[String], value: &Value) -> Result<(), String> {
     let mut tree = Map::new();
     put(&mut tree, path, value.clone());
-    Config::deserialize(Value::Object(tree)).map(drop).map_err(|e| e.to_string())
+    Config::deserialize(Value::Object(tree))
+        .map(drop)
+        .map_err(|e| e.to_string())
 }
 
 fn put(tree: &mut Map<String, Value>, path: &[String], value: Value) {
@@ -223,7 +246,9 @@ fn put(tree: &mut Map<String, Value>, path: &[String], value: Value) {
         tree.insert(first.clone(), value);
         return;
     }
-    let inner = tree.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
+    let inner = tree
+        .entry(first.clone())
+        .or_insert_with(|| Value::Object(Map::new()));
     if !inner.is_object() {
         *inner = Value::Object(Map::new());
     }
@@ -272,25 +297,53 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(name);
         std::fs::write(&path, text).expect("written");
-        let flags = Flags { config: Some(path), ..Flags::default() };
+        let flags = Flags {
+            config: Some(path),
+            ..Flags::default()
+        };
         (folder, flags)
     }
 
     #[test]
     fn flags_outdo_the_environment_which_outdoes_the_file() {
-        let (_folder, mut flags) = file("a.toml", "[http]\nport = 1\nworkers = 1\n[server]\nname = \"file\"");
-        let variables = [("LONGSHORE_HTTP__PORT", "2"), ("LONGSHORE_HTTP__WORKERS", "2")];
+        let (_folder, mut flags) = file(
+            "a.toml",
+            "[http]\nport = 1\nworkers = 1\n[server]\nname = \"file\"",
+        );
+        let variables = [
+            ("LONGSHORE_HTTP__PORT", "2"),
+            ("LONGSHORE_HTTP__WORKERS", "2"),
+        ];
         let config = load(&flags, &variables).expect("valid");
-        assert_eq!((config.http.port, config.http.workers, &*config.server.name), (2, Some(2), "file"));
+        assert_eq!(
+            (config.http.port, config.http.workers, &*config.server.name),
+            (2, Some(2), "file")
+        );
         flags.port = Some(3);
         assert_eq!(load(&flags, &variables).expect("valid").http.port, 3);
     }
 
     #[test]
     fn platforms_set_the_port() {
-        let variables = [("LONGSHORE_PORT", "2"), ("LONGSHORE_HTTP__PORT", "1"), ("PORT", "8080")];
-        assert_eq!(load(&Flags::default(), &variables).expect("valid").http.port, 8080);
-        assert_eq!(load(&Flags::default(), &variables[..2]).expect("valid").http.port, 2);
+        let variables = [
+            ("LONGSHORE_PORT", "2"),
+            ("LONGSHORE_HTTP__PORT", "1"),
+            ("PORT", "8080"),
+        ];
+        assert_eq!(
+            load(&Flags::default(), &variables)
+                .expect("valid")
+                .http
+                .port,
+            8080
+        );
+        assert_eq!(
+            load(&Flags::default(), &variables[..2])
+                .expect("valid")
+                .http
+                .port,
+            2
+        );
     }
 
     #[test]
@@ -300,7 +353,13 @@ mod tests {
             ("LONGSHORE_PORT_3000_TCP", "tcp://10.0.0.1:3000"),
             ("LONGSHORE_SERVICE_HOST", "10.0.0.1"),
         ];
-        assert_eq!(load(&Flags::default(), &variables).expect("valid").http.port, 3000);
+        assert_eq!(
+            load(&Flags::default(), &variables)
+                .expect("valid")
+                .http
+                .port,
+            3000
+        );
     }
 
     #[test]
@@ -324,7 +383,12 @@ mod tests {
     fn mistakes_are_told_with_their_place() {
         let (_folder, flags) = file("a.toml", "[http]\nprot = 1\n");
         let message = load(&flags, &[]).expect_err("refused");
-        assert!(message.contains("a.toml") && message.contains("line 2") && message.contains("unknown field `prot`"), "{message}");
+        assert!(
+            message.contains("a.toml")
+                && message.contains("line 2")
+                && message.contains("unknown field `prot`"),
+            "{message}"
+        );
         let (_folder, flags) = file("a.json", "{\n\"http\": {\"port\": \"x\"}}");
         let message = load(&flags, &[]).expect_err("refused");
         assert!(message.contains("line 2"), "{message}");
@@ -335,17 +399,32 @@ mod tests {
             ("PORT", "http", "invalid type"),
         ] {
             let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
-            assert!(message.starts_with(&format!("environment variable {variable}: ")) && message.contains(part), "{message}");
+            assert!(
+                message.starts_with(&format!("environment variable {variable}: "))
+                    && message.contains(part),
+                "{message}"
+            );
         }
-        let host = Flags { host: Some("nowhere".to_owned()), ..Flags::default() };
-        assert!(load(&host, &[]).expect_err("refused").starts_with("--host: "));
+        let host = Flags {
+            host: Some("nowhere".to_owned()),
+            ..Flags::default()
+        };
+        assert!(
+            load(&host, &[])
+                .expect_err("refused")
+                .starts_with("--host: ")
+        );
         let (_folder, flags) = file("a.ini", "");
         assert!(load(&flags, &[]).expect_err("refused").contains("neither"));
     }
 
     #[test]
     fn listening_to_everybody_without_a_proof_has_to_be_said() {
-        let public = |insecure| Flags { host: Some("0.0.0.0".to_owned()), insecure, ..Flags::default() };
+        let public = |insecure| Flags {
+            host: Some("0.0.0.0".to_owned()),
+            insecure,
+            ..Flags::default()
+        };
         let message = load(&public(false), &[]).expect_err("refused");
         assert!(message.contains("--insecure"), "{message}");
         assert!(load(&public(true), &[]).is_ok());

@@ -28,16 +28,24 @@ impl Probe {
     }
 
     /// An environment of these variables and no files.
-    pub fn of<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
+    pub fn of<K: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
         Self {
-            variables: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            variables: variables
+                .into_iter()
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect(),
             root: None,
         }
     }
 
     /// A variable's value; an empty one counts as absent.
     pub fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// The variables whose names begin with `prefix`, in the order of their names.
@@ -52,7 +60,9 @@ impl Probe {
     pub fn is_in_container(&self) -> bool {
         let marks = ["/.dockerenv", "/run/.containerenv"];
         let exists = |path: &&str| {
-            self.root.as_ref().is_some_and(|root| root.join(path.trim_start_matches('/')).exists())
+            self.root
+                .as_ref()
+                .is_some_and(|root| root.join(path.trim_start_matches('/')).exists())
         };
         self.variable("KUBERNETES_SERVICE_HOST").is_some()
             || self.variable("K_SERVICE").is_some()

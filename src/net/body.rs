@@ -103,7 +103,9 @@ impl HttpBody for Body {
     #[inline]
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Pieces(first, second) => SizeHint::with_exact((first.len() + second.len()) as u64),
+            Kind::Pieces(first, second) => {
+                SizeHint::with_exact((first.len() + second.len()) as u64)
+            }
             Kind::Incoming(body) => body.size_hint(),
             Kind::Other(body) => body.size_hint(),
         }
@@ -112,7 +114,9 @@ impl HttpBody for Body {
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").field("size", &self.size_hint()).finish()
+        f.debug_struct("Body")
+            .field("size", &self.size_hint())
+            .finish()
     }
 }
 
@@ -181,15 +185,21 @@ mod tests {
     use http_body_util::StreamBody;
 
     fn frames(frames: &'static [&'static str]) -> Body {
-        let frames = frames.iter().map(|f| Ok::<_, BodyError>(Frame::data(Bytes::from_static(f.as_bytes()))));
+        let frames = frames
+            .iter()
+            .map(|f| Ok::<_, BodyError>(Frame::data(Bytes::from_static(f.as_bytes()))));
         Body::new(StreamBody::new(futures_util::stream::iter(frames)))
     }
 
     #[tokio::test]
     async fn reads_bodies_up_to_the_limit_and_not_beyond() {
-        let read = |body, max| async move { read_capped(body, max).await.map_err(|e| e.to_string()) };
+        let read =
+            |body, max| async move { read_capped(body, max).await.map_err(|e| e.to_string()) };
         let too_large = Err("the body is larger than 5 bytes".to_owned());
-        assert_eq!(read(frames(&["ab", "", "cde"]), 5).await, Ok("abcde".into()));
+        assert_eq!(
+            read(frames(&["ab", "", "cde"]), 5).await,
+            Ok("abcde".into())
+        );
         assert_eq!(read(frames(&["ab", "cdef"]), 5).await, too_large);
         assert_eq!(read(frames(&["abcdef"]), 5).await, too_large);
         assert_eq!(read(Body::from("abcdef"), 5).await, too_large);
@@ -199,10 +209,15 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"abc");
-        let read = read_capped(Body::from(bytes.clone()), 5).await.expect("small");
+        let read = read_capped(Body::from(bytes.clone()), 5)
+            .await
+            .expect("small");
         assert_eq!(read.as_ptr(), bytes.as_ptr());
         let broken = [Err::<Frame<Bytes>, BodyError>("reset".into())];
         let broken = Body::new(StreamBody::new(futures_util::stream::iter(broken)));
-        assert!(matches!(read_capped(broken, 5).await, Err(ReadError::Broken(_))));
+        assert!(matches!(
+            read_capped(broken, 5).await,
+            Err(ReadError::Broken(_))
+        ));
     }
 }

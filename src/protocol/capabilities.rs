@@ -78,13 +78,23 @@ mod tests {
 
     #[test]
     fn reads_what_it_knows_and_tolerates_the_rest() {
-        let read = |json: &str| serde_json::from_str::<ClientCapabilities>(json).expect("capabilities");
+        let read =
+            |json: &str| serde_json::from_str::<ClientCapabilities>(json).expect("capabilities");
         assert_eq!(read("{}"), ClientCapabilities::default());
-        assert_eq!(read(r#"{"experimental":{"x":1},"vendor":[]}"#), ClientCapabilities::default());
+        assert_eq!(
+            read(r#"{"experimental":{"x":1},"vendor":[]}"#),
+            ClientCapabilities::default()
+        );
         assert!(read(r#"{"roots":{"listChanged":true}}"#).contains(ClientCapabilities::ROOTS));
         assert!(read(r#"{"sampling":{"tools":{}}}"#).contains(ClientCapabilities::SAMPLING_TOOLS));
         assert!(!read(r#"{"sampling":{}}"#).contains(ClientCapabilities::SAMPLING_CONTEXT));
-        assert_eq!(read(r#"{"elicitation":{}}"#), ClientCapabilities::ELICITATION_FORM);
-        assert_eq!(read(r#"{"elicitation":{"url":{}}}"#), ClientCapabilities::ELICITATION_URL);
+        assert_eq!(
+            read(r#"{"elicitation":{}}"#),
+            ClientCapabilities::ELICITATION_FORM
+        );
+        assert_eq!(
+            read(r#"{"elicitation":{"url":{}}}"#),
+            ClientCapabilities::ELICITATION_URL
+        );
     }
 }

@@ -84,9 +84,8 @@ pub(crate) enum MalformedKind {
 impl<'a> Payload<'a> {
     /// Reads a body.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, Malformed<'a>> {
-        let text = simdutf8::compat::from_utf8(body).map_err(|e| {
-            Malformed::parse(format!("not UTF-8 at byte {}", e.valid_up_to()))
-        })?;
+        let text = simdutf8::compat::from_utf8(body)
+            .map_err(|e| Malformed::parse(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
         let mut scanner = Scanner::new(text);
         if scanner.peek() == Some(b'[') {
             let mut elements = Vec::new();
@@ -251,7 +250,9 @@ impl<'a> Envelope<'a> {
         if let Some(problem) = self.problem {
             return invalid(problem);
         }
-        if self.jsonrpc != Some("\"2.0\"") && self.jsonrpc.and_then(string).as_deref() != Some("2.0") {
+        if self.jsonrpc != Some("\"2.0\"")
+            && self.jsonrpc.and_then(string).as_deref() != Some("2.0")
+        {
             return invalid("jsonrpc is \"2.0\"");
         }
         if self.id.is_some() && id.is_none() {
@@ -361,25 +362,59 @@ mod tests {
         assert_eq!(request.method, "tools/call");
         assert_eq!(request.params.name, Some(r#""echo""#));
         assert_eq!(request.params.arguments, Some(r#"{"message":"hi"}"#));
-        assert_eq!(request.params.meta.protocol_version, Some(r#""2026-07-28""#));
+        assert_eq!(
+            request.params.meta.protocol_version,
+            Some(r#""2026-07-28""#)
+        );
         assert_eq!(request.params.meta.client_capabilities, Some("{}"));
-        assert!(request.params.object.is_some_and(|o| o.starts_with("{\"name\"") && o.ends_with("}}")));
+        assert!(
+            request
+                .params
+                .object
+                .is_some_and(|o| o.starts_with("{\"name\"") && o.ends_with("}}"))
+        );
     }
 
     #[test]
     fn rpc_02_ids_are_integers_or_strings() {
-        for id in ["0", "-7", "18446744073709551615", "-9223372036854775808", r#""""#, r#""7""#, r#""\u0000""#] {
+        for id in [
+            "0",
+            "-7",
+            "18446744073709551615",
+            "-9223372036854775808",
+            r#""""#,
+            r#""7""#,
+            r#""\u0000""#,
+        ] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             assert_eq!(request(&body).id, id);
         }
-        for id in ["null", "1.5", "1.0", "1e3", "1e400", "true", "[]", "{}", "18446744073709551616"] {
+        for id in [
+            "null",
+            "1.5",
+            "1.0",
+            "1e3",
+            "1e400",
+            "true",
+            "[]",
+            "{}",
+            "18446744073709551616",
+        ] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             let (kind, _, echoed) = refusal(body.as_bytes());
             assert_eq!((kind, echoed), (MalformedKind::Invalid, None), "{id}");
         }
         let long = "x".repeat(ID_MAX_BYTES);
-        assert_eq!(request(&format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#)).id.len(), 1026);
-        let (kind, ..) = refusal(format!(r#"{{"jsonrpc":"2.0","id":"{long}x","method":"ping"}}"#).as_bytes());
+        assert_eq!(
+            request(&format!(
+                r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#
+            ))
+            .id
+            .len(),
+            1026
+        );
+        let (kind, ..) =
+            refusal(format!(r#"{{"jsonrpc":"2.0","id":"{long}x","method":"ping"}}"#).as_bytes());
         assert_eq!(kind, MalformedKind::Invalid);
     }
 
@@ -409,7 +444,10 @@ mod tests {
         assert_eq!(kind, MalformedKind::Invalid);
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping","method\u0000":"tools/call"}"#;
         assert_eq!(request(body).method, "ping");
-        assert_eq!(request(r#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"p\u0069ng"}"#).method, "ping");
+        assert_eq!(
+            request(r#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"p\u0069ng"}"#).method,
+            "ping"
+        );
     }
 
     #[test]
@@ -418,7 +456,11 @@ mod tests {
         for (body, kind, id) in [
             (&b"{"[..], Parse, None),
             (b"", Parse, None),
-            (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"} x", Parse, None),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"} x",
+                Parse,
+                None,
+            ),
             (b"\xff\xfe{\0}\0", Parse, None),
             (b"{\"a\":\"\xff\"}", Parse, None),
             (b"\xef\xbb\xbf{}", Parse, None),
@@ -426,18 +468,51 @@ mod tests {
             (b"1", Invalid, None),
             (b"null", Invalid, None),
             (b"{}", Invalid, None),
-            (br#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Invalid, Some("1")),
-            (br#"{"jsonrpc":2.0,"id":1,"method":"a"}"#, Invalid, Some("1")),
+            (
+                br#"{"jsonrpc":"1.0","id":1,"method":"a"}"#,
+                Invalid,
+                Some("1"),
+            ),
+            (
+                br#"{"jsonrpc":2.0,"id":1,"method":"a"}"#,
+                Invalid,
+                Some("1"),
+            ),
             (br#"{"id":"x","method":"a"}"#, Invalid, Some("\"x\"")),
-            (br#"{"jsonrpc":"2.0","method":1,"id":1}"#, Invalid, Some("1")),
-            (br#"{"jsonrpc":"2.0","method":"a","params":[],"id":1}"#, Invalid, Some("1")),
-            (br#"{"jsonrpc":"2.0","method":"a","params":null,"id":1}"#, Invalid, Some("1")),
+            (
+                br#"{"jsonrpc":"2.0","method":1,"id":1}"#,
+                Invalid,
+                Some("1"),
+            ),
+            (
+                br#"{"jsonrpc":"2.0","method":"a","params":[],"id":1}"#,
+                Invalid,
+                Some("1"),
+            ),
+            (
+                br#"{"jsonrpc":"2.0","method":"a","params":null,"id":1}"#,
+                Invalid,
+                Some("1"),
+            ),
             (br#"{"jsonrpc":"2.0","id":1}"#, Invalid, Some("1")),
-            (br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, Invalid, Some("1")),
-            (br#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, Invalid, Some("1")),
+            (
+                br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+                Invalid,
+                Some("1"),
+            ),
+            (
+                br#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#,
+                Invalid,
+                Some("1"),
+            ),
         ] {
             let (found, reason, echoed) = refusal(body);
-            assert_eq!((found, echoed.as_deref()), (kind, id), "{} ({reason})", body.escape_ascii());
+            assert_eq!(
+                (found, echoed.as_deref()),
+                (kind, id),
+                "{} ({reason})",
+                body.escape_ascii()
+            );
         }
     }
 
@@ -447,9 +522,17 @@ mod tests {
             panic!("not read as a batch");
         };
         assert_eq!(elements, [r#"{"a":1}"#, "2", "[]"]);
-        assert!(matches!(Payload::read(b"[]"), Ok(Payload::Batch(elements)) if elements.is_empty()));
-        for body in [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"{"jsonrpc":"2.0","id":1,"error":{}}"#] {
-            assert!(matches!(Payload::read(body.as_bytes()), Ok(Payload::Single(Message::Response(_)))));
+        assert!(
+            matches!(Payload::read(b"[]"), Ok(Payload::Batch(elements)) if elements.is_empty())
+        );
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{}}"#,
+        ] {
+            assert!(matches!(
+                Payload::read(body.as_bytes()),
+                Ok(Payload::Single(Message::Response(_)))
+            ));
         }
         assert!(matches!(
             Payload::read(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),

@@ -39,7 +39,9 @@ impl Revision {
 
     /// Reads the date that stands for a revision on the wire.
     pub fn parse(date: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|revision| revision.as_str() == date)
+        Self::ALL
+            .into_iter()
+            .find(|revision| revision.as_str() == date)
     }
 
     /// The date that stands for it on the wire.

@@ -511,9 +511,23 @@ mod tests {
     #[test]
     fn accepts_what_json_allows() {
         for text in [
-            "{}", "[]", " [ ] ", "0", "-0", "10", "1.5e-7", "1E400", "true", "null", r#""""#,
-            r#"{"a":{"b":[1,2,{"c":null}]},"d":""}"#, "[[],{},[[]]]", "\"\u{1F600}\"",
-            r#""\ud83d\ude00 \n\/\\""#, "[1 , 2\n,\t3\r]", "\"\u{7f}\"",
+            "{}",
+            "[]",
+            " [ ] ",
+            "0",
+            "-0",
+            "10",
+            "1.5e-7",
+            "1E400",
+            "true",
+            "null",
+            r#""""#,
+            r#"{"a":{"b":[1,2,{"c":null}]},"d":""}"#,
+            "[[],{},[[]]]",
+            "\"\u{1F600}\"",
+            r#""\ud83d\ude00 \n\/\\""#,
+            "[1 , 2\n,\t3\r]",
+            "\"\u{7f}\"",
         ] {
             assert!(accepts(text), "{text}");
         }
@@ -522,11 +536,52 @@ mod tests {
     #[test]
     fn refuses_what_json_does_not_allow() {
         for text in [
-            "", " ", "{", "[", "]", "}", "[1,]", "{,}", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#, "[1 2]",
-            r#"{"a":1 "b":2}"#, "01", "-", "+1", ".5", "1.", "1e", "1e+", "NaN", "Infinity", "-Infinity",
-            "nul", "True", r#"""#, r#""\x""#, r#""\u12""#, r#""\u12g4""#, "\"\n\"", "\"\t\"", "'a'",
-            "{a:1}", "{1:1}", "[1}", r#"{"a":1]"#, "1 2", "[]]", "\u{feff}[]", r#""\ud800""#,
-            r#""\ud800\u0041""#, r#""\udc00""#, r#""\ud800\n""#, "/**/1", "[1,,2]", "\u{b}1",
+            "",
+            " ",
+            "{",
+            "[",
+            "]",
+            "}",
+            "[1,]",
+            "{,}",
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{"a":1,}"#,
+            "[1 2]",
+            r#"{"a":1 "b":2}"#,
+            "01",
+            "-",
+            "+1",
+            ".5",
+            "1.",
+            "1e",
+            "1e+",
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "nul",
+            "True",
+            r#"""#,
+            r#""\x""#,
+            r#""\u12""#,
+            r#""\u12g4""#,
+            "\"\n\"",
+            "\"\t\"",
+            "'a'",
+            "{a:1}",
+            "{1:1}",
+            "[1}",
+            r#"{"a":1]"#,
+            "1 2",
+            "[]]",
+            "\u{feff}[]",
+            r#""\ud800""#,
+            r#""\ud800\u0041""#,
+            r#""\udc00""#,
+            r#""\ud800\n""#,
+            "/**/1",
+            "[1,,2]",
+            "\u{b}1",
         ] {
             assert!(!accepts(text), "{text}");
         }
@@ -536,11 +591,17 @@ mod tests {
     fn says_where_and_why() {
         assert_eq!(
             refusal(r#"{"a": tru}"#),
-            ScanError { reason: "expected a value", at: 6 }
+            ScanError {
+                reason: "expected a value",
+                at: 6
+            }
         );
         assert_eq!(
             refusal("[1 2]"),
-            ScanError { reason: "expected a comma or a closing bracket", at: 3 }
+            ScanError {
+                reason: "expected a comma or a closing bracket",
+                at: 3
+            }
         );
     }
 
@@ -550,7 +611,10 @@ mod tests {
         assert!(accepts(&nested(64)));
         assert_eq!(refusal(&nested(65)).reason, "nested too deeply");
         assert_eq!(refusal(&"[".repeat(1_000_000)).reason, "nested too deeply");
-        assert_eq!(refusal(&r#"{"a":"#.repeat(20_000)).reason, "nested too deeply");
+        assert_eq!(
+            refusal(&r#"{"a":"#.repeat(20_000)).reason,
+            "nested too deeply"
+        );
     }
 
     #[test]
@@ -560,7 +624,10 @@ mod tests {
             format!("{{{}}}", list.join(","))
         };
         assert!(accepts(&object(10_000)));
-        assert_eq!(refusal(&object(10_001)).reason, "an object has too many members");
+        assert_eq!(
+            refusal(&object(10_001)).reason,
+            "an object has too many members"
+        );
         // Siblings are counted apart from one another.
         assert!(accepts(&format!("[{},{}]", object(6_000), object(6_000))));
     }

@@ -48,7 +48,9 @@ impl fmt::Debug for Secret {
 #[non_exhaustive]
 pub enum KeyError {
     /// Too little to be hard to guess.
-    #[error("seal.keys[{index}] has {bytes} bytes; a key needs at least 32, for example from `openssl rand -base64 32`")]
+    #[error(
+        "seal.keys[{index}] has {bytes} bytes; a key needs at least 32, for example from `openssl rand -base64 32`"
+    )]
     TooShort {
         /// Which one, from 0.
         index: usize,

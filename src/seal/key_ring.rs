@@ -202,10 +202,16 @@ mod tests {
     use super::*;
     use crate::seal::Secret;
 
-    const HERE: Purpose<'static> = Purpose { kind: "test", mount: "mcp" };
+    const HERE: Purpose<'static> = Purpose {
+        kind: "test",
+        mount: "mcp",
+    };
 
     fn ring(secrets: &[&str]) -> KeyRing {
-        let keys = secrets.iter().map(|s| Secret::from((*s).repeat(32))).collect();
+        let keys = secrets
+            .iter()
+            .map(|s| Secret::from((*s).repeat(32)))
+            .collect();
         KeyRing::new(&SealConfig { keys }).expect("long enough")
     }
 
@@ -213,8 +219,14 @@ mod tests {
     fn another_replica_opens_what_was_sealed_here() {
         let sealed = ring(&["a"]).seal(HERE, b"text");
         assert!(sealed.bytes().all(|b| (0x21..=0x7e).contains(&b)));
-        assert_eq!(ring(&["a"]).open(HERE, sealed.as_bytes()).as_deref(), Some(&b"text"[..]));
-        assert_eq!(ring(&["b", "a"]).open(HERE, sealed.as_bytes()).as_deref(), Some(&b"text"[..]));
+        assert_eq!(
+            ring(&["a"]).open(HERE, sealed.as_bytes()).as_deref(),
+            Some(&b"text"[..])
+        );
+        assert_eq!(
+            ring(&["b", "a"]).open(HERE, sealed.as_bytes()).as_deref(),
+            Some(&b"text"[..])
+        );
         assert_eq!(ring(&["b"]).open(HERE, sealed.as_bytes()), None);
     }
 
@@ -222,11 +234,23 @@ mod tests {
     fn a_seal_is_good_for_its_purpose_and_mount_only() {
         let keys = ring(&["a"]);
         let (sealed, signed) = (keys.seal(HERE, b"text"), keys.sign(HERE, b"text"));
-        for other in [Purpose { mount: "other", ..HERE }, Purpose { kind: "tes", mount: "tmcp" }] {
+        for other in [
+            Purpose {
+                mount: "other",
+                ..HERE
+            },
+            Purpose {
+                kind: "tes",
+                mount: "tmcp",
+            },
+        ] {
             assert_eq!(keys.open(other, sealed.as_bytes()), None);
             assert_eq!(keys.verify(other, signed.as_bytes()), None);
         }
-        assert_eq!(keys.verify(HERE, signed.as_bytes()).as_deref(), Some(&b"text"[..]));
+        assert_eq!(
+            keys.verify(HERE, signed.as_bytes()).as_deref(),
+            Some(&b"text"[..])
+        );
         assert_eq!(keys.verify(HERE, sealed.as_bytes()), None);
         assert_eq!(keys.open(HERE, signed.as_bytes()), None);
     }
@@ -254,8 +278,13 @@ mod tests {
 
     #[test]
     fn short_keys_are_refused_and_none_is_shown() {
-        let config = SealConfig { keys: vec![Secret::from("swordfish".to_owned())] };
-        assert_eq!(KeyRing::new(&config).err(), Some(KeyError::TooShort { index: 0, bytes: 9 }));
+        let config = SealConfig {
+            keys: vec![Secret::from("swordfish".to_owned())],
+        };
+        assert_eq!(
+            KeyRing::new(&config).err(),
+            Some(KeyError::TooShort { index: 0, bytes: 9 })
+        );
         assert!(!format!("{config:?} {:?}", ring(&["swordfish"])).contains("swordfish"));
     }
 }

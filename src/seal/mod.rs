@@ -17,6 +17,6 @@ mod session;
 pub use config::{KeyError, SealConfig, Secret};
 pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;
-pub(crate) use revoked::Revoked;
 pub(crate) use key_ring::random_bytes;
+pub(crate) use revoked::Revoked;
 pub(crate) use session::{OpenedSessions, Session, SessionIssue};

@@ -34,7 +34,10 @@ impl Revoked {
             ended.nonces.retain(|_, expires| *expires > now);
         }
         if ended.nonces.len() >= NONCES_MAX {
-            let until = ended.issued_until.entry(session.principal.clone()).or_default();
+            let until = ended
+                .issued_until
+                .entry(session.principal.clone())
+                .or_default();
             *until = session.issued.max(*until);
         } else {
             ended.nonces.insert(session.nonce, session.expires);
@@ -99,7 +102,10 @@ mod tests {
         let late = session("a", 5);
         revoked.end(&late, 5);
         assert!(revoked.contains(&first) && revoked.contains(&late));
-        assert!(revoked.contains(&session("a", 4)), "older ones of the same principal go too");
+        assert!(
+            revoked.contains(&session("a", 4)),
+            "older ones of the same principal go too"
+        );
         assert!(!revoked.contains(&session("a", 6)));
         assert!(!revoked.contains(&session("c", 4)));
         assert!(revoked.ended.read().expect("not poisoned").nonces.len() <= NONCES_MAX);

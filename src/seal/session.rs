@@ -142,7 +142,11 @@ fn cut(text: &str, max: usize) -> &str {
 }
 
 fn log_name(nonce: &[u8; 16]) -> Arc<str> {
-    nonce.iter().map(|b| format!("{b:02x}")).collect::<String>().into()
+    nonce
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect::<String>()
+        .into()
 }
 
 /// Ids that were opened lately, so that a busy session costs a look-up and not a decryption.
@@ -201,11 +205,19 @@ mod tests {
     fn lh_06_ids_are_visible_ascii_unique_and_short() {
         let keys = KeyRing::random();
         let long = "\u{e9}".repeat(500);
-        let session = Session::begin(SessionIssue { client_name: &long, client_version: &long, principal: &long, ..issue() });
+        let session = Session::begin(SessionIssue {
+            client_name: &long,
+            client_version: &long,
+            principal: &long,
+            ..issue()
+        });
         let id = session.seal(&keys, "mcp");
         assert!(id.len() <= 512, "{}", id.len());
         assert!(id.bytes().all(|b| (0x21..=0x7e).contains(&b)));
-        assert_ne!(Session::begin(issue()).seal(&keys, "mcp"), Session::begin(issue()).seal(&keys, "mcp"));
+        assert_ne!(
+            Session::begin(issue()).seal(&keys, "mcp"),
+            Session::begin(issue()).seal(&keys, "mcp")
+        );
         assert!(session.belongs_to(&long));
     }
 
@@ -216,8 +228,17 @@ mod tests {
         let id = session.seal(&keys, "mcp");
         assert_eq!(Session::open(&keys, "mcp", id.as_bytes()), Some(session));
         assert_eq!(Session::open(&keys, "other", id.as_bytes()), None);
-        assert_eq!(Session::open(&KeyRing::random(), "mcp", id.as_bytes()), None);
-        for junk in ["", "x", "00000000-0000-0000-0000-000000000000", &id[1..], &id[..id.len() - 1]] {
+        assert_eq!(
+            Session::open(&KeyRing::random(), "mcp", id.as_bytes()),
+            None
+        );
+        for junk in [
+            "",
+            "x",
+            "00000000-0000-0000-0000-000000000000",
+            &id[1..],
+            &id[..id.len() - 1],
+        ] {
             assert_eq!(Session::open(&keys, "mcp", junk.as_bytes()), None);
         }
     }

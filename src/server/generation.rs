@@ -78,7 +78,11 @@ impl Generation {
         ListingFrame {
             revision,
             page_size: config.page_size.max(1),
-            tail: if revision.has_result_type() { &self.list_tail } else { "" },
+            tail: if revision.has_result_type() {
+                &self.list_tail
+            } else {
+                ""
+            },
             keys,
             mount,
         }

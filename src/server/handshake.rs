@@ -41,10 +41,16 @@ impl Server {
         principal: &Principal,
         request: &Request<'_>,
     ) -> Result<(Session, Reply), Reply> {
-        let params: InitializeParams<'_> = serde_json::from_str(request.params.object.unwrap_or("{}"))
-            .map_err(|e| {
-                let message = format!("Invalid params of initialize: {}", truncated(&e.to_string()));
-                Reply::error(request.id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+        let params: InitializeParams<'_> =
+            serde_json::from_str(request.params.object.unwrap_or("{}")).map_err(|e| {
+                let message = format!(
+                    "Invalid params of initialize: {}",
+                    truncated(&e.to_string())
+                );
+                Reply::error(
+                    request.id,
+                    &ErrorObject::new(ErrorCode::InvalidParams, message),
+                )
             })?;
         let revision = Revision::parse(&params.protocol_version)
             .filter(|revision| revision.has_sessions())

@@ -27,7 +27,9 @@ impl Local {
 
     /// Reads the system's clock. Whoever owns the value calls this once a second or more often.
     pub(crate) fn look_at_the_clock(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         self.now.store(now.as_secs(), Ordering::Relaxed);
     }
 

@@ -9,7 +9,7 @@ use http::header::AsHeaderName;
 use serde_json::Value;
 
 use super::truncated;
-use crate::catalog::{ParameterKind, HeaderParameter};
+use crate::catalog::{HeaderParameter, ParameterKind};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const METHOD: &str = "mcp-method";
@@ -48,11 +48,16 @@ impl<'a> Mirrored<'a> {
         let Self::Text(text) = &self else {
             return self;
         };
-        let encoded = text.strip_prefix("=?base64?").and_then(|t| t.strip_suffix("?="));
+        let encoded = text
+            .strip_prefix("=?base64?")
+            .and_then(|t| t.strip_suffix("?="));
         let Some(encoded) = encoded else {
             return self;
         };
-        let decoded = STANDARD.decode(encoded).ok().and_then(|b| String::from_utf8(b).ok());
+        let decoded = STANDARD
+            .decode(encoded)
+            .ok()
+            .and_then(|b| String::from_utf8(b).ok());
         match decoded {
             Some(text) => Self::Text(Cow::Owned(text)),
             None => Self::Invalid("is not valid Base64 of UTF-8 between =?base64? and ?="),
@@ -77,7 +82,9 @@ pub(super) fn check_parameters(
         let header = read(headers, &parameter.header).decoded();
         let problem = match (argument, header) {
             (None, Mirrored::Absent) => continue,
-            (Some(argument), Mirrored::Text(text)) if says(&text, argument, parameter.kind) => continue,
+            (Some(argument), Mirrored::Text(text)) if says(&text, argument, parameter.kind) => {
+                continue;
+            }
             (Some(_), Mirrored::Text(text)) => {
                 format!("is '{}', but the argument is different", truncated(&text))
             }
@@ -103,7 +110,8 @@ fn says(text: &str, argument: &Value, kind: ParameterKind) -> bool {
         (ParameterKind::Integer, Value::Number(argument)) => {
             let by_value = || Some(text.parse::<f64>().ok()? == argument.as_f64()?);
             // Beyond 2^53 two integers can be one f64; such are compared by their digits.
-            text == argument.to_string() || text.contains('.') && by_value().unwrap_or(false)
+            text == argument.to_string()
+                || text.contains('.') && by_value().unwrap_or(false)
                 || argument.is_f64() && by_value().unwrap_or(false)
         }
         _ => false,
@@ -119,7 +127,10 @@ mod tests {
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
-            headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
+            headers.append(
+                *name,
+                HeaderValue::from_bytes(value.as_bytes()).expect("a header value"),
+            );
         }
         headers
     }
@@ -150,14 +161,24 @@ mod tests {
 
     #[test]
     fn mh_08_bad_base64_and_characters_are_refused() {
-        for value in ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "caf\u{e9}"] {
+        for value in [
+            "=?base64?SGVsbG8?=",
+            "=?base64?SGVs!!!bG8=?=",
+            "=?base64?/w==?=",
+            "caf\u{e9}",
+        ] {
             assert!(matches!(name(value), Mirrored::Invalid(_)), "{value}");
         }
     }
 
     #[test]
     fn mh_09_values_with_one_marker_are_literal() {
-        for value in ["SGVsbG8=", "=?base64?SGVsbG8=", "SGVsbG8=?=", "=?BASE64?SGVsbG8=?="] {
+        for value in [
+            "SGVsbG8=",
+            "=?base64?SGVsbG8=",
+            "SGVsbG8=?=",
+            "=?BASE64?SGVsbG8=?=",
+        ] {
             assert_eq!(name(value), Mirrored::Text(value.into()));
         }
     }
@@ -194,7 +215,11 @@ mod tests {
         assert!(check(Integer, json!(42), Some("42.0")));
         assert!(check(Integer, json!(42.0), Some("42")));
         assert!(!check(Integer, json!(42), Some("43")));
-        assert!(!check(Integer, json!(9_007_199_254_740_993_u64), Some("9007199254740992")));
+        assert!(!check(
+            Integer,
+            json!(9_007_199_254_740_993_u64),
+            Some("9007199254740992")
+        ));
         assert!(check(Boolean, json!(true), Some("true")));
         assert!(!check(Boolean, json!(true), Some("1")));
         assert!(check_parameters(&[parameter(String)], "{}", &HeaderMap::new()).is_ok());

@@ -115,11 +115,20 @@ impl Server {
 
     /// Answers the body of one POST.
     #[inline]
-    pub(crate) async fn handle_http(self: &Arc<Self>, local: &Local, message: HttpMessage) -> Reply {
-        let HttpMessage { principal, headers, body } = message;
+    pub(crate) async fn handle_http(
+        self: &Arc<Self>,
+        local: &Local,
+        message: HttpMessage,
+    ) -> Reply {
+        let HttpMessage {
+            principal,
+            headers,
+            body,
+        } = message;
         match Payload::read(&body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                self.http_request(local, principal, headers, &body, &request).await
+                self.http_request(local, principal, headers, &body, &request)
+                    .await
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 if notification.params.meta.protocol_version.is_some() || is_stateless(&headers) {
@@ -135,7 +144,8 @@ impl Server {
                 self.one_way(local, &principal, &headers)
             }
             Ok(Payload::Batch(elements)) => {
-                self.http_batch(local, principal, headers, &body, elements).await
+                self.http_batch(local, principal, headers, &body, elements)
+                    .await
             }
             Err(problem) => not_a_message(&problem),
         }
@@ -152,11 +162,14 @@ impl Server {
         request: &Request<'_>,
     ) -> Reply {
         if request.params.meta.protocol_version.is_some() {
-            return self.stateless_request(principal, Some(headers), body, request).await;
+            return self
+                .stateless_request(principal, Some(headers), body, request)
+                .await;
         }
         match version_header(&headers) {
             VersionHeader::Absent | VersionHeader::Known(_) if is_stateless(&headers) => {
-                self.stateless_request(principal, Some(headers), body, request).await
+                self.stateless_request(principal, Some(headers), body, request)
+                    .await
             }
             VersionHeader::Absent | VersionHeader::Known(_) if request.method == "initialize" => {
                 match self.initialize(local, &principal, request) {
@@ -181,7 +194,8 @@ impl Server {
                     revision: session.revision,
                     session: Some(Arc::clone(&session.log_name)),
                 };
-                self.session_request(caller, Some(headers), body, request).await
+                self.session_request(caller, Some(headers), body, request)
+                    .await
             }
             VersionHeader::Unknown(version) => {
                 stateless::unsupported_version(Some(request.id), &version)
@@ -217,8 +231,7 @@ impl Server {
         if let VersionHeader::Unknown(version) = version_header(&headers) {
             return stateless::unsupported_version(None, &version);
         }
-        let session = session_id(&headers)
-            .and_then(|id| self.session(local, &principal, id, None));
+        let session = session_id(&headers).and_then(|id| self.session(local, &principal, id, None));
         let session = match session {
             Ok(session) => session,
             Err(reply) => return reply,
@@ -272,7 +285,9 @@ impl Server {
                 continue;
             };
             if out.len() + answer.head.len() + answer.rest.len() > BATCH_ANSWER_MAX_BYTES {
-                return malformed("the answers together are too large; send fewer requests at once");
+                return malformed(
+                    "the answers together are too large; send fewer requests at once",
+                );
             }
             if out.len() > 1 {
                 out.push(b',');
@@ -298,10 +313,16 @@ impl Server {
     ) -> Reply {
         match Method::parse(&request.method).filter(|method| method.is_in(caller.revision)) {
             Some(method) => self.dispatch(method, caller, headers, body, request).await,
-            None => self.other_method(caller, headers, request).await.unwrap_or_else(|| {
-                let message = format!("Method not found: {}", truncated(&request.method));
-                Reply::error(request.id, &ErrorObject::new(ErrorCode::MethodNotFound, message))
-            }),
+            None => self
+                .other_method(caller, headers, request)
+                .await
+                .unwrap_or_else(|| {
+                    let message = format!("Method not found: {}", truncated(&request.method));
+                    Reply::error(
+                        request.id,
+                        &ErrorObject::new(ErrorCode::MethodNotFound, message),
+                    )
+                }),
         }
     }
 
@@ -405,17 +426,22 @@ impl Server {
             Ok(Payload::Single(Message::Request(request))) => {
                 if request.params.meta.protocol_version.is_some() {
                     let principal = Arc::clone(principal);
-                    return self.stateless_request(principal, None, &body, &request).await;
+                    return self
+                        .stateless_request(principal, None, &body, &request)
+                        .await;
                 }
-                self.stdio_request(local, peer, principal, &body, &request).await
+                self.stdio_request(local, peer, principal, &body, &request)
+                    .await
             }
             Ok(Payload::Single(Message::Notification(_) | Message::Response(_))) => Reply::Accepted,
             Ok(Payload::Batch(elements)) => match peer.session.get() {
                 Some(session)
                     if self.config.batch == BatchPolicy::Always
-                        || self.config.batch == BatchPolicy::Auto && session.revision.has_batches() =>
+                        || self.config.batch == BatchPolicy::Auto
+                            && session.revision.has_batches() =>
                 {
-                    self.batch(&session_caller(session, principal), None, &body, elements).await
+                    self.batch(&session_caller(session, principal), None, &body, elements)
+                        .await
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
             },
@@ -460,7 +486,9 @@ impl Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("mount", &self.mount).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("mount", &self.mount)
+            .finish_non_exhaustive()
     }
 }
 
@@ -515,7 +543,13 @@ pub(crate) fn session_id(headers: &HeaderMap) -> Result<Option<&[u8]>, Reply> {
 }
 
 fn is_unknown_method(reply: &Reply) -> bool {
-    matches!(reply, Reply::Answer(Answer { refusal: Some(Refusal::Method), .. }))
+    matches!(
+        reply,
+        Reply::Answer(Answer {
+            refusal: Some(Refusal::Method),
+            ..
+        })
+    )
 }
 
 fn malformed(message: &'static str) -> Reply {
@@ -537,5 +571,8 @@ pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(format!("{}...", &text[..text.floor_char_boundary(MAX_BYTES)]))
+    Cow::Owned(format!(
+        "{}...",
+        &text[..text.floor_char_boundary(MAX_BYTES)]
+    ))
 }

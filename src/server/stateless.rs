@@ -23,13 +23,23 @@ pub(super) fn check_envelope(
         Reply::refuse(Refusal::Meta, id, ErrorCode::InvalidParams, message)
     })?;
     if let Some(headers) = headers {
-        check_mirror(id, mirror::VERSION, mirror::read(headers, mirror::VERSION), &version)?;
+        check_mirror(
+            id,
+            mirror::VERSION,
+            mirror::read(headers, mirror::VERSION),
+            &version,
+        )?;
     }
     if Revision::parse(&version).is_none_or(Revision::has_sessions) {
         return Err(unsupported_version(id, &version));
     }
     if let Some(headers) = headers {
-        check_mirror(id, mirror::METHOD, mirror::read(headers, mirror::METHOD), &request.method)?;
+        check_mirror(
+            id,
+            mirror::METHOD,
+            mirror::read(headers, mirror::METHOD),
+            &request.method,
+        )?;
     }
     Method::parse(&request.method)
         .filter(|method| method.is_in(Revision::V2026_07_28))
@@ -39,7 +49,12 @@ pub(super) fn check_envelope(
 /// MH-13: a method that does not exist here is no page that does not exist, but has the same status.
 pub(super) fn unknown_method(request: &Request<'_>) -> Reply {
     let message = format!("Method not found: {}", truncated(&request.method));
-    Reply::refuse(Refusal::Method, Some(request.id), ErrorCode::MethodNotFound, message)
+    Reply::refuse(
+        Refusal::Method,
+        Some(request.id),
+        ErrorCode::MethodNotFound,
+        message,
+    )
 }
 
 /// VER-02: a version that is not served.
@@ -53,7 +68,11 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
 }
 
 /// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
-pub(super) fn check_name(request: &Request<'_>, name: &str, headers: &HeaderMap) -> Result<(), Reply> {
+pub(super) fn check_name(
+    request: &Request<'_>,
+    name: &str,
+    headers: &HeaderMap,
+) -> Result<(), Reply> {
     let value = mirror::read(headers, mirror::NAME).decoded();
     check_mirror(Some(request.id), mirror::NAME, value, name)
 }
@@ -68,10 +87,19 @@ pub(super) fn check_parameters(
     if tool.header_parameters.is_empty() {
         return Ok(());
     }
-    mirror::check_parameters(&tool.header_parameters, params.arguments.unwrap_or("{}"), headers)
-        .map_err(|message| {
-            Reply::refuse(Refusal::Header, Some(id), ErrorCode::HeaderMismatch, message)
-        })
+    mirror::check_parameters(
+        &tool.header_parameters,
+        params.arguments.unwrap_or("{}"),
+        headers,
+    )
+    .map_err(|message| {
+        Reply::refuse(
+            Refusal::Header,
+            Some(id),
+            ErrorCode::HeaderMismatch,
+            message,
+        )
+    })
 }
 
 /// META-01: what every request must say of itself. Returns the version, or what is wrong.
@@ -79,8 +107,8 @@ fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static
     let version = meta
         .protocol_version
         .ok_or("io.modelcontextprotocol/protocolVersion is required")?;
-    let version = message::string(version)
-        .ok_or("io.modelcontextprotocol/protocolVersion is a string")?;
+    let version =
+        message::string(version).ok_or("io.modelcontextprotocol/protocolVersion is a string")?;
     let capabilities = meta
         .client_capabilities
         .ok_or("io.modelcontextprotocol/clientCapabilities is required")?;
@@ -93,7 +121,14 @@ fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static
 /// LOG-03: the level of log messages that a request asks for is one of eight.
 pub(super) fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
     const LEVELS: [&str; 8] = [
-        "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
     ];
     match request.params.meta.log_level {
         Some(level) if !message::string(level).is_some_and(|l| LEVELS.contains(&&*l)) => {
@@ -101,7 +136,10 @@ pub(super) fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
                 "Invalid params: _meta.io.modelcontextprotocol/logLevel is one of {}",
                 LEVELS.join(", ")
             );
-            Err(Reply::error(request.id, &ErrorObject::new(ErrorCode::InvalidParams, message)))
+            Err(Reply::error(
+                request.id,
+                &ErrorObject::new(ErrorCode::InvalidParams, message),
+            ))
         }
         _ => Ok(()),
     }
@@ -116,11 +154,20 @@ fn check_mirror(
 ) -> Result<(), Reply> {
     let problem = match value {
         Mirrored::Text(text) if text == body => return Ok(()),
-        Mirrored::Text(text) => format!("is '{}', but the body says '{}'", truncated(&text), truncated(body)),
+        Mirrored::Text(text) => format!(
+            "is '{}', but the body says '{}'",
+            truncated(&text),
+            truncated(body)
+        ),
         Mirrored::Absent => format!("is missing; the body says '{}'", truncated(body)),
         Mirrored::Repeated => "appears more than once".to_owned(),
         Mirrored::Invalid(reason) => reason.to_owned(),
     };
     let message = format!("Header mismatch: {header} {problem}");
-    Err(Reply::refuse(Refusal::Header, id, ErrorCode::HeaderMismatch, message))
+    Err(Reply::refuse(
+        Refusal::Header,
+        id,
+        ErrorCode::HeaderMismatch,
+        message,
+    ))
 }

@@ -13,7 +13,9 @@ use super::call::{self, OnDisconnect, Outcome};
 use super::generation::Generation;
 use super::reply::{Reply, begin};
 use super::{Caller, Server, ValidationErrors, stateless, truncated};
-use crate::catalog::{Arguments, CallContext, Output, OutputContent, RequestId, ToolError, ToolErrorKind};
+use crate::catalog::{
+    Arguments, CallContext, Output, OutputContent, RequestId, ToolError, ToolErrorKind,
+};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped};
 
@@ -31,9 +33,14 @@ impl Server {
             None | Some("{}") => listing.first().clone(),
             Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
                 Ok(ListParams { cursor: None }) => listing.first().clone(),
-                Ok(ListParams { cursor: Some(cursor) }) => {
+                Ok(ListParams {
+                    cursor: Some(cursor),
+                }) => {
                     let Some(page) = listing.after(&generation.catalog, frame, &cursor) else {
-                        return invalid_params(request.id, "the cursor is not one of this server's; list from the start");
+                        return invalid_params(
+                            request.id,
+                            "the cursor is not one of this server's; list from the start",
+                        );
                     };
                     page
                 }
@@ -117,11 +124,17 @@ impl Server {
                     internal_error(request.id)
                 }
             },
-            Outcome::Done(Err(error)) => writer.failure(&name, &error, self.config.validation_errors),
+            Outcome::Done(Err(error)) => {
+                writer.failure(&name, &error, self.config.validation_errors)
+            }
             Outcome::TimedOut(limit) => {
                 let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
                 tracing::warn!(tool = %name, limit_s = limit.as_secs_f64(), "a call ran out of time");
-                writer.failure(&name, &ToolError::new(message), self.config.validation_errors)
+                writer.failure(
+                    &name,
+                    &ToolError::new(message),
+                    self.config.validation_errors,
+                )
             }
             Outcome::Panicked => {
                 tracing::error!(tool = %name, "a tool panicked; its call failed, nothing else is affected");
@@ -146,7 +159,10 @@ impl ResultWriter<'_> {
         };
         let structured = output.structured.as_deref();
         // Most texts need few escapes or none; one that needs more makes the buffer grow.
-        let capacity = 96 + text_len + text_len / 16 + structured.map_or(0, |s| 2 * s.len())
+        let capacity = 96
+            + text_len
+            + text_len / 16
+            + structured.map_or(0, |s| 2 * s.len())
             + self.generation.result_tail.len();
         let mut out = begin(self.id, capacity);
         out.extend_from_slice(br#","result":{"content":["#);
@@ -190,7 +206,10 @@ impl ResultWriter<'_> {
                     ValidationErrors::Tool => true,
                 };
                 if !to_model {
-                    return Reply::error(self.id, &ErrorObject::new(ErrorCode::InvalidParams, message));
+                    return Reply::error(
+                        self.id,
+                        &ErrorObject::new(ErrorCode::InvalidParams, message),
+                    );
                 }
                 self.error_result(&message)
             }
@@ -204,7 +223,10 @@ impl ResultWriter<'_> {
     }
 
     fn error_result(&self, message: &str) -> Reply {
-        let mut out = begin(self.id, 128 + message.len() + self.generation.result_tail.len());
+        let mut out = begin(
+            self.id,
+            128 + message.len() + self.generation.result_tail.len(),
+        );
         out.extend_from_slice(br#","result":{"content":["#);
         push_text_block(&mut out, message);
         out.extend_from_slice(br#"],"isError":true"#);
@@ -242,7 +264,13 @@ fn push_text_block(out: &mut Vec<u8>, text: &str) {
 fn push_block(out: &mut Vec<u8>, block: &Content, revision: Revision) {
     match block {
         Content::Audio(audio) if !revision.has_annotations() => {
-            push_text_block(out, &format!("[audio, {}: this client cannot receive it]", audio.mime_type));
+            push_text_block(
+                out,
+                &format!(
+                    "[audio, {}: this client cannot receive it]",
+                    audio.mime_type
+                ),
+            );
         }
         Content::ResourceLink(link) if !revision.has_structured_results() => {
             push_text_block(out, &format!("{}: {}", link.name, link.uri));

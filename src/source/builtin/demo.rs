@@ -88,8 +88,12 @@ async fn current_time(
     #[arg(default = "UTC")]
     zone: String,
 ) -> Result<Clock, ToolError> {
-    let known = TimeZone::get(&zone)
-        .map_err(|e| ToolError::new(format!("unknown time zone {zone:?}; names look like Asia/Tokyo")).caused_by(e))?;
+    let known = TimeZone::get(&zone).map_err(|e| {
+        ToolError::new(format!(
+            "unknown time zone {zone:?}; names look like Asia/Tokyo"
+        ))
+        .caused_by(e)
+    })?;
     let now = Timestamp::now().to_zoned(known);
     Ok(Clock {
         time: now.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
@@ -141,12 +145,20 @@ async fn conjugate(
     #[arg(default = Person::ThirdSingular)] person: Person,
 ) -> Result<String, ToolError> {
     conjugated(&verb, tense, person).ok_or_else(|| {
-        ToolError::new(format!("{verb:?} is not the base form of an English verb: one word, letters only"))
+        ToolError::new(format!(
+            "{verb:?} is not the base form of an English verb: one word, letters only"
+        ))
     })
 }
 
 /// Waits for some time, then says how long it was. Shows what slow tools look like.
-#[tool(title = "Wait", read_only, idempotent, open_world = false, timeout = "70s")]
+#[tool(
+    title = "Wait",
+    read_only,
+    idempotent,
+    open_world = false,
+    timeout = "70s"
+)]
 async fn wait(
     /// How many seconds to wait, from 0 to 60.
     #[arg(default = 1.0)]
@@ -179,14 +191,19 @@ mod tests {
     #[tokio::test]
     async fn tools_do_what_they_say() {
         assert_eq!(echo("hi".to_owned()).await, "hi");
-        let six = calculate(Operation::Multiply, 2.0, 3.0).await.expect("a number");
+        let six = calculate(Operation::Multiply, 2.0, 3.0)
+            .await
+            .expect("a number");
         assert_eq!(six.result, 6.0);
         assert!(calculate(Operation::Divide, 1.0, 0.0).await.is_err());
         assert!(calculate(Operation::Multiply, 1e300, 1e300).await.is_err());
         let clock = current_time("Asia/Tokyo".to_owned()).await.expect("a zone");
         assert!(clock.time.ends_with("+09:00"), "{}", clock.time);
         assert!(current_time("Nowhere/City".to_owned()).await.is_err());
-        assert_eq!(fail("no".to_owned()).await.expect_err("fails").message(), "no");
+        assert_eq!(
+            fail("no".to_owned()).await.expect_err("fails").message(),
+            "no"
+        );
     }
 
     #[tokio::test]

@@ -28,26 +28,52 @@ pub(super) enum Person {
 
 /// Base form, past, past participle.
 const IRREGULAR: [[&str; 3]; 40] = [
-    ["be", "was", "been"], ["become", "became", "become"], ["begin", "began", "begun"],
-    ["break", "broke", "broken"], ["bring", "brought", "brought"], ["build", "built", "built"],
-    ["buy", "bought", "bought"], ["catch", "caught", "caught"], ["choose", "chose", "chosen"],
-    ["come", "came", "come"], ["do", "did", "done"], ["draw", "drew", "drawn"],
-    ["drink", "drank", "drunk"], ["drive", "drove", "driven"], ["eat", "ate", "eaten"],
-    ["fall", "fell", "fallen"], ["feel", "felt", "felt"], ["find", "found", "found"],
-    ["fly", "flew", "flown"], ["get", "got", "got"], ["give", "gave", "given"],
-    ["go", "went", "gone"], ["have", "had", "had"], ["hear", "heard", "heard"],
-    ["keep", "kept", "kept"], ["know", "knew", "known"], ["leave", "left", "left"],
-    ["make", "made", "made"], ["meet", "met", "met"], ["read", "read", "read"],
-    ["run", "ran", "run"], ["say", "said", "said"], ["see", "saw", "seen"],
-    ["sing", "sang", "sung"], ["speak", "spoke", "spoken"], ["take", "took", "taken"],
-    ["teach", "taught", "taught"], ["think", "thought", "thought"], ["write", "wrote", "written"],
+    ["be", "was", "been"],
+    ["become", "became", "become"],
+    ["begin", "began", "begun"],
+    ["break", "broke", "broken"],
+    ["bring", "brought", "brought"],
+    ["build", "built", "built"],
+    ["buy", "bought", "bought"],
+    ["catch", "caught", "caught"],
+    ["choose", "chose", "chosen"],
+    ["come", "came", "come"],
+    ["do", "did", "done"],
+    ["draw", "drew", "drawn"],
+    ["drink", "drank", "drunk"],
+    ["drive", "drove", "driven"],
+    ["eat", "ate", "eaten"],
+    ["fall", "fell", "fallen"],
+    ["feel", "felt", "felt"],
+    ["find", "found", "found"],
+    ["fly", "flew", "flown"],
+    ["get", "got", "got"],
+    ["give", "gave", "given"],
+    ["go", "went", "gone"],
+    ["have", "had", "had"],
+    ["hear", "heard", "heard"],
+    ["keep", "kept", "kept"],
+    ["know", "knew", "known"],
+    ["leave", "left", "left"],
+    ["make", "made", "made"],
+    ["meet", "met", "met"],
+    ["read", "read", "read"],
+    ["run", "ran", "run"],
+    ["say", "said", "said"],
+    ["see", "saw", "seen"],
+    ["sing", "sang", "sung"],
+    ["speak", "spoke", "spoken"],
+    ["take", "took", "taken"],
+    ["teach", "taught", "taught"],
+    ["think", "thought", "thought"],
+    ["write", "wrote", "written"],
     ["swim", "swam", "swum"],
 ];
 
 /// Regular verbs of one syllable and their like whose last consonant is doubled.
 const DOUBLING: [&str; 18] = [
-    "admit", "chat", "clap", "drop", "grab", "hop", "hug", "jog", "nod", "permit", "plan", "prefer", "refer",
-    "rub", "shop", "stop", "tap", "trip",
+    "admit", "chat", "clap", "drop", "grab", "hop", "hug", "jog", "nod", "permit", "plan",
+    "prefer", "refer", "rub", "shop", "stop", "tap", "trip",
 ];
 
 /// A verb in a tense and person, with its pronoun. `None` if it is no single word of letters.
@@ -87,7 +113,10 @@ fn present(verb: &str, person: Person) -> String {
         (_, Person::ThirdSingular) => {
             if let Some(stem) = consonant_y(verb) {
                 format!("{stem}ies")
-            } else if ["s", "sh", "ch", "x", "z", "o"].iter().any(|end| verb.ends_with(end)) {
+            } else if ["s", "sh", "ch", "x", "z", "o"]
+                .iter()
+                .any(|end| verb.ends_with(end))
+            {
                 format!("{verb}es")
             } else {
                 format!("{verb}s")

@@ -24,6 +24,8 @@ const NAMES: [&str; 1] = ["demo"];
 pub fn builtin(name: &str) -> Result<Vec<Arc<dyn Tool>>, UnknownToolset> {
     match name {
         "demo" => Ok(demo::tools()),
-        _ => Err(UnknownToolset { name: name.to_owned() }),
+        _ => Err(UnknownToolset {
+            name: name.to_owned(),
+        }),
     }
 }

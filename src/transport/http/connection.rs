@@ -131,7 +131,10 @@ impl ConnectionState {
         if self.body_expired.load(Relaxed) {
             return true;
         }
-        let mut waker = self.body_waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waker = self
+            .body_waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match &*waker {
             // It is always the connection's own task.
             Some(known) if known.will_wake(cx.waker()) => {}
@@ -157,7 +160,10 @@ impl ConnectionState {
                         < u64::from(age - 5) * u64::from(limits.body_bytes_per_second);
                 if limits.body_seconds < age || too_slow {
                     self.body_expired.store(true, Relaxed);
-                    let waker = self.body_waker.lock().unwrap_or_else(PoisonError::into_inner);
+                    let waker = self
+                        .body_waker
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
                     if let Some(waker) = &*waker {
                         waker.wake_by_ref();
                     }
@@ -175,7 +181,8 @@ impl ConnectionState {
             // The next request may come while this one is still being answered; its time has not begun then.
             Phase::Answer if bytes > 0 && answered => self.enter(Phase::Head),
             Phase::Body => {
-                self.received.store(self.received.load(Relaxed) + bytes as u64, Relaxed);
+                self.received
+                    .store(self.received.load(Relaxed) + bytes as u64, Relaxed);
             }
             _ => {}
         }
@@ -239,7 +246,8 @@ impl AsyncRead for Socket {
             self.state.waits_for_more(self.answered);
         } else {
             let answered = std::mem::take(&mut self.answered);
-            self.state.has_read(buffer.filled().len() - before, answered);
+            self.state
+                .has_read(buffer.filled().len() - before, answered);
         }
         read
     }

@@ -29,18 +29,28 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 impl HostGuard {
     pub(crate) fn new(config: &HttpConfig) -> Self {
         let local = config.host.is_loopback();
-        let configured = config.allowed_hosts.iter().filter_map(|text| HostPattern::parse(text));
+        let configured = config
+            .allowed_hosts
+            .iter()
+            .filter_map(|text| HostPattern::parse(text));
         let hosts = match (local, config.allowed_hosts.is_empty()) {
             (false, true) => None,
             (true, _) => {
-                let names = LOCAL_HOSTS.map(|host| HostPattern { host: host.to_owned(), port: None });
+                let names = LOCAL_HOSTS.map(|host| HostPattern {
+                    host: host.to_owned(),
+                    port: None,
+                });
                 Some(names.into_iter().chain(configured).collect())
             }
             (false, false) => Some(configured.collect()),
         };
         Self {
             hosts,
-            origins: config.allowed_origins.iter().map(|o| o.to_ascii_lowercase()).collect(),
+            origins: config
+                .allowed_origins
+                .iter()
+                .map(|o| o.to_ascii_lowercase())
+                .collect(),
             local_origins: local,
         }
     }
@@ -132,13 +142,20 @@ fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
 
 /// The size of what came in before the body.
 #[inline]
-pub(crate) fn check_size(uri: &Uri, headers: &HeaderMap, limits: &HttpLimits) -> Result<(), Rejection> {
+pub(crate) fn check_size(
+    uri: &Uri,
+    headers: &HeaderMap,
+    limits: &HttpLimits,
+) -> Result<(), Rejection> {
     let target = uri.path_and_query().map_or(1, |p| p.as_str().len());
     if limits.target_bytes < target {
         return Err(Rejection::TargetTooLong);
     }
     // Each field has a colon, a space and a line end of two bytes.
-    let fields: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let fields: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     if limits.header_bytes < target + fields {
         return Err(Rejection::HeadersTooLarge);
     }
@@ -212,7 +229,10 @@ pub(crate) fn check_accept(headers: &HeaderMap, strict: bool) -> Result<(), Reje
 
 /// A header that may stand there once.
 #[inline]
-fn single<'h>(headers: &'h HeaderMap, name: impl AsHeaderName) -> Result<Option<&'h HeaderValue>, Rejection> {
+fn single<'h>(
+    headers: &'h HeaderMap,
+    name: impl AsHeaderName,
+) -> Result<Option<&'h HeaderValue>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     match values.next() {
@@ -252,23 +272,62 @@ mod tests {
     }
 
     fn origin(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
-        let host = if guard.local_origins { "localhost" } else { "mcp.example.com" };
-        guard.check(&Uri::from_static("/mcp"), &headers(&[(HOST, host), (ORIGIN, value)]))
+        let host = if guard.local_origins {
+            "localhost"
+        } else {
+            "mcp.example.com"
+        };
+        guard.check(
+            &Uri::from_static("/mcp"),
+            &headers(&[(HOST, host), (ORIGIN, value)]),
+        )
     }
 
     #[test]
     fn http_08_on_loopback_only_its_own_names_are_answered_to() {
-        for good in ["localhost", "localhost:3000", "127.0.0.1:3000", "[::1]", "[::1]:80", "LocalHost:1"] {
+        for good in [
+            "localhost",
+            "localhost:3000",
+            "127.0.0.1:3000",
+            "[::1]",
+            "[::1]:80",
+            "LocalHost:1",
+        ] {
             assert_eq!(host(&local(), good), Ok(()), "{good}");
         }
-        for foreign in ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com:3000", "0.0.0.0"] {
-            assert_eq!(host(&local(), foreign), Err(Rejection::HostForeign), "{foreign}");
+        for foreign in [
+            "evil.example.com",
+            "localhost.evil.com",
+            "127.0.0.1.evil.com:3000",
+            "0.0.0.0",
+        ] {
+            assert_eq!(
+                host(&local(), foreign),
+                Err(Rejection::HostForeign),
+                "{foreign}"
+            );
         }
-        for invalid in ["", "127.0.0.1:3000@evil", "a,b", "localhost:x", "localhost:99999", "[::1", "a b", "localhost/"] {
-            assert_eq!(host(&local(), invalid), Err(Rejection::HostInvalid), "{invalid}");
+        for invalid in [
+            "",
+            "127.0.0.1:3000@evil",
+            "a,b",
+            "localhost:x",
+            "localhost:99999",
+            "[::1",
+            "a b",
+            "localhost/",
+        ] {
+            assert_eq!(
+                host(&local(), invalid),
+                Err(Rejection::HostInvalid),
+                "{invalid}"
+            );
         }
         let uri = Uri::from_static("/mcp");
-        assert_eq!(local().check(&uri, &HeaderMap::new()), Err(Rejection::HostMissing));
+        assert_eq!(
+            local().check(&uri, &HeaderMap::new()),
+            Err(Rejection::HostMissing)
+        );
         let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
         assert_eq!(local().check(&uri, &twice), Err(Rejection::HeaderRepeated));
     }
@@ -276,7 +335,10 @@ mod tests {
     #[test]
     fn http_08_the_authority_of_the_target_counts_as_the_host() {
         let uri = Uri::from_static("http://evil.example.com/mcp");
-        assert_eq!(local().check(&uri, &headers(&[(HOST, "localhost")])), Err(Rejection::HostForeign));
+        assert_eq!(
+            local().check(&uri, &headers(&[(HOST, "localhost")])),
+            Err(Rejection::HostForeign)
+        );
     }
 
     #[test]
@@ -286,52 +348,105 @@ mod tests {
         let named = public(&["mcp.example.com", "other.example.com:8080"], &[]);
         assert_eq!(host(&named, "mcp.example.com:1"), Ok(()));
         assert_eq!(host(&named, "other.example.com:8080"), Ok(()));
-        assert_eq!(host(&named, "other.example.com"), Err(Rejection::HostForeign));
+        assert_eq!(
+            host(&named, "other.example.com"),
+            Err(Rejection::HostForeign)
+        );
         assert_eq!(host(&named, "localhost"), Err(Rejection::HostForeign));
     }
 
     #[test]
     fn http_01_origins_are_local_or_listed() {
-        for good in ["http://localhost:5173", "https://127.0.0.1", "http://[::1]:3000"] {
+        for good in [
+            "http://localhost:5173",
+            "https://127.0.0.1",
+            "http://[::1]:3000",
+        ] {
             assert_eq!(origin(&local(), good), Ok(()), "{good}");
         }
         for bad in [
-            "http://evil.example.com", "null", "", "http://localhost.evil.com", "http://localhost@evil.com",
-            "file://localhost", "http://127.0.0.1:3000, http://evil.example.com", "localhost",
+            "http://evil.example.com",
+            "null",
+            "",
+            "http://localhost.evil.com",
+            "http://localhost@evil.com",
+            "file://localhost",
+            "http://127.0.0.1:3000, http://evil.example.com",
+            "localhost",
         ] {
-            assert_eq!(origin(&local(), bad), Err(Rejection::OriginForeign), "{bad}");
+            assert_eq!(
+                origin(&local(), bad),
+                Err(Rejection::OriginForeign),
+                "{bad}"
+            );
         }
         let listed = public(&[], &["https://App.example.com"]);
         assert_eq!(origin(&listed, "https://app.example.com"), Ok(()));
-        for bad in ["https://app.example.com:444", "http://app.example.com", "http://localhost"] {
+        for bad in [
+            "https://app.example.com:444",
+            "http://app.example.com",
+            "http://localhost",
+        ] {
             assert_eq!(origin(&listed, bad), Err(Rejection::OriginForeign), "{bad}");
         }
-        let twice = headers(&[(HOST, "localhost"), (ORIGIN, "http://localhost"), (ORIGIN, "http://localhost")]);
-        assert_eq!(local().check(&Uri::from_static("/"), &twice), Err(Rejection::HeaderRepeated));
+        let twice = headers(&[
+            (HOST, "localhost"),
+            (ORIGIN, "http://localhost"),
+            (ORIGIN, "http://localhost"),
+        ]);
+        assert_eq!(
+            local().check(&Uri::from_static("/"), &twice),
+            Err(Rejection::HeaderRepeated)
+        );
     }
 
     #[test]
     fn http_07_content_type_is_json() {
         let check = |value| check_content_type(&headers(&[(CONTENT_TYPE, value)]));
-        for good in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\"", "application/json ; x=y"] {
+        for good in [
+            "application/json",
+            "Application/JSON",
+            "application/json; charset=utf-8",
+            "application/json;charset=\"UTF-8\"",
+            "application/json ; x=y",
+        ] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
-        for bad in ["text/plain", "application/jsonp", "application/json-rpc", "", "application/json; charset=utf-16", "text/json", "application/x-www-form-urlencoded"] {
+        for bad in [
+            "text/plain",
+            "application/jsonp",
+            "application/json-rpc",
+            "",
+            "application/json; charset=utf-16",
+            "text/json",
+            "application/x-www-form-urlencoded",
+        ] {
             assert_eq!(check(bad), Err(Rejection::ContentType), "{bad}");
         }
-        assert_eq!(check_content_type(&HeaderMap::new()), Err(Rejection::ContentType));
+        assert_eq!(
+            check_content_type(&HeaderMap::new()),
+            Err(Rejection::ContentType)
+        );
     }
 
     #[test]
     fn http_07_accept_is_taken_liberally_unless_told_otherwise() {
         let check = |value, strict| check_accept(&headers(&[(ACCEPT, value)]), strict).is_ok();
-        for good in ["application/json, text/event-stream", "text/event-stream,application/json;q=0.9", "*/*"] {
+        for good in [
+            "application/json, text/event-stream",
+            "text/event-stream,application/json;q=0.9",
+            "*/*",
+        ] {
             assert!(check(good, false) && check(good, true), "{good}");
         }
         for lax in ["application/json", "text/event-stream", "application/*", ""] {
             assert!(check(lax, false) && !check(lax, true), "{lax}");
         }
-        for bad in ["text/html", "image/png, text/plain", "application/json;q=0, text/html"] {
+        for bad in [
+            "text/html",
+            "image/png, text/plain",
+            "application/json;q=0, text/html",
+        ] {
             assert!(!check(bad, false) && !check(bad, true), "{bad}");
         }
         assert!(check_accept(&HeaderMap::new(), false).is_ok());
@@ -340,12 +455,19 @@ mod tests {
     #[test]
     fn sizes_are_bounded() {
         let limits = HttpLimits::default();
-        let uri = |length: usize| Uri::try_from(format!("/{}", "x".repeat(length - 1))).expect("a URI");
+        let uri =
+            |length: usize| Uri::try_from(format!("/{}", "x".repeat(length - 1))).expect("a URI");
         assert_eq!(check_size(&uri(8192), &HeaderMap::new(), &limits), Ok(()));
-        assert_eq!(check_size(&uri(8193), &HeaderMap::new(), &limits), Err(Rejection::TargetTooLong));
+        assert_eq!(
+            check_size(&uri(8193), &HeaderMap::new(), &limits),
+            Err(Rejection::TargetTooLong)
+        );
         let long = HeaderValue::try_from("x".repeat(32 * 1024)).expect("a value");
         let mut large = HeaderMap::new();
         large.insert(ACCEPT, long);
-        assert_eq!(check_size(&uri(1), &large, &limits), Err(Rejection::HeadersTooLarge));
+        assert_eq!(
+            check_size(&uri(1), &large, &limits),
+            Err(Rejection::HeadersTooLarge)
+        );
     }
 }

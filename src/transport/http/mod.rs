@@ -48,7 +48,11 @@ impl Listener {
     /// Binds the configured address.
     pub(crate) fn bind(config: &HttpConfig) -> io::Result<Self> {
         let address = SocketAddr::new(config.host, config.port);
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
@@ -99,7 +103,10 @@ impl Listener {
             server.idle().await;
         };
         if tokio::time::timeout(patience, idle).await.is_err() {
-            tracing::warn!(patience_s = patience.as_secs_f64(), "stopped with calls still running");
+            tracing::warn!(
+                patience_s = patience.as_secs_f64(),
+                "stopped with calls still running"
+            );
         }
         for worker in workers {
             worker.stop();
@@ -123,12 +130,19 @@ fn start_workers(
 /// The configured number, or what the process may have open less a reserve.
 fn max_connections(config: &HttpConfig) -> usize {
     const RESERVE: usize = 512;
-    let files = std::fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
-        let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
-        line.split_whitespace().nth(3)?.parse::<usize>().ok()
-    });
+    let files = std::fs::read_to_string("/proc/self/limits")
+        .ok()
+        .and_then(|limits| {
+            let line = limits
+                .lines()
+                .find(|line| line.starts_with("Max open files"))?;
+            line.split_whitespace().nth(3)?.parse::<usize>().ok()
+        });
     match files {
-        Some(files) => config.limits.connections.min(files.saturating_sub(RESERVE).max(64)),
+        Some(files) => config
+            .limits
+            .connections
+            .min(files.saturating_sub(RESERVE).max(64)),
         None => config.limits.connections,
     }
 }
@@ -142,7 +156,11 @@ async fn accept(listener: &TcpListener, workers: &[Worker], max: usize) {
         let open: usize = workers.iter().map(Worker::connections).sum();
         if max <= open {
             if !std::mem::replace(&mut full, true) {
-                tracing::warn!(max, setting = "http.limits.connections", "no further connections are accepted for now");
+                tracing::warn!(
+                    max,
+                    setting = "http.limits.connections",
+                    "no further connections are accepted for now"
+                );
             }
             tokio::time::sleep(PAUSE).await;
             continue;

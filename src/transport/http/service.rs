@@ -75,8 +75,12 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
-        if last || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if last
+            || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed
+        {
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
     }
@@ -87,7 +91,10 @@ impl WorkerService {
         connection: &Arc<ConnectionState>,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        let service = layered.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let service = layered
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
         request.extensions_mut().insert(Arc::clone(connection));
         match service.oneshot(request).await {
             Ok(response) => response,
@@ -149,7 +156,9 @@ impl Router {
         if draining {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
     }
 }
@@ -162,7 +171,10 @@ pub struct McpService(Inner);
 
 #[derive(Clone)]
 enum Inner {
-    Router { router: Arc<Router>, local: Arc<Local> },
+    Router {
+        router: Arc<Router>,
+        local: Arc<Local>,
+    },
     /// A layer around what was there before.
     Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
 }
@@ -184,7 +196,9 @@ impl Service<Request<Body>> for McpService {
             Inner::Router { router, local } => {
                 let (router, local) = (Arc::clone(router), Arc::clone(local));
                 let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
-                Box::pin(async move { Ok(router.route(&local, connection.as_deref(), request).await) })
+                Box::pin(
+                    async move { Ok(router.route(&local, connection.as_deref(), request).await) },
+                )
             }
             Inner::Layered(service) => Box::pin(service.call(request)),
         }
@@ -206,7 +220,8 @@ impl Layers {
     pub(crate) fn push<L, B, E>(&mut self, layer: L)
     where
         L: Layer<McpService> + Send + Sync + 'static,
-        L::Service: Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
+        L::Service:
+            Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
         <L::Service as Service<Request<Body>>>::Future: Send,
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
@@ -224,7 +239,12 @@ impl Layers {
         if self.0.is_empty() {
             return None;
         }
-        Some(self.0.iter().rev().fold(service, |inner, layer| layer(inner)))
+        Some(
+            self.0
+                .iter()
+                .rev()
+                .fold(service, |inner, layer| layer(inner)),
+        )
     }
 }
 

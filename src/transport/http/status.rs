@@ -88,7 +88,10 @@ impl Rejection {
 
     /// Whether the body may still be coming in, so that the connection cannot be used again.
     fn closes(self) -> bool {
-        matches!(self, Self::BodyTooLarge | Self::BodyTooSlow | Self::BodyBroken)
+        matches!(
+            self,
+            Self::BodyTooLarge | Self::BodyTooSlow | Self::BodyBroken
+        )
     }
 
     /// On the MCP endpoint: a JSON-RPC error. For codes of the specification's own there are none here; ours
@@ -115,7 +118,11 @@ impl Rejection {
         if let Some(setting) = self.setting() {
             problem["setting"] = setting.into();
         }
-        self.respond(status, "application/problem+json", problem.to_string().into_bytes())
+        self.respond(
+            status,
+            "application/problem+json",
+            problem.to_string().into_bytes(),
+        )
     }
 
     fn respond(self, status: StatusCode, media: &'static str, body: Vec<u8>) -> Response<Body> {
@@ -153,7 +160,12 @@ pub(crate) fn respond(reply: Reply) -> Response<Body> {
             return response;
         }
     };
-    let Answer { head, rest, refusal, session } = answer;
+    let Answer {
+        head,
+        rest,
+        refusal,
+        session,
+    } = answer;
     let mut response = Response::new(Body::pieces(head, rest));
     if let Some(refusal) = refusal {
         *response.status_mut() = refusal_status(refusal);

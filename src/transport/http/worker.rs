@@ -94,7 +94,12 @@ impl Worker {
                 // Blocking tools that are still at it are left behind.
                 runtime.shutdown_background();
             })?;
-        Ok(Self { sockets, load, stop, thread })
+        Ok(Self {
+            sockets,
+            load,
+            stop,
+            thread,
+        })
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -184,7 +189,13 @@ impl Shared {
     }
 
     /// Gives a socket a task of its own.
-    fn adopt(&self, stream: StdStream, service: &Arc<WorkerService>, limits: &HttpLimits, noise: u64) {
+    fn adopt(
+        &self,
+        stream: StdStream,
+        service: &Arc<WorkerService>,
+        limits: &HttpLimits,
+        noise: u64,
+    ) {
         let guard = LoadGuard(Arc::clone(&self.load));
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
@@ -198,13 +209,25 @@ impl Shared {
         let life = life - life / 10 + noise % (life / 5).max(1);
         let retire_at = self.clock.now().saturating_add(life as u32);
         let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
-        let serving = serve(stream, Arc::clone(&state), Arc::clone(service), Arc::clone(&self.drain), limits.clone());
+        let serving = serve(
+            stream,
+            Arc::clone(&state),
+            Arc::clone(service),
+            Arc::clone(&self.drain),
+            limits.clone(),
+        );
         let task = tokio::spawn(async move {
             let _guard = guard;
             serving.await;
         });
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.push(Swept { state, task: task.abort_handle() });
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        connections.push(Swept {
+            state,
+            task: task.abort_handle(),
+        });
     }
 }
 
@@ -262,7 +285,11 @@ async fn serve(
             return;
         }
     };
-    state.enter(if multiplexed { Phase::Multiplexed } else { Phase::Idle });
+    state.enter(if multiplexed {
+        Phase::Multiplexed
+    } else {
+        Phase::Idle
+    });
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&state)));
     let connection_state = Arc::clone(&state);
     let service = service_fn(move |request: hyper::Request<Incoming>| {

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::{Semaphore, mpsc};
 
-pub use framing::Framing;
 use framing::Frame;
+pub use framing::Framing;
 
 use crate::auth::Principal;
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -55,12 +55,14 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
     thread::Builder::new()
         .name("longshore-stdin".to_owned())
         .spawn(move || read(framing, config.message_bytes, &frames))?;
-    let writer = thread::Builder::new().name("longshore-stdout".to_owned()).spawn(move || {
-        while let Some(answer) = outgoing.blocking_recv() {
-            write(framing, &answer)?;
-        }
-        io::stdout().flush()
-    })?;
+    let writer = thread::Builder::new()
+        .name("longshore-stdout".to_owned())
+        .spawn(move || {
+            while let Some(answer) = outgoing.blocking_recv() {
+                write(framing, &answer)?;
+            }
+            io::stdout().flush()
+        })?;
 
     let principal = Arc::new(Principal::local());
     let peer = Arc::new(StdioPeer::default());
@@ -84,7 +86,9 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
         let (peer, answers) = (Arc::clone(&peer), answers.clone());
         tokio::spawn(async move {
             let local = Local::new();
-            let reply = server.handle_stdio(&local, &peer, &principal, Bytes::from(message)).await;
+            let reply = server
+                .handle_stdio(&local, &peer, &principal, Bytes::from(message))
+                .await;
             if let Reply::Answer(answer) = reply {
                 let _ = answers.send(answer).await;
             }
@@ -127,7 +131,10 @@ fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
 }
 
 async fn refuse(answers: &mpsc::Sender<Answer>, reason: &'static str) {
-    let error = ErrorObject::new(ErrorCode::InvalidRequest, format!("Invalid Request: {reason}"));
+    let error = ErrorObject::new(
+        ErrorCode::InvalidRequest,
+        format!("Invalid Request: {reason}"),
+    );
     if let Reply::Answer(answer) = Reply::refused(crate::server::Refusal::Malformed, None, &error) {
         let _ = answers.send(answer).await;
     }
