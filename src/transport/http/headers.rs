@@ -229,10 +229,10 @@ pub(crate) fn check_accept(headers: &HeaderMap, strict: bool) -> Result<(), Reje
 
 /// A header that may stand there once.
 #[inline]
-fn single<'h>(
-    headers: &'h HeaderMap,
+fn single(
+    headers: &HeaderMap,
     name: impl AsHeaderName,
-) -> Result<Option<&'h HeaderValue>, Rejection> {
+) -> Result<Option<&HeaderValue>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     match values.next() {
