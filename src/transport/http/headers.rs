@@ -229,10 +229,7 @@ pub(crate) fn check_accept(headers: &HeaderMap, strict: bool) -> Result<(), Reje
 
 /// A header that may stand there once.
 #[inline]
-fn single(
-    headers: &HeaderMap,
-    name: impl AsHeaderName,
-) -> Result<Option<&HeaderValue>, Rejection> {
+fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Result<Option<&HeaderValue>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     match values.next() {
