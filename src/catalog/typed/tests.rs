@@ -15,10 +15,6 @@ fn input(tool: &impl Tool) -> &Value {
     &tool.definition().input_schema
 }
 
-fn property<'t>(tool: &'t impl Tool, name: &str) -> &'t Value {
-    &input(tool)["properties"][name]
-}
-
 fn output(tool: &impl Tool) -> Value {
     tool.definition().output_schema.clone().unwrap_or_default()
 }
