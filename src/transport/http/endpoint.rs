@@ -35,7 +35,7 @@ impl Endpoint {
     pub(crate) async fn handle(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         summary: Summary,
         request: Request<Body>,
     ) -> Response<Body> {
@@ -52,7 +52,7 @@ impl Endpoint {
     async fn post(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         summary: Summary,
         request: Request<Body>,
     ) -> Result<Response<Body>, Rejection> {
@@ -63,9 +63,11 @@ impl Endpoint {
             principal: Arc::clone(&self.principal),
             headers: head.headers,
             version: summary.version,
+            takes_streams: summary.takes_streams(),
             body,
         };
-        Ok(respond(self.server.handle_http(local, message).await))
+        let reply = self.server.handle_http(local, message).await;
+        Ok(respond(reply, connection))
     }
 
     /// Ends a session (LH-09).
@@ -86,7 +88,7 @@ impl Endpoint {
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response
             }
-            Err(reply) => respond(reply),
+            Err(reply) => respond(reply, None),
         })
     }
 
@@ -95,7 +97,7 @@ impl Endpoint {
     #[inline]
     async fn read(
         &self,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         body: Body,
     ) -> Result<Bytes, Rejection> {
         let limits = &self.config.limits;
