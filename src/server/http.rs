@@ -1,7 +1,6 @@
 //! Messages that come over HTTP: which lifecycle each belongs to, and what its headers have to say.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -13,17 +12,17 @@ use super::{BatchPolicy, Caller, Local, Server, malformed, not_a_message, statel
 use crate::auth::Principal;
 use crate::protocol::Revision;
 use crate::protocol::message::{Message, Notification, Payload, Request};
+use crate::seal::Session;
 
-/// An HTTP request as far as the server needs to know it.
+/// The head of an HTTP request, as far as the server needs to know it.
 #[derive(Debug)]
-pub(crate) struct HttpMessage {
+pub(crate) struct HttpHead {
     pub(crate) principal: Arc<Principal>,
     pub(crate) headers: HeaderMap,
     /// What `MCP-Protocol-Version` among the headers says.
     pub(crate) version: VersionHeader,
     /// Whether the client takes an event stream for an answer.
     pub(crate) takes_streams: bool,
-    pub(crate) body: Bytes,
 }
 
 static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -34,47 +33,28 @@ impl Server {
     pub(crate) async fn handle_http(
         self: &Arc<Self>,
         local: &Local,
-        message: HttpMessage,
+        head: HttpHead,
+        body: Bytes,
     ) -> Reply {
-        let HttpMessage {
-            principal,
-            headers,
-            version,
-            takes_streams,
-            body,
-        } = message;
-        let stream_after = takes_streams.then(|| self.stream_after());
         match Payload::read(&body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                self.http_request(
-                    local,
-                    principal,
-                    headers,
-                    version,
-                    stream_after,
-                    &body,
-                    &request,
-                )
-                .await
+                self.http_request(local, head, &body, &request).await
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 let stateless = notification.params.meta.protocol_version.is_some();
-                if stateless || version == VersionHeader::Stateless {
+                if stateless || head.version == VersionHeader::Stateless {
                     return Reply::Accepted;
                 }
-                self.heard(local, &principal, &headers, version, Some(&notification))
+                self.heard(local, &head, Some(&notification))
             }
             Ok(Payload::Single(Message::Response(_))) => {
-                if version == VersionHeader::Stateless {
+                if head.version == VersionHeader::Stateless {
                     // MH-21: nothing was asked, so there is nothing to answer.
                     return malformed("a client of this revision sends no responses");
                 }
-                self.heard(local, &principal, &headers, version, None)
+                self.heard(local, &head, None)
             }
-            Ok(Payload::Batch(elements)) => {
-                self.http_batch(local, principal, headers, version, &body, elements)
-                    .await
-            }
+            Ok(Payload::Batch(elements)) => self.http_batch(local, head, &body, elements).await,
             Err(problem) => not_a_message(&problem),
         }
     }
@@ -84,76 +64,54 @@ impl Server {
     async fn http_request(
         self: &Arc<Self>,
         local: &Local,
-        principal: Arc<Principal>,
-        headers: HeaderMap,
-        version: VersionHeader,
-        stream_after: Option<Duration>,
+        head: HttpHead,
         body: &Bytes,
         request: &Request<'_>,
     ) -> Reply {
-        if request.params.meta.protocol_version.is_some() || version == VersionHeader::Stateless {
+        let modern = request.params.meta.protocol_version.is_some();
+        if modern || head.version == VersionHeader::Stateless {
             let caller = Caller {
-                principal,
+                principal: head.principal,
                 revision: Revision::V2026_07_28,
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
-                stream_after,
+                stream_after: head.takes_streams.then(|| self.stream_after()),
             };
-            return self
-                .stateless_request(caller, Some(headers), body, request)
-                .await;
+            let headers = Some(head.headers);
+            return self.stateless_request(caller, headers, body, request).await;
         }
-        match version {
-            VersionHeader::Absent | VersionHeader::WithSessions
-                if request.method == "initialize" =>
-            {
-                match self.initialize(local, &principal, request) {
-                    Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
-                        session: Some(session.seal(&self.keys, &self.mount)),
-                        ..answer
-                    }),
-                    Ok((_, reply)) | Err(reply) => reply,
-                }
-            }
-            VersionHeader::Absent | VersionHeader::WithSessions => {
-                let id = match session_id(&headers) {
-                    Ok(id) => id,
-                    Err(reply) => return reply,
-                };
-                let session = match self.session(local, &principal, id, Some(request.id)) {
-                    Ok(session) => session,
-                    Err(reply) => return reply,
-                };
-                let caller = Caller {
-                    principal,
-                    revision: session.revision,
-                    session: Some(Arc::clone(&session.log_name)),
-                    on_disconnect: OnDisconnect::RunOn,
-                    stream_after,
-                };
-                self.session_request(caller, Some(headers), body, request)
-                    .await
-            }
-            VersionHeader::Unknown | VersionHeader::Stateless => {
-                unknown_version(Some(request.id), &headers)
-            }
+        if request.method == "initialize" && head.version != VersionHeader::Unknown {
+            return match self.initialize(local, &head.principal, request) {
+                Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
+                    session: Some(session.seal(&self.keys, &self.mount)),
+                    ..answer
+                }),
+                Ok((_, reply)) | Err(reply) => reply,
+            };
         }
+        let session = match self.session_of(local, &head, Some(request.id)) {
+            Ok(session) => session,
+            Err(reply) => return reply,
+        };
+        let caller = Caller {
+            principal: head.principal,
+            revision: session.revision,
+            session: Some(Arc::clone(&session.log_name)),
+            on_disconnect: OnDisconnect::RunOn,
+            stream_after: head.takes_streams.then(|| self.stream_after()),
+        };
+        let headers = Some(head.headers);
+        self.session_request(caller, headers, body, request).await
     }
 
     /// A notification or a response of the handshake era: heard if the session is good (HTTP-05).
     fn heard(
         &self,
         local: &Local,
-        principal: &Principal,
-        headers: &HeaderMap,
-        version: VersionHeader,
+        head: &HttpHead,
         notification: Option<&Notification<'_>>,
     ) -> Reply {
-        if version == VersionHeader::Unknown {
-            return unknown_version(None, headers);
-        }
-        let session = session_id(headers).and_then(|id| self.session(local, principal, id, None));
-        match session {
+        match self.session_of(local, head, None) {
             Ok(session) => {
                 if let Some(notification) = notification {
                     self.notified(&session.log_name, notification);
@@ -168,36 +126,46 @@ impl Server {
     async fn http_batch(
         self: &Arc<Self>,
         local: &Local,
-        principal: Arc<Principal>,
-        headers: HeaderMap,
-        version: VersionHeader,
+        head: HttpHead,
         body: &Bytes,
         elements: Vec<&str>,
     ) -> Reply {
         let no_batch = "an array of messages is not accepted: only 2025-03-26 has batches";
-        if version == VersionHeader::Stateless || self.config.batch == BatchPolicy::Never {
+        if head.version == VersionHeader::Stateless || self.config.batch == BatchPolicy::Never {
             return malformed(no_batch);
         }
-        if version == VersionHeader::Unknown {
-            return unknown_version(None, &headers);
-        }
-        let session = session_id(&headers).and_then(|id| self.session(local, &principal, id, None));
-        let session = match session {
+        let session = match self.session_of(local, &head, None) {
             Ok(session) => session,
             Err(reply) => return reply,
         };
+        if !session.revision.has_batches() && self.config.batch != BatchPolicy::Always {
+            return malformed(no_batch);
+        }
         let caller = Caller {
-            principal,
+            principal: head.principal,
             revision: session.revision,
             session: Some(Arc::clone(&session.log_name)),
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
         };
-        if !session.revision.has_batches() && self.config.batch != BatchPolicy::Always {
-            return malformed(no_batch);
+        self.batch(&caller, Some(&head.headers), body, elements)
+            .await
+    }
+
+    /// The session that a request of the handshake era names; `request` is its id.
+    #[inline]
+    fn session_of(
+        &self,
+        local: &Local,
+        head: &HttpHead,
+        request: Option<&str>,
+    ) -> Result<Arc<Session>, Reply> {
+        if head.version == VersionHeader::Unknown {
+            return Err(unknown_version(request, &head.headers));
         }
-        self.batch(&caller, Some(&headers), body, elements).await
+        let id = session_id(&head.headers)?;
+        self.session(local, &head.principal, id, request)
     }
 }
 

@@ -34,7 +34,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use call::next_heartbeat;
 pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
-pub(crate) use http::{HttpMessage, session_id};
+pub(crate) use http::{HttpHead, session_id};
 pub(crate) use local::Local;
 pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::VersionHeader;

@@ -12,7 +12,7 @@ pub(crate) enum Reply {
     Accepted,
     Answer(Answer),
     /// Notifications, then an answer.
-    Stream(CallStream),
+    Stream(Box<CallStream>),
     /// The caller has said that it wants no answer.
     Cancelled,
 }

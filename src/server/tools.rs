@@ -136,9 +136,8 @@ impl Server {
                     reporting: self.config.validation_errors,
                     generation: Arc::clone(&generation),
                 };
-                Reply::Stream(CallStream::new(running, context, move |outcome| {
-                    owned.conclude(outcome)
-                }))
+                let conclude = move |outcome| owned.conclude(outcome);
+                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
             }
         }
     }

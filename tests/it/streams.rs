@@ -44,11 +44,11 @@ fn server() -> Harness {
         .expect("valid")
 }
 
-fn stateless(id: u32, tool: &str, meta: Value) -> String {
-    let mut message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "_meta": meta}});
-    message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
-    message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    message.to_string()
+fn stateless(id: u32, tool: &str, mut meta: Value) -> String {
+    meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "_meta": meta}})
+        .to_string()
 }
 
 async fn handshake(server: &Harness, revision: &str) {

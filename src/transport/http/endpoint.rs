@@ -15,7 +15,7 @@ use super::headers::Summary;
 use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
-use crate::server::{self, HttpMessage, Local, Server, VersionHeader};
+use crate::server::{self, HttpHead, Local, Server, VersionHeader};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -59,14 +59,13 @@ impl Endpoint {
         summary.check_media(self.config.strict_accept)?;
         let (head, body) = request.into_parts();
         let body = self.read(connection, body).await?;
-        let message = HttpMessage {
+        let head = HttpHead {
             principal: Arc::clone(&self.principal),
             headers: head.headers,
             version: summary.version,
             takes_streams: summary.takes_streams(),
-            body,
         };
-        let reply = self.server.handle_http(local, message).await;
+        let reply = self.server.handle_http(local, head, body).await;
         Ok(respond(reply, connection))
     }
 

@@ -16,7 +16,7 @@ use crate::server::{CallStream, Part, next_heartbeat};
 
 /// The body of an answer in parts.
 pub(crate) struct EventStream {
-    stream: Option<CallStream>,
+    stream: Option<Box<CallStream>>,
     /// What is to be sent next, in pieces that are not copied together.
     pieces: VecDeque<Bytes>,
     heartbeat: Pin<Box<Sleep>>,
@@ -25,7 +25,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new(stream: CallStream, connection: Option<&Arc<ConnectionState>>) -> Self {
+    pub(crate) fn new(stream: Box<CallStream>, connection: Option<&Arc<ConnectionState>>) -> Self {
         let connection = connection
             .filter(|c| c.phase() != Phase::Multiplexed)
             .cloned();

@@ -134,7 +134,7 @@ fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
 }
 
 /// Sends what a call says, and how it ended.
-async fn send_parts(mut stream: CallStream, answers: &mpsc::Sender<Answer>) {
+async fn send_parts(mut stream: Box<CallStream>, answers: &mpsc::Sender<Answer>) {
     while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
         let answer = match part {
             Part::Answer(answer) => answer,
