@@ -1,3 +1,5 @@
 //! The one integration binary.
 
+mod revisions;
+mod support;
 mod tool_attribute;
