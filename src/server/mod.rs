@@ -189,7 +189,7 @@ impl Server {
                 }
             }
             VersionHeader::Absent | VersionHeader::WithSessions => {
-                let id = match session_id(&headers) {
+                let id = match session_id(&headers, Some(request.id)) {
                     Ok(id) => id,
                     Err(reply) => return reply,
                 };
@@ -221,7 +221,7 @@ impl Server {
         if version == VersionHeader::Unknown {
             return unknown_version(None, headers);
         }
-        match session_id(headers).and_then(|id| self.session(local, principal, id, None)) {
+        match session_id(headers, None).and_then(|id| self.session(local, principal, id, None)) {
             Ok(_) => Reply::Accepted,
             Err(reply) => reply,
         }
@@ -244,7 +244,8 @@ impl Server {
         if version == VersionHeader::Unknown {
             return unknown_version(None, &headers);
         }
-        let session = session_id(&headers).and_then(|id| self.session(local, &principal, id, None));
+        let session =
+            session_id(&headers, None).and_then(|id| self.session(local, &principal, id, None));
         let session = match session {
             Ok(session) => session,
             Err(reply) => return reply,
@@ -523,13 +524,21 @@ fn unknown_version(id: Option<&str>, headers: &HeaderMap) -> Reply {
     }
 }
 
-/// The value of `Mcp-Session-Id`.
+/// The value of `Mcp-Session-Id`. `request` is the id of the request that has it, if it is one.
 #[inline]
-pub(crate) fn session_id(headers: &HeaderMap) -> Result<Option<&[u8]>, Reply> {
+pub(crate) fn session_id<'h>(
+    headers: &'h HeaderMap,
+    request: Option<&str>,
+) -> Result<Option<&'h [u8]>, Reply> {
     let mut values = headers.get_all(&SESSION_ID).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(malformed("Mcp-Session-Id appears more than once"));
+        return Err(Reply::refuse(
+            Refusal::Malformed,
+            request,
+            ErrorCode::InvalidRequest,
+            "Mcp-Session-Id appears more than once",
+        ));
     }
     Ok(first.map(|value| value.as_bytes().trim_ascii()))
 }
