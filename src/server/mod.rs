@@ -17,10 +17,12 @@ mod tools;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
@@ -355,6 +357,13 @@ impl Server {
             session: None,
         };
         match stateless::check_envelope(request, headers.as_ref()) {
+            // A call's level is looked at after its name.
+            Ok(method) if method != Method::ToolsCall => {
+                match stateless::check_log_level(request) {
+                    Ok(()) => self.dispatch(method, caller, headers, body, request).await,
+                    Err(refusal) => refusal,
+                }
+            }
             Ok(method) => self.dispatch(method, caller, headers, body, request).await,
             Err(refusal) if is_unknown_method(&refusal) => self
                 .other_method(caller, headers, request)
@@ -400,6 +409,10 @@ impl Server {
         headers: Option<HeaderMap>,
         request: &Request<'_>,
     ) -> Option<Reply> {
+        // The specification's own stay what they are, also in revisions that do not have them.
+        if Method::parse(&request.method).is_some() {
+            return None;
+        }
         let handler = Arc::clone(self.methods.get(&*request.method)?);
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
@@ -413,7 +426,13 @@ impl Server {
             request_id: RequestId::from_json(request.id),
             headers,
         });
-        Some(match handler.call(context, params).await {
+        // The handler's own code runs within the guard too: whatever panics, this request alone fails.
+        let call = AssertUnwindSafe(async { handler.call(context, params).await }).catch_unwind();
+        let Ok(answer) = call.await else {
+            tracing::error!(method = %request.method, "a method panicked; its request failed, nothing else is affected");
+            return Some(tools::internal_error(request.id));
+        };
+        Some(match answer {
             Ok(mut result) => {
                 if stateless && let Value::Object(result) = &mut result {
                     result.entry("resultType").or_insert("complete".into());
