@@ -1,5 +1,6 @@
 //! The one integration binary.
 
+mod library;
 mod revisions;
 mod support;
 mod tool_attribute;
