@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderName};
 
 use super::call::OnDisconnect;
 use super::mirror::{self, Mirrored, VersionHeader};
-use super::reply::{Answer, Reply};
+use super::reply::{Answer, Refusal, Reply};
 use super::{BatchPolicy, Caller, Local, Server, malformed, not_a_message, stateless};
 use crate::auth::Principal;
-use crate::protocol::Revision;
 use crate::protocol::message::{Message, Notification, Payload, Request};
+use crate::protocol::{ErrorCode, Revision};
 use crate::seal::Session;
 
 /// The head of an HTTP request, as far as the server needs to know it.
@@ -164,7 +164,7 @@ impl Server {
         if head.version == VersionHeader::Unknown {
             return Err(unknown_version(request, &head.headers));
         }
-        let id = session_id(&head.headers)?;
+        let id = session_id(&head.headers, request)?;
         self.session(local, &head.principal, id, request)
     }
 }
@@ -179,13 +179,21 @@ fn unknown_version(id: Option<&str>, headers: &HeaderMap) -> Reply {
     }
 }
 
-/// The value of `Mcp-Session-Id`.
+/// The value of `Mcp-Session-Id`. `request` is the id of the request that has it, if it is one.
 #[inline]
-pub(crate) fn session_id(headers: &HeaderMap) -> Result<Option<&[u8]>, Reply> {
+pub(crate) fn session_id<'h>(
+    headers: &'h HeaderMap,
+    request: Option<&str>,
+) -> Result<Option<&'h [u8]>, Reply> {
     let mut values = headers.get_all(&SESSION_ID).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(malformed("Mcp-Session-Id appears more than once"));
+        return Err(Reply::refuse(
+            Refusal::Malformed,
+            request,
+            ErrorCode::InvalidRequest,
+            "Mcp-Session-Id appears more than once",
+        ));
     }
     Ok(first.map(|value| value.as_bytes().trim_ascii()))
 }

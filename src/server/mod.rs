@@ -22,12 +22,14 @@ mod tools;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -144,6 +146,11 @@ impl Server {
         request: &Request<'_>,
     ) -> Reply {
         match stateless::check_envelope(request, headers.as_ref()) {
+            // A call's level is looked at after its name.
+            Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
+                Ok(_) => self.dispatch(method, caller, headers, body, request).await,
+                Err(refusal) => refusal,
+            },
             Ok(method) => self.dispatch(method, caller, headers, body, request).await,
             Err(refusal) if is_unknown_method(&refusal) => self
                 .other_method(caller, headers, request)
@@ -211,6 +218,10 @@ impl Server {
         headers: Option<HeaderMap>,
         request: &Request<'_>,
     ) -> Option<Reply> {
+        // The specification's own stay what they are, also in revisions that do not have them.
+        if Method::parse(&request.method).is_some() {
+            return None;
+        }
         let handler = Arc::clone(self.methods.get(&*request.method)?);
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
@@ -225,7 +236,13 @@ impl Server {
             headers,
             outlet: Outlet::default(),
         });
-        Some(match handler.call(context, params).await {
+        // The handler's own code runs within the guard too: whatever panics, this request alone fails.
+        let call = AssertUnwindSafe(async { handler.call(context, params).await }).catch_unwind();
+        let Ok(answer) = call.await else {
+            tracing::error!(method = %request.method, "a method panicked; its request failed, nothing else is affected");
+            return Some(tools::internal_error(request.id));
+        };
+        Some(match answer {
             Ok(mut result) => {
                 if stateless && let Value::Object(result) = &mut result {
                     result.entry("resultType").or_insert("complete".into());

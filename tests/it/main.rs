@@ -1,4 +1,7 @@
 //! The one integration binary.
 
+mod library;
+mod revisions;
 mod streams;
+mod support;
 mod tool_attribute;

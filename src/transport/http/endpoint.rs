@@ -79,7 +79,7 @@ impl Endpoint {
         if summary.version == VersionHeader::Stateless {
             return Err(not_allowed(summary));
         }
-        let ended = server::session_id(headers)
+        let ended = server::session_id(headers, None)
             .and_then(|id| self.server.end_session(local, &self.principal, id));
         Ok(match ended {
             Ok(()) => {
