@@ -40,7 +40,7 @@ impl Arguments {
     /// # Errors
     ///
     /// Names the path and what was expected there, for example
-    /// `place.latitude: invalid type: string "north", expected f64`.
+    /// `place.latitude: invalid type: string "north", expected a number`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, InvalidArguments> {
         match &self.0 {
             Form::Raw(object) => {

@@ -61,11 +61,19 @@ impl CallContext {
     /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.
     ///
     /// Does nothing if the caller did not ask to be told.
+    #[expect(
+        clippy::unused_async,
+        reason = "it will wait where the caller is slow to listen"
+    )]
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
         let _ = (progress, total, message);
     }
 
     /// Sends a log message to the caller, if it asked for messages of this level.
+    #[expect(
+        clippy::unused_async,
+        reason = "it will wait where the caller is slow to listen"
+    )]
     pub async fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
         let _ = (level, data);
     }

@@ -21,13 +21,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
 pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
 pub(crate) use local::Local;
 pub use method::{MethodFuture, MethodHandler};
-pub(crate) use mirror::Mirrored;
+pub(crate) use mirror::VersionHeader;
 pub(crate) use reply::{Answer, Refusal, Reply};
 
 use crate::auth::Principal;
@@ -37,6 +37,7 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked, Session};
 use call::Inflight;
 use generation::Generation;
+use mirror::Mirrored;
 use reply::begin;
 
 /// How many messages one array may hold.
@@ -63,6 +64,8 @@ pub(crate) struct Server {
 pub(crate) struct HttpMessage {
     pub(crate) principal: Arc<Principal>,
     pub(crate) headers: HeaderMap,
+    /// What `MCP-Protocol-Version` among the headers says.
+    pub(crate) version: VersionHeader,
     pub(crate) body: Bytes,
 }
 
@@ -81,7 +84,7 @@ pub(crate) struct StdioPeer {
     session: std::sync::OnceLock<Session>,
 }
 
-const SESSION_ID: &str = "mcp-session-id";
+static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 impl Server {
     pub(crate) fn new(
@@ -123,28 +126,30 @@ impl Server {
         let HttpMessage {
             principal,
             headers,
+            version,
             body,
         } = message;
         match Payload::read(&body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                self.http_request(local, principal, headers, &body, &request)
+                self.http_request(local, principal, headers, version, &body, &request)
                     .await
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
-                if notification.params.meta.protocol_version.is_some() || is_stateless(&headers) {
+                let stateless = notification.params.meta.protocol_version.is_some();
+                if stateless || version == VersionHeader::Stateless {
                     return Reply::Accepted;
                 }
-                self.one_way(local, &principal, &headers)
+                self.one_way(local, &principal, &headers, version)
             }
             Ok(Payload::Single(Message::Response(_))) => {
-                if is_stateless(&headers) {
+                if version == VersionHeader::Stateless {
                     // MH-21: nothing was asked, so there is nothing to answer.
                     return malformed("a client of this revision sends no responses");
                 }
-                self.one_way(local, &principal, &headers)
+                self.one_way(local, &principal, &headers, version)
             }
             Ok(Payload::Batch(elements)) => {
-                self.http_batch(local, principal, headers, &body, elements)
+                self.http_batch(local, principal, headers, version, &body, elements)
                     .await
             }
             Err(problem) => not_a_message(&problem),
@@ -158,6 +163,7 @@ impl Server {
         local: &Local,
         principal: Arc<Principal>,
         headers: HeaderMap,
+        version: VersionHeader,
         body: &Bytes,
         request: &Request<'_>,
     ) -> Reply {
@@ -166,12 +172,14 @@ impl Server {
                 .stateless_request(principal, Some(headers), body, request)
                 .await;
         }
-        match version_header(&headers) {
-            VersionHeader::Absent | VersionHeader::Known(_) if is_stateless(&headers) => {
+        match version {
+            VersionHeader::Stateless => {
                 self.stateless_request(principal, Some(headers), body, request)
                     .await
             }
-            VersionHeader::Absent | VersionHeader::Known(_) if request.method == "initialize" => {
+            VersionHeader::Absent | VersionHeader::WithSessions
+                if request.method == "initialize" =>
+            {
                 match self.initialize(local, &principal, request) {
                     Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
                         session: Some(session.seal(&self.keys, &self.mount)),
@@ -180,7 +188,7 @@ impl Server {
                     Ok((_, reply)) | Err(reply) => reply,
                 }
             }
-            VersionHeader::Absent | VersionHeader::Known(_) => {
+            VersionHeader::Absent | VersionHeader::WithSessions => {
                 let id = match session_id(&headers) {
                     Ok(id) => id,
                     Err(reply) => return reply,
@@ -197,17 +205,21 @@ impl Server {
                 self.session_request(caller, Some(headers), body, request)
                     .await
             }
-            VersionHeader::Unknown(version) => {
-                stateless::unsupported_version(Some(request.id), &version)
-            }
+            VersionHeader::Unknown => unknown_version(Some(request.id), &headers),
         }
     }
 
     /// A notification or a response of the handshake era: heard if the session is good (HTTP-05). None of
     /// them has an effect yet that outlives its request.
-    fn one_way(&self, local: &Local, principal: &Principal, headers: &HeaderMap) -> Reply {
-        if let VersionHeader::Unknown(version) = version_header(headers) {
-            return stateless::unsupported_version(None, &version);
+    fn one_way(
+        &self,
+        local: &Local,
+        principal: &Principal,
+        headers: &HeaderMap,
+        version: VersionHeader,
+    ) -> Reply {
+        if version == VersionHeader::Unknown {
+            return unknown_version(None, headers);
         }
         match session_id(headers).and_then(|id| self.session(local, principal, id, None)) {
             Ok(_) => Reply::Accepted,
@@ -221,15 +233,16 @@ impl Server {
         local: &Local,
         principal: Arc<Principal>,
         headers: HeaderMap,
+        version: VersionHeader,
         body: &Bytes,
         elements: Vec<&str>,
     ) -> Reply {
         let no_batch = "an array of messages is not accepted: only 2025-03-26 has batches";
-        if is_stateless(&headers) || self.config.batch == BatchPolicy::Never {
+        if version == VersionHeader::Stateless || self.config.batch == BatchPolicy::Never {
             return malformed(no_batch);
         }
-        if let VersionHeader::Unknown(version) = version_header(&headers) {
-            return stateless::unsupported_version(None, &version);
+        if version == VersionHeader::Unknown {
+            return unknown_version(None, &headers);
         }
         let session = session_id(&headers).and_then(|id| self.session(local, &principal, id, None));
         let session = match session {
@@ -500,41 +513,20 @@ fn session_caller(session: &Session, principal: &Arc<Principal>) -> Caller {
     }
 }
 
-/// What `MCP-Protocol-Version` says.
-enum VersionHeader {
-    Absent,
-    Known(#[expect(dead_code, reason = "within a session its own revision counts")] Revision),
-    Unknown(String),
-}
-
-#[inline]
-fn version_header(headers: &HeaderMap) -> VersionHeader {
-    match mirror::read(headers, mirror::VERSION) {
-        Mirrored::Absent => VersionHeader::Absent,
-        Mirrored::Text(text) => match Revision::parse(&text) {
-            Some(revision) => VersionHeader::Known(revision),
-            None => VersionHeader::Unknown(text.into_owned()),
-        },
-        Mirrored::Repeated => VersionHeader::Unknown("several at once".to_owned()),
-        Mirrored::Invalid(_) => VersionHeader::Unknown("not ASCII".to_owned()),
-    }
-}
-
-/// Whether the version header names the revision without sessions.
-#[inline]
-pub(crate) fn is_stateless(headers: &HeaderMap) -> bool {
-    match headers.get(mirror::VERSION) {
-        Some(value) => value
-            .to_str()
-            .is_ok_and(|v| Revision::parse(v.trim()).is_some_and(|r| !r.has_sessions())),
-        None => false,
+/// LH-10: a version header that names no revision that is served.
+#[cold]
+fn unknown_version(id: Option<&str>, headers: &HeaderMap) -> Reply {
+    match mirror::read(headers, &mirror::VERSION) {
+        Mirrored::Text(text) => stateless::unsupported_version(id, &text),
+        Mirrored::Repeated => stateless::unsupported_version(id, "several at once"),
+        Mirrored::Invalid(_) | Mirrored::Absent => stateless::unsupported_version(id, "not ASCII"),
     }
 }
 
 /// The value of `Mcp-Session-Id`.
 #[inline]
 pub(crate) fn session_id(headers: &HeaderMap) -> Result<Option<&[u8]>, Reply> {
-    let mut values = headers.get_all(SESSION_ID).iter();
+    let mut values = headers.get_all(&SESSION_ID).iter();
     let first = values.next();
     if values.next().is_some() {
         return Err(malformed("Mcp-Session-Id appears more than once"));

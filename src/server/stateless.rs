@@ -1,6 +1,6 @@
 //! The lifecycle of 2026-07-28: each request says everything about itself, and headers mirror some of it.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::json;
 
 use super::generation::supported_versions;
@@ -25,8 +25,8 @@ pub(super) fn check_envelope(
     if let Some(headers) = headers {
         check_mirror(
             id,
-            mirror::VERSION,
-            mirror::read(headers, mirror::VERSION),
+            &mirror::VERSION,
+            mirror::read(headers, &mirror::VERSION),
             &version,
         )?;
     }
@@ -36,8 +36,8 @@ pub(super) fn check_envelope(
     if let Some(headers) = headers {
         check_mirror(
             id,
-            mirror::METHOD,
-            mirror::read(headers, mirror::METHOD),
+            &mirror::METHOD,
+            mirror::read(headers, &mirror::METHOD),
             &request.method,
         )?;
     }
@@ -73,8 +73,8 @@ pub(super) fn check_name(
     name: &str,
     headers: &HeaderMap,
 ) -> Result<(), Reply> {
-    let value = mirror::read(headers, mirror::NAME).decoded();
-    check_mirror(Some(request.id), mirror::NAME, value, name)
+    let value = mirror::read(headers, &mirror::NAME).decoded();
+    check_mirror(Some(request.id), &mirror::NAME, value, name)
 }
 
 /// MH-10 to MH-12: arguments that the tool wants mirrored are, and say the same.
@@ -148,7 +148,7 @@ pub(super) fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
 #[inline]
 fn check_mirror(
     id: Option<&str>,
-    header: &'static str,
+    header: &HeaderName,
     value: Mirrored<'_>,
     body: &str,
 ) -> Result<(), Reply> {

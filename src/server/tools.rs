@@ -196,7 +196,7 @@ impl ResultWriter<'_> {
         match error.kind() {
             ToolErrorKind::Internal => {
                 tracing::error!(%tool, error = error.message(), source = error.source().map(tracing::field::display), "a tool is at fault");
-                return internal_error(self.id);
+                internal_error(self.id)
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());

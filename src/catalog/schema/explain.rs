@@ -415,7 +415,7 @@ fn quoted(text: &str) -> String {
     const SHOWN: usize = 40;
     match text.char_indices().nth(SHOWN) {
         None => Value::from(text).to_string(),
-        Some((end, _)) => format!("{}…", Value::from(&text[..end])),
+        Some((end, _)) => Value::from(format!("{}…", &text[..end])).to_string(),
     }
 }
 
