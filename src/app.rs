@@ -120,8 +120,12 @@ impl fmt::Display for MainError {
 impl AppError {
     /// What to do about it, where the error's own words do not say so.
     fn advice(&self) -> Option<&'static str> {
-        let Self::Bind { source, .. } = self else {
-            return None;
+        let source = match self {
+            Self::Bind { source, .. } => source,
+            Self::Config(ConfigError::Read { .. }) => {
+                return Some("name one that can be read with --config or LONGSHORE_CONFIG");
+            }
+            _ => return None,
         };
         match source.kind() {
             io::ErrorKind::AddrInUse => Some(
@@ -301,14 +305,8 @@ impl App {
             tools.extend(builtin(toolset)?);
         }
         let keys = KeyRing::new(&config.seal)?;
-        if !keys.is_shared()
-            && config.transport == Transport::Http
-            && !config.http.host.is_loopback()
-        {
-            tracing::warn!(
-                setting = "seal.keys",
-                "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
-            );
+        if config.transport == Transport::Http && !config.http.host.is_loopback() {
+            warn_in_public(&config.http, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?;
         Ok(Arc::new(Server::new(
@@ -317,6 +315,22 @@ impl App {
             catalog,
             self.methods,
         )))
+    }
+}
+
+/// Says what a server that others can reach does unless it is configured.
+fn warn_in_public(http: &HttpConfig, keys_are_shared: bool) {
+    if http.allowed_hosts.is_empty() {
+        tracing::warn!(
+            setting = "http.allowed_hosts",
+            "nothing proves who calls, and requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
+        );
+    }
+    if !keys_are_shared {
+        tracing::warn!(
+            setting = "seal.keys",
+            "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
+        );
     }
 }
 

@@ -59,8 +59,9 @@ struct RunArgs {
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// How clients reach the server [default: http] [env: LONGSHORE_TRANSPORT]
-    #[arg(long, value_enum)]
+    /// How clients reach the server: over the network, or over standard input and output
+    /// [default: http] [env: LONGSHORE_TRANSPORT]
+    #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
     /// Serve this built-in toolset, one of: demo; may be repeated [default: demo]
@@ -80,9 +81,7 @@ struct RunArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TransportArg {
-    /// Over the network, at /mcp
     Http,
-    /// Over standard input and output
     Stdio,
 }
 

@@ -102,7 +102,16 @@ fn counted(tools: usize) -> String {
 pub(super) fn complain(error: &dyn Display, audience: Audience) {
     match audience {
         Audience::People => eprintln!("longshore: {error}"),
-        Audience::Programs => tracing::error!("{error}"),
+        // Not through the log, which may be switched off.
+        Audience::Programs => {
+            let line = serde_json::json!({
+                "timestamp": jiff::Timestamp::now().to_string(),
+                "level": "ERROR",
+                "message": error.to_string(),
+                "target": "longshore",
+            });
+            eprintln!("{line}");
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is of no kind that is known.
-    #[error("configuration file {} ends in neither .toml nor .json", path.display())]
+    #[error("configuration file {} ends in neither .toml nor .json; name it after what is in it", path.display())]
     Kind {
         /// Which file.
         path: PathBuf,
@@ -253,7 +253,7 @@ fn try_alone(path: &[String], value: &Value) -> Result<(), String> {
 
 /// A message of serde's with the names of types in words.
 fn in_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 6] = [
+    const WORDS: [(&str, &str); 5] = [
         ("expected u16", "expected a whole number from 0 to 65535"),
         (
             "expected u32",
@@ -262,8 +262,12 @@ fn in_words(message: &str) -> String {
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected a boolean", "expected true or false"),
-        ("expected struct ", "expected a table: "),
     ];
+    // The value is left out: where a table should be, somebody may have put the secret that belongs into it.
+    if let Some((_, rest)) = message.split_once("expected struct ") {
+        let place = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        return format!("there is a single value where a table of settings should be{place}");
+    }
     WORDS
         .iter()
         .fold(message.to_owned(), |message, (type_name, words)| {
@@ -475,6 +479,9 @@ mod tests {
                 "{message}"
             );
         }
+        let (_folder, flags) = file("a.toml", "[http]\nport = 1\n[server]\n\nname = 5\n");
+        let message = load(&flags, &[]).expect_err("refused");
+        assert!(message.contains("line 5"), "{message}");
         let host = Flags {
             host: Some("nowhere".to_owned()),
             ..Flags::default()
@@ -486,6 +493,59 @@ mod tests {
         );
         let (_folder, flags) = file("a.ini", "");
         assert!(load(&flags, &[]).expect_err("refused").contains("neither"));
+    }
+
+    #[test]
+    fn secrets_are_not_repeated() {
+        for (name, text) in [
+            ("a.toml", "seal = \"swordfish\""),
+            ("a.toml", "[seal]\nkeys = [\"swordfish\", 1]"),
+            ("a.toml", "[seal]\nkeys = \"swordfish"),
+            ("a.json", "{\"seal\": \"swordfish\"}"),
+            ("a.json", "{\"seal\": {\"keys\": [\"swordfish\", 1]}}"),
+        ] {
+            let (_folder, flags) = file(name, text);
+            let message = load(&flags, &[]).expect_err("refused");
+            assert!(
+                message.contains(name) && !message.contains("swordfish"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_in_the_style_of_people_are_addresses_too() {
+        let host = Flags {
+            host: Some("localhost".to_owned()),
+            ..Flags::default()
+        };
+        assert!(load(&host, &[]).expect("valid").http.host.is_loopback());
+    }
+
+    #[test]
+    fn settings_that_would_stop_everything_are_refused() {
+        for (variable, value, part) in [
+            (
+                "LONGSHORE_TOOLSET",
+                "demo,demo",
+                "toolsets has \"demo\" twice; name it once",
+            ),
+            ("LONGSHORE_WORKERS", "0", "http.workers is 0"),
+            ("LONGSHORE_WORKERS", "100000", "at most 1024"),
+            (
+                "LONGSHORE_HTTP__LIMITS__IDLE_SECONDS",
+                "0",
+                "http.limits.idle_seconds is 0",
+            ),
+            (
+                "LONGSHORE_HTTP__LIMITS__HEADER_BYTES",
+                "65537",
+                "at most 65536",
+            ),
+        ] {
+            let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]

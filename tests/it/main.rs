@@ -1,4 +1,6 @@
 //! The one integration binary.
 
+#[cfg(feature = "cli")]
+mod cli;
 mod docs;
 mod tool_attribute;
