@@ -3,4 +3,5 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod streams;
 mod tool_attribute;
