@@ -1,5 +1,8 @@
 //! The one integration binary.
 
+#[cfg(feature = "cli")]
+mod cli;
+mod docs;
 mod library;
 mod revisions;
 mod streams;

@@ -106,6 +106,8 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
     }
     drop(answers);
     match tokio::task::spawn_blocking(|| writer.join()).await {
+        // The client has stopped listening before it stopped talking, which is its right.
+        Ok(Ok(Err(e))) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Ok(Ok(result)) => result,
         _ => Ok(()),
     }
