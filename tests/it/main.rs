@@ -2,5 +2,6 @@
 
 mod library;
 mod revisions;
+mod streamable_http;
 mod support;
 mod tool_attribute;
