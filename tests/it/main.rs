@@ -2,6 +2,8 @@
 
 mod library;
 mod revisions;
+#[cfg(feature = "cli")]
+mod stdio;
 mod streamable_http;
 mod support;
 mod tool_attribute;

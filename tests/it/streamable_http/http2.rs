@@ -66,7 +66,7 @@ async fn send(sender: &mut SendRequest<Full<Bytes>>, text: &str) -> (StatusCode,
     )
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_eras_are_served() {
     let server = Serve::new().tool(echo).start();
     let mut sender = connect(&server).await;
@@ -87,7 +87,7 @@ async fn both_eras_are_served() {
     assert_eq!(send(&mut sender, &foreign).await.0, StatusCode::FORBIDDEN);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_are_answered_side_by_side() {
     let (gate, tool) = Gate::new();
     let server = Serve::new().tool(echo).tool(tool).start();
@@ -152,7 +152,7 @@ async fn lh_02_the_call_of_a_session_runs_on_when_its_stream_is_reset() {
     assert_eq!(tokio::task::block_in_place(|| gate.end()), End::Done);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_is_too_large_costs_its_stream_alone() {
     let server = Serve::new()
         .tool(echo)
@@ -170,7 +170,7 @@ async fn a_body_that_is_too_large_costs_its_stream_alone() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_does_not_come_costs_its_stream_alone() {
     let server = Serve::new()
         .tool(echo)
@@ -194,7 +194,7 @@ async fn a_body_that_does_not_come_costs_its_stream_alone() {
     assert!(sender.is_ready());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_lets_open_streams_finish() {
     let (gate, tool) = Gate::new();
     let mut server = Serve::new().tool(tool).start();

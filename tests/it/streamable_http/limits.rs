@@ -5,7 +5,7 @@ use longshore::tool;
 use longshore::transport::http::HttpLimits;
 use serde_json::json;
 
-use crate::support::{Running, Serve, Stateless, post, request};
+use crate::support::{Gate, Running, Serve, Stateless, post, request};
 
 /// Returns the message it was given.
 #[tool]
@@ -161,26 +161,20 @@ fn connections_beyond_the_limit_wait_until_one_is_closed() {
 fn a_body_that_stops_half_way_is_answered_408() {
     let server = limited(|l| l.body_seconds = 1);
     let text = echoing("hi").text();
-    for cut in [1, 50] {
-        let mut connection = server.connect();
-        connection.send(&text[..text.len() - cut]);
+    let mut connections = [server.connect(), server.connect(), server.connect()];
+    // A second request on a connection has as much time as the first.
+    connections[0].send(&text).receive().result();
+    for (connection, missing) in connections.iter_mut().zip([1, 1, 50]) {
+        connection.send(&text[..text.len() - missing]);
+    }
+    for mut connection in connections {
         let response = connection.receive();
         response.error(408, 408, "");
-        assert_eq!(
-            response.json()["error"]["data"],
-            json!({"setting": "http.limits.body_seconds"})
-        );
+        let setting = json!({"setting": "http.limits.body_seconds"});
+        assert_eq!(response.json()["error"]["data"], setting);
         assert_eq!(response.header("connection"), Some("close"));
         connection.assert_closed();
     }
-    // A second request on a connection has as much time as the first.
-    let mut connection = server.connect();
-    connection.send(&text).receive().result();
-    connection
-        .send(&text[..text.len() - 1])
-        .receive()
-        .error(408, 408, "");
-    connection.assert_closed();
 }
 
 #[test]
@@ -196,19 +190,26 @@ fn a_body_whose_client_has_gone_is_nobodys() {
 #[test]
 fn a_head_that_does_not_end_closes_the_connection() {
     let server = limited(|l| l.header_seconds = 1);
-    for beginning in [
+    let beginnings = [
+        "",
         "P",
         "PRI * HT",
         "POST /mcp HTTP/1.1\r\n",
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ",
-    ] {
+    ];
+    let connections = beginnings.map(|beginning| {
         let mut connection = server.connect();
-        connection.send(beginning).assert_closed();
+        if beginning.is_empty() {
+            // Also after a request that was good.
+            echoing("hi").send_on(&mut connection).result();
+            connection.send("POST /mcp HTTP/1.1\r\n");
+        }
+        connection.send(beginning);
+        connection
+    });
+    for mut connection in connections {
+        connection.assert_closed();
     }
-    // Also after a request that was good.
-    let mut connection = server.connect();
-    echoing("hi").send_on(&mut connection).result();
-    connection.send("POST /mcp HTTP/1.1\r\n").assert_closed();
 }
 
 #[test]
@@ -226,23 +227,16 @@ fn a_client_that_goes_away_at_the_first_byte_leaves_nothing_behind() {
 #[test]
 fn a_connection_that_does_nothing_is_closed() {
     let server = limited(|l| l.idle_seconds = 1);
-    server.connect().assert_closed();
-    let mut connection = server.connect();
-    echoing("hi").send_on(&mut connection).result();
-    connection.assert_closed();
+    let (mut fresh, mut used) = (server.connect(), server.connect());
+    echoing("hi").send_on(&mut used).result();
+    fresh.assert_closed();
+    used.assert_closed();
 }
 
 #[test]
-fn a_connection_whose_call_takes_long_does_not_do_nothing() {
-    let server = limited(|l| {
-        l.idle_seconds = 1;
-        l.header_seconds = 1;
-        l.body_seconds = 1;
-        l.write_stall_seconds = 1;
-    });
-    let mut idle = server.connect();
-    let (gate, tool) = crate::support::Gate::new();
-    let slow = Serve::new()
+fn a_connection_whose_call_takes_long_is_not_idle() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
         .tool(tool)
         .limits(|l| {
             l.idle_seconds = 1;
@@ -251,11 +245,10 @@ fn a_connection_whose_call_takes_long_does_not_do_nothing() {
             l.write_stall_seconds = 1;
         })
         .start();
-    let mut connection = slow.connect();
+    let mut connection = server.connect();
     connection.send(Stateless::call("gate", json!({})).text());
     gate.begun();
-    // As long as it takes for two connections to be found idle one after the other.
-    idle.assert_closed();
+    // One that is idle from now on is ended, and this one is not.
     server.connect().assert_closed();
     gate.assert_running();
     gate.open();
