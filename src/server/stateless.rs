@@ -6,8 +6,8 @@ use serde_json::json;
 use super::generation::supported_versions;
 use super::mirror::{self, Mirrored};
 use super::reply::{Refusal, Reply};
-use super::truncated;
-use crate::catalog::CatalogTool;
+use super::{logging, tools, truncated};
+use crate::catalog::{CatalogTool, LogLevel};
 use crate::protocol::message::{self, Meta, Params, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 
@@ -119,29 +119,13 @@ fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static
 }
 
 /// LOG-03: the level of log messages that a request asks for is one of eight.
-pub(super) fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
-    const LEVELS: [&str; 8] = [
-        "debug",
-        "info",
-        "notice",
-        "warning",
-        "error",
-        "critical",
-        "alert",
-        "emergency",
-    ];
-    match request.params.meta.log_level {
-        Some(level) if !message::string(level).is_some_and(|l| LEVELS.contains(&&*l)) => {
-            let message = format!(
-                "Invalid params: _meta.io.modelcontextprotocol/logLevel is one of {}",
-                LEVELS.join(", ")
-            );
-            Err(Reply::error(
-                request.id,
-                &ErrorObject::new(ErrorCode::InvalidParams, message),
-            ))
-        }
-        _ => Ok(()),
+pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply> {
+    let Some(level) = request.params.meta.log_level else {
+        return Ok(None);
+    };
+    match message::string(level).and_then(|word| LogLevel::parse(&word)) {
+        Some(level) => Ok(Some(level)),
+        None => Err(tools::invalid_params(request.id, logging::LEVELS)),
     }
 }
 

@@ -114,7 +114,8 @@ impl<'a> Explanation<'a> {
         let Some(value) = number.as_f64() else {
             return;
         };
-        let bounds: [(&str, fn(f64, f64) -> bool, &str); 4] = [
+        type IsWrong = fn(f64, f64) -> bool;
+        let bounds: [(&str, IsWrong, &str); 4] = [
             ("minimum", |v, b| v < b, "is less than the minimum of"),
             ("maximum", |v, b| v > b, "is greater than the maximum of"),
             ("exclusiveMinimum", |v, b| v <= b, "is not greater than"),

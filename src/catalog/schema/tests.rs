@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -325,6 +326,97 @@ fn patterns_run_in_linear_time_or_not_at_all() {
         "{message}"
     );
     accepted(&json!({"type": "object", "patternProperties": {r"^\d+$": true}}));
+}
+
+/// Objects of keywords, right and wrong ones.
+fn schemas() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        (-1_i64..3).prop_map(Value::from),
+        prop::sample::select(vec![
+            "",
+            "#",
+            "#a",
+            "a",
+            "/",
+            "#/",
+            "#/$defs/a",
+            "#/properties/a",
+            "a#a",
+            "#a/b",
+            "%",
+            "#%",
+            "urn:a:b",
+            "urn:",
+            "https://example.com/",
+            "//x",
+            "?",
+            "::",
+            "[",
+            "object",
+            "array",
+            "http://json-schema.org/draft-07/schema#",
+            "http://json-schema.org/draft-04/schema",
+            "^(a|b",
+            "\\d+",
+        ])
+        .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 48, 6, |inner| {
+        let keywords = prop::sample::select(vec![
+            "$id",
+            "id",
+            "$ref",
+            "$dynamicRef",
+            "$recursiveRef",
+            "$anchor",
+            "$dynamicAnchor",
+            "$recursiveAnchor",
+            "$defs",
+            "definitions",
+            "properties",
+            "items",
+            "anyOf",
+            "allOf",
+            "not",
+            "if",
+            "then",
+            "pattern",
+            "patternProperties",
+            "type",
+            "enum",
+            "const",
+            "unevaluatedProperties",
+            "dependencies",
+            "dependentSchemas",
+            "$schema",
+            "a",
+            "minimum",
+            "x-mcp-header",
+            "required",
+            "additionalProperties",
+            "prefixItems",
+            "contains",
+        ]);
+        prop_oneof![
+            2 => prop::collection::btree_map(keywords, inner.clone(), 0..6)
+                .prop_map(|m| Value::from_iter(m.into_iter().map(|(k, v)| (k.to_owned(), v)))),
+            1 => prop::collection::vec(inner, 0..3).prop_map(Value::from),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_schema_and_no_value_makes_it_panic(schema in schemas(), value in schemas()) {
+        let _ = header_parameters(&schema);
+        let _ = says_no_more_than_type(&schema);
+        if let Ok(compiled) = Compiled::output(&schema) {
+            let _ = compiled.check(&value);
+            let _ = compiled.check(&schema);
+            let _ = explain::explain(&schema, &value);
+        }
+    }
 }
 
 // === What a model is told ===

@@ -15,7 +15,7 @@ use super::headers::Summary;
 use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
-use crate::server::{self, HttpMessage, Local, Server, VersionHeader};
+use crate::server::{self, HttpHead, Local, Server, VersionHeader};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Endpoint {
     pub(crate) async fn handle(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         summary: Summary,
         request: Request<Body>,
     ) -> Response<Body> {
@@ -52,20 +52,21 @@ impl Endpoint {
     async fn post(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         summary: Summary,
         request: Request<Body>,
     ) -> Result<Response<Body>, Rejection> {
         summary.check_media(self.config.strict_accept)?;
         let (head, body) = request.into_parts();
         let body = self.read(connection, body).await?;
-        let message = HttpMessage {
+        let head = HttpHead {
             principal: Arc::clone(&self.principal),
             headers: head.headers,
             version: summary.version,
-            body,
+            takes_streams: summary.takes_streams(),
         };
-        Ok(respond(self.server.handle_http(local, message).await))
+        let reply = self.server.handle_http(local, head, body).await;
+        Ok(respond(reply, connection))
     }
 
     /// Ends a session (LH-09).
@@ -86,7 +87,7 @@ impl Endpoint {
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response
             }
-            Err(reply) => respond(reply),
+            Err(reply) => respond(reply, None),
         })
     }
 
@@ -95,7 +96,7 @@ impl Endpoint {
     #[inline]
     async fn read(
         &self,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         body: Body,
     ) -> Result<Bytes, Rejection> {
         let limits = &self.config.limits;

@@ -158,6 +158,18 @@ impl Accept {
 }
 
 impl Summary {
+    /// Whether an answer may be an event stream.
+    #[inline]
+    pub(crate) fn takes_streams(&self) -> bool {
+        let Accept {
+            present,
+            any,
+            stream,
+            ..
+        } = self.accept;
+        stream || any || !present
+    }
+
     /// HTTP-07: the body is JSON, and the client takes an answer in one of the two forms there are. Some clients
     /// name only one of them, and some none; they are answered all the same.
     #[inline]

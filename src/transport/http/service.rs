@@ -126,7 +126,7 @@ impl Router {
     async fn route(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         summary: Summary,
         request: Request<Body>,
     ) -> Response<Body> {
@@ -203,7 +203,7 @@ impl Service<Request<Body>> for McpService {
                 // Layers may have changed the headers.
                 let summary = Fields::read(request.headers()).summary();
                 Box::pin(async move {
-                    let connection = connection.as_deref();
+                    let connection = connection.as_ref();
                     Ok(router.route(&local, connection, summary, request).await)
                 })
             }

@@ -181,7 +181,7 @@ fn step_12_log_03_then_the_log_level() {
         .up_to(11)
         .send()
         .error(200, INVALID_PARAMS, "1");
-    assert!(message.contains("logLevel"), "{message}");
+    assert!(message.contains("log level"), "{message}");
 }
 
 #[test]
