@@ -3,6 +3,7 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod layers;
 mod library;
 mod revisions;
 #[cfg(feature = "cli")]
