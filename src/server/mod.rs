@@ -18,6 +18,8 @@ mod reply;
 mod stateless;
 mod stdio;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 use std::borrow::Cow;
