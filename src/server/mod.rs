@@ -1,7 +1,7 @@
 //! A message in, a reply out. No sockets here.
 //!
-//! [`Server::handle_http`] and [`Server::handle_stdio`] decide for each message which of the two lifecycles it
-//! belongs to ([`handshake`] up to 2025-11-25, [`stateless`] for 2026-07-28), and hand what both agree on to
+//! `http.rs` and `stdio.rs` decide for each message which of the two lifecycles it belongs to (`handshake.rs` up to
+//! 2025-11-25, `stateless.rs` for 2026-07-28), and hand what both agree on to
 //! one dispatcher. Everything after that is shared.
 
 mod batch;
