@@ -56,6 +56,9 @@ pub mod config;
 pub mod app;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[doc(hidden)]
+#[cfg(any(fuzzing, test))]
+pub mod fuzzing;
 
 pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]

@@ -6,6 +6,8 @@
 mod capabilities;
 mod content;
 mod error;
+#[cfg(any(fuzzing, test))]
+mod fuzz;
 pub(crate) mod message;
 mod method;
 mod revision;
@@ -19,6 +21,8 @@ pub use content::{
     ResourceLink, Role, TextContent,
 };
 pub use error::{ErrorCode, ErrorObject};
+#[cfg(any(fuzzing, test))]
+pub use fuzz::envelope_holds;
 pub(crate) use method::Method;
 pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};

@@ -8,6 +8,8 @@ mod config;
 mod connection;
 mod endpoint;
 mod events;
+#[cfg(any(fuzzing, test))]
+mod fuzz;
 mod headers;
 mod service;
 mod status;
@@ -24,6 +26,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, HttpLimits};
+#[cfg(any(fuzzing, test))]
+pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
 pub(crate) use service::Layers;
 pub use service::McpService;
