@@ -7,6 +7,8 @@ extern crate self as longshore;
 // The rooms, in the order in which to read them. A room uses only rooms above it.
 pub mod app;
 pub mod auth;
+#[doc(hidden)]
+pub mod bench;
 pub mod catalog;
 #[cfg(feature = "cli")]
 pub mod cli;
