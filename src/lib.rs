@@ -1,4 +1,41 @@
-//! Longshore.
+//! A high-throughput server runtime for the [Model Context Protocol](https://modelcontextprotocol.io), on bare hyper.
+//!
+//! A tool is an `async fn`. The runtime gives it every revision of the protocol on one endpoint (2024-11-05 to
+//! 2026-07-28), schemas from its types, HTTP/1.1, HTTP/2 and stdio, limits, and sessions that any replica accepts.
+//!
+//! ```no_run
+//! use longshore::{App, tool};
+//!
+//! /// Adds two integers.
+//! #[tool(read_only)]
+//! async fn add(
+//!     /// The first one.
+//!     a: i64,
+//!     /// The other one.
+//!     b: i64,
+//! ) -> i64 {
+//!     a + b
+//! }
+//!
+//! fn main() -> longshore::Result {
+//!     App::new().tool(add).run()
+//! }
+//! ```
+//!
+//! That is a whole program. It serves MCP at `http://127.0.0.1:3000/mcp`.
+//!
+//! # Where to read on
+//!
+//! - [`tool`](macro@tool): everything about writing tools, and how to write one without the attribute.
+//! - [`App`]: further methods, `tower` layers, settings, serving.
+//! - [`Harness`]: testing tools without a socket.
+//! - [`CallContext`]: what a tool may ask about the call that it serves.
+//! - [`Config`]: every setting, and where its value comes from.
+//!
+//! # Features
+//!
+//! `cli` (default): the `longshore` program, with its log output and allocator. Without it this is a library that
+//! leaves both to the application.
 
 // `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
 #[allow(unused_extern_crates)]
@@ -40,3 +77,8 @@ pub use longshore_macros::tool;
 pub use schemars::{self, JsonSchema};
 #[doc(no_inline)]
 pub use serde;
+
+/// Compiles the code in the README.
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct ReadmeDoctests;

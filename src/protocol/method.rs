@@ -10,6 +10,7 @@ pub(crate) enum Method {
     Discover,
     ToolsList,
     ToolsCall,
+    SetLogLevel,
 }
 
 impl Method {
@@ -23,6 +24,7 @@ impl Method {
             "ping" => Self::Ping,
             "initialize" => Self::Initialize,
             "server/discover" => Self::Discover,
+            "logging/setLevel" => Self::SetLogLevel,
             _ => return None,
         })
     }
@@ -30,7 +32,7 @@ impl Method {
     /// Whether a revision has it.
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
-            Self::Initialize | Self::Ping => revision.has_sessions(),
+            Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
             Self::Discover => !revision.has_sessions(),
             Self::ToolsList | Self::ToolsCall => true,
         }

@@ -173,9 +173,7 @@ impl<'a> Scanner<'a> {
                 }
                 _ => {
                     self.scalar(first)?;
-                    if !self.more(closing(objects))? {
-                        // fall through to closing
-                    } else {
+                    if self.more(closing(objects))? {
                         self.next_member(objects, &mut members)?;
                         continue;
                     }
@@ -482,7 +480,7 @@ fn special_bytes(word: u64) -> u64 {
     const HIGH: u64 = ONES * 0x80;
     let zero = |word: u64| word.wrapping_sub(ONES) & !word;
     let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (control | zero(word ^ ONES * b'"' as u64) | zero(word ^ ONES * b'\\' as u64)) & HIGH
+    (control | zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64))) & HIGH
 }
 
 #[inline]

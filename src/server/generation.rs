@@ -118,7 +118,7 @@ fn discovered(config: &ServerConfig, tail: &str) -> Bytes {
 
 /// What this server can do, for both eras.
 fn capabilities() -> Value {
-    json!({"tools": {}})
+    json!({"tools": {}, "logging": {}})
 }
 
 /// All revisions, those without sessions first: that is where they can be asked for by version.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::stream::CallStream;
 use crate::protocol::{ErrorCode, ErrorObject};
 
 /// What a message gets.
@@ -10,6 +11,10 @@ pub(crate) enum Reply {
     /// It was heard, and there is nothing to say.
     Accepted,
     Answer(Answer),
+    /// Notifications, then an answer.
+    Stream(Box<CallStream>),
+    /// The caller has said that it wants no answer.
+    Cancelled,
 }
 
 /// One JSON document, in at most two pieces: what is particular to the request, and what is not.
@@ -41,6 +46,18 @@ pub(crate) enum Refusal {
     SessionMissing,
     /// The session has ended or never was.
     SessionUnknown,
+}
+
+impl Answer {
+    /// One that is whole and ordinary.
+    pub(crate) fn of(document: Bytes) -> Self {
+        Self {
+            head: document,
+            rest: Bytes::new(),
+            refusal: None,
+            session: None,
+        }
+    }
 }
 
 impl Reply {

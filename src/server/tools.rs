@@ -9,12 +9,14 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{self, OnDisconnect, Outcome};
+use super::call::{self, Outcome, Step, Terms};
 use super::generation::Generation;
-use super::reply::{Reply, begin};
+use super::reply::{Answer, Reply, begin};
+use super::stream::CallStream;
 use super::{Caller, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{
-    Arguments, CallContext, Output, OutputContent, RequestId, ToolError, ToolErrorKind,
+    Arguments, CallContext, CatalogTool, Outlet, Output, OutputContent, RequestId, ToolError,
+    ToolErrorKind, Wanted,
 };
 use crate::protocol::message::{self, Request};
 use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped};
@@ -50,8 +52,7 @@ impl Server {
         Reply::pieces(begin(request.id, 0).into(), page)
     }
 
-    /// Calls a tool. `headers` are those of the HTTP request, and `mirrored` says that they have to agree with
-    /// the body.
+    /// Calls a tool. `headers` are those of the HTTP request; in the stateless era they have to agree with the body.
     #[inline]
     pub(super) async fn call_tool(
         self: &Arc<Self>,
@@ -64,20 +65,25 @@ impl Server {
             return invalid_params(request.id, "name is required, a string: which tool to call");
         };
         let generation = self.generation.load_full();
-        if !caller.revision.has_sessions() {
+        let stateless = !caller.revision.has_sessions();
+        let mut log_level = None;
+        if stateless {
             if let Some(headers) = &headers
                 && let Err(refusal) = stateless::check_name(request, &name, headers)
             {
                 return refusal;
             }
-            if let Err(refusal) = stateless::check_log_level(request) {
-                return refusal;
+            match stateless::log_level(request) {
+                Ok(level) => log_level = level,
+                Err(refusal) => return refusal,
             }
+        } else if let Some(session) = &caller.session {
+            log_level = Some(self.levels.get(session));
         }
         let Some(entry) = generation.catalog.tool(&name) else {
             return unknown_tool(&generation, request.id, &name);
         };
-        if !caller.revision.has_sessions()
+        if stateless
             && let Some(headers) = &headers
             && let Err(refusal) =
                 stateless::check_parameters(request.id, entry, &request.params, headers)
@@ -93,53 +99,77 @@ impl Server {
         };
         let writer = ResultWriter {
             generation: &generation,
+            entry,
             id: request.id,
             revision: caller.revision,
+            reporting: self.config.validation_errors,
         };
         let arguments = match entry.check(arguments) {
             Ok(arguments) => arguments,
-            Err(invalid) => {
-                return writer.failure(&name, &invalid.into(), self.config.validation_errors);
-            }
-        };
-        let on_disconnect = if caller.revision.has_sessions() {
-            OnDisconnect::RunOn
-        } else {
-            OnDisconnect::Cancel
+            Err(invalid) => return writer.failure(&invalid.into()),
         };
         let timeout = entry.tool.definition().timeout;
-        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
+        let terms = Terms {
+            timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
+            on_disconnect: caller.on_disconnect,
+            stream_after: caller.stream_after,
+        };
         let context = Arc::new(CallContext {
             principal: caller.principal,
             session: caller.session,
             request_id: RequestId::from_json(request.id),
             headers,
+            outlet: Outlet::new(Wanted {
+                progress_token: progress_token(request),
+                progress_messages: caller.revision.has_annotations(),
+                log_level,
+            }),
         });
-        let start = || entry.tool.call(context, arguments);
-        match call::run(start, timeout, on_disconnect, &self.inflight).await {
-            Outcome::Done(Ok(output)) => match entry.check_output(&output) {
-                Ok(()) => writer.success(&output),
-                Err(problem) => {
-                    tracing::error!(tool = %name, %problem, "a result does not fit the tool's output schema");
-                    internal_error(request.id)
-                }
-            },
-            Outcome::Done(Err(error)) => {
-                writer.failure(&name, &error, self.config.validation_errors)
+        let start = |context| entry.tool.call(context, arguments);
+        match call::run(start, &context, terms, &self.inflight).await {
+            Step::Done(outcome) => writer.conclude(outcome),
+            Step::Streams(running) => {
+                let owned = Conclusion {
+                    name: name.into_owned(),
+                    id: request.id.to_owned(),
+                    revision: caller.revision,
+                    reporting: self.config.validation_errors,
+                    generation: Arc::clone(&generation),
+                };
+                let conclude = move |outcome| owned.conclude(outcome);
+                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
             }
-            Outcome::TimedOut(limit) => {
-                let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
-                tracing::warn!(tool = %name, limit_s = limit.as_secs_f64(), "a call ran out of time");
-                writer.failure(
-                    &name,
-                    &ToolError::new(message),
-                    self.config.validation_errors,
-                )
-            }
-            Outcome::Panicked => {
-                tracing::error!(tool = %name, "a tool panicked; its call failed, nothing else is affected");
-                internal_error(request.id)
-            }
+        }
+    }
+}
+
+/// The token that the caller wants progress reported under, as JSON text.
+fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
+    let token = request.params.meta.progress_token?;
+    message::is_id(token).then(|| token.into())
+}
+
+/// What it takes to write a result once its request is gone.
+struct Conclusion {
+    generation: Arc<Generation>,
+    name: String,
+    id: String,
+    revision: Revision,
+    reporting: ValidationErrors,
+}
+
+impl Conclusion {
+    fn conclude(&self, outcome: Outcome) -> Option<Answer> {
+        let writer = ResultWriter {
+            generation: &self.generation,
+            entry: self.generation.catalog.tool(&self.name)?,
+            id: &self.id,
+            revision: self.revision,
+            reporting: self.reporting,
+        };
+        match writer.conclude(outcome) {
+            Reply::Answer(answer) => Some(answer),
+            Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
         }
     }
 }
@@ -147,11 +177,48 @@ impl Server {
 /// Writes the results of calls as a revision's clients read them (TOOL-10).
 struct ResultWriter<'a> {
     generation: &'a Generation,
+    entry: &'a CatalogTool,
     id: &'a str,
     revision: Revision,
+    reporting: ValidationErrors,
 }
 
 impl ResultWriter<'_> {
+    #[inline]
+    fn conclude(&self, outcome: Outcome) -> Reply {
+        match outcome {
+            Outcome::Done(Ok(output)) => match self.entry.check_output(&output) {
+                Ok(()) => self.success(&output),
+                Err(problem) => {
+                    tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                    internal_error(self.id)
+                }
+            },
+            Outcome::Done(Err(error)) => self.failure(&error),
+            Outcome::TimedOut(limit) => {
+                let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
+                tracing::warn!(
+                    tool = self.name(),
+                    limit_s = limit.as_secs_f64(),
+                    "a call ran out of time"
+                );
+                self.failure(&ToolError::new(message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(
+                    tool = self.name(),
+                    "a tool panicked; its call failed, nothing else is affected"
+                );
+                internal_error(self.id)
+            }
+            Outcome::Cancelled => Reply::Cancelled,
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.entry.tool.definition().name()
+    }
+
     fn success(&self, output: &Output) -> Reply {
         let text_len = match &output.content {
             OutputContent::Text(text) => text.len(),
@@ -192,15 +259,16 @@ impl ResultWriter<'_> {
 
     /// A failure that the model reads, or an error of the protocol's where that is what the revision has.
     #[cold]
-    fn failure(&self, tool: &str, error: &ToolError, reporting: ValidationErrors) -> Reply {
+    fn failure(&self, error: &ToolError) -> Reply {
+        let tool = self.name();
         match error.kind() {
             ToolErrorKind::Internal => {
                 tracing::error!(%tool, error = error.message(), source = error.source().map(tracing::field::display), "a tool is at fault");
-                return internal_error(self.id);
+                internal_error(self.id)
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());
-                let to_model = match reporting {
+                let to_model = match self.reporting {
                     ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
                     ValidationErrors::Protocol => false,
                     ValidationErrors::Tool => true,
