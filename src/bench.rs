@@ -1,26 +1,24 @@
 //! What the benchmarks measure, each part by itself. No part of the interface: anything here may change at any time.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::Pin;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderValue, Request};
+use http_body::Body as _;
 use serde_json::Map;
 
 use crate::app::{App, AppError};
-use crate::auth::Principal;
 use crate::catalog::Arguments;
+use crate::net::Body;
 use crate::protocol::message::{Message, Payload};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::seal::{KeyRing, OpenedSessions, Purpose, Session, SessionIssue};
-use crate::server::{HttpMessage, Local, Reply, Server};
+use crate::transport::http::{Direct, HttpConfig};
 
-/// A server that is given the bodies of requests and gives those of answers, without HTTP around them.
+/// A server that is given requests and gives answers as its workers do, without sockets and without hyper.
 #[derive(Debug)]
-pub struct Pipeline {
-    server: Arc<Server>,
-    local: Local,
-    principal: Arc<Principal>,
-}
+pub struct Pipeline(Direct);
 
 /// The body of an answer in its two pieces, and the session that it opens.
 #[derive(Debug, Default)]
@@ -30,7 +28,7 @@ pub struct Answered {
     /// What is not.
     pub rest: Bytes,
     /// The value of `Mcp-Session-Id`.
-    pub session: Option<String>,
+    pub session: Option<HeaderValue>,
 }
 
 impl Pipeline {
@@ -40,29 +38,29 @@ impl Pipeline {
     ///
     /// Whatever is wrong with its tools or settings.
     pub fn new(app: App) -> Result<Self, AppError> {
-        Ok(Self {
-            server: app.server()?,
-            local: Local::new(),
-            principal: Arc::new(Principal::local()),
-        })
+        let mut config = HttpConfig::default();
+        config.limits.connection_requests = u32::MAX;
+        Ok(Self(Direct::new(app.server()?, config)))
     }
 
-    /// One POST.
-    pub async fn post(&self, headers: HeaderMap, body: Bytes) -> Answered {
-        let message = HttpMessage {
-            principal: Arc::clone(&self.principal),
-            headers,
-            body,
-        };
-        match self.server.handle_http(&self.local, message).await {
-            Reply::Accepted => Answered::default(),
-            Reply::Answer(answer) => Answered {
-                head: answer.head,
-                rest: answer.rest,
-                session: answer.session,
-            },
+    /// One request.
+    pub async fn answer(&self, request: Request<Bytes>) -> Answered {
+        let mut response = self.0.serve(request.map(Body::from)).await;
+        let body = response.body_mut();
+        Answered {
+            head: frame(body).await,
+            rest: frame(body).await,
+            session: response.headers_mut().remove("mcp-session-id"),
         }
     }
+}
+
+async fn frame(body: &mut Body) -> Bytes {
+    let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
+    let frame = frame.and_then(Result::ok);
+    frame
+        .and_then(|frame| frame.into_data().ok())
+        .unwrap_or_default()
 }
 
 /// Reads an envelope, and says how long method, name and arguments of the request are.
@@ -89,7 +87,7 @@ pub fn arguments(object: Bytes) -> Arguments {
 
 /// A tree made by the parser that documents of any size could be given to, whatever the threshold says.
 pub fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, serde_json::Value>> {
-    simd_json::serde::from_slice(&mut object.to_vec()).ok()
+    crate::catalog::tree_by_simd_json(object)
 }
 
 /// A key ring, a session and a cursor of it.

@@ -9,7 +9,7 @@ mod error;
 pub(crate) mod message;
 mod method;
 mod revision;
-mod scan;
+pub(crate) mod scan;
 mod tools;
 mod write;
 

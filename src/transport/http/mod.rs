@@ -6,6 +6,7 @@
 
 mod config;
 mod connection;
+mod direct;
 mod endpoint;
 mod events;
 mod headers;
@@ -24,6 +25,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, HttpLimits};
+pub(crate) use direct::Direct;
 pub(crate) use headers::is_host;
 pub(crate) use service::Layers;
 pub use service::McpService;
@@ -77,17 +79,7 @@ impl Listener {
         stop: impl Future<Output = ()>,
         patience: Duration,
     ) -> io::Result<()> {
-        let router = Arc::new(Router {
-            guard: HostGuard::new(&config),
-            endpoint: Endpoint {
-                server: Arc::clone(&server),
-                principal: Arc::new(Principal::anonymous()),
-                config: config.clone(),
-            },
-            layers,
-            started: Instant::now(),
-            draining: AtomicBool::new(false),
-        });
+        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         tokio::select! {
@@ -113,6 +105,20 @@ impl Listener {
             worker.stop();
         }
         Ok(())
+    }
+}
+
+fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+    Router {
+        guard: HostGuard::new(&config),
+        endpoint: Endpoint {
+            server,
+            principal: Arc::new(Principal::anonymous()),
+            config,
+        },
+        layers,
+        started: Instant::now(),
+        draining: AtomicBool::new(false),
     }
 }
 

@@ -211,7 +211,10 @@ fn disc_02_what_is_declared_is_there_and_what_is_not_is_not() {
         .send(&server)
         .result();
     // VER-07: no word of tasks.
-    assert_eq!(discovered["capabilities"], json!({"tools": {}, "logging": {}}));
+    assert_eq!(
+        discovered["capabilities"],
+        json!({"tools": {}, "logging": {}})
+    );
     Stateless::new("tools/list", json!({}))
         .send(&server)
         .result();

@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Do not count the baseline
     #[arg(long)]
     product_only: bool,
-    /// Print one JSON object instead: instructions of the product by workload
+    /// Print one JSON object instead: instructions of the product within tasks, by workload
     #[arg(long, conflicts_with_all = ["by_function"])]
     json: bool,
 }
@@ -61,30 +61,34 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 
     if !arguments.json {
         println!(
-            "User instructions of one request, over {} connection(s).\n",
+            "User instructions of one request, over {} connection(s). In brackets: within the connection's task,\n\
+             without the runtime's waiting for sockets, which differs a little from run to run.\n",
             arguments.connections
         );
         println!(
-            "{:<18} {:>10} {:>12} {:>11}",
+            "{:<18} {:>20} {:>20} {:>20}",
             "workload", "longshore", "bare hyper", "difference"
         );
     }
     let mut counted = serde_json::Map::new();
     for &case in &arguments.workloads {
         let (ours, seen) = count_product(case, &product, &this_program, &arguments).await?;
-        counted.insert(case.to_string(), ours.total().round().into());
+        counted.insert(case.to_string(), ours.in_tasks().round().into());
         if arguments.json {
             continue;
         }
         if arguments.product_only {
-            println!("{case:<18} {:>10.0}", ours.total());
+            println!("{case:<18} {}", of_which(ours.total(), ours.in_tasks()));
         } else {
             let theirs = count_baseline(case, seen, &this_program, &arguments).await?;
             println!(
-                "{case:<18} {:>10.0} {:>12.0} {:>11.0}",
-                ours.total(),
-                theirs.total(),
-                ours.total() - theirs.total()
+                "{case:<18} {} {} {}",
+                of_which(ours.total(), ours.in_tasks()),
+                of_which(theirs.total(), theirs.in_tasks()),
+                of_which(
+                    ours.total() - theirs.total(),
+                    ours.in_tasks() - theirs.in_tasks()
+                ),
             );
         }
         if arguments.by_function {
@@ -96,6 +100,10 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         println!("{:#}", serde_json::Value::Object(counted));
     }
     Ok(())
+}
+
+fn of_which(total: f64, in_tasks: f64) -> String {
+    format!("{total:>10.0} ({in_tasks:>7.0})")
 }
 
 /// What the baseline needs to know of the product's answers.

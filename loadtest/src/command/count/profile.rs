@@ -78,6 +78,11 @@ impl Profile {
         self.total
     }
 
+    /// What the tasks of the server spend, without the runtime that polls them.
+    pub(super) fn in_tasks(&self) -> f64 {
+        self.with_callees.get(POLL).copied().unwrap_or_default()
+    }
+
     /// What is left without another run.
     pub(super) fn less(mut self, other: Self) -> Self {
         self.total -= other.total;
@@ -125,6 +130,9 @@ impl Profile {
         }
     }
 }
+
+/// The function by which tokio polls a task of whatever type.
+const POLL: &str = "tokio::runtime::task::raw::poll";
 
 /// The greatest, in order. What is less than one instruction a request is noise.
 fn most(costs: &HashMap<String, f64>, rows: usize) -> Vec<(&str, f64)> {
