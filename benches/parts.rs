@@ -10,6 +10,7 @@ use longshore_benches::words;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use simd_json::prelude::ValueAsScalar as _;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
