@@ -59,6 +59,8 @@ pub mod cli;
 #[doc(hidden)]
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
+#[doc(hidden)]
+pub mod bench;
 
 pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]

@@ -14,6 +14,7 @@ mod strict;
 mod tool;
 mod typed;
 
+pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use collected::collected_tools;
 pub use context::{CallContext, LogLevel, RequestId};

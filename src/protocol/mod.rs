@@ -11,7 +11,7 @@ mod fuzz;
 pub(crate) mod message;
 mod method;
 mod revision;
-mod scan;
+pub(crate) mod scan;
 mod tools;
 mod write;
 

@@ -6,6 +6,7 @@
 
 mod config;
 mod connection;
+mod direct;
 mod endpoint;
 mod events;
 #[cfg(any(fuzzing, test))]
@@ -26,6 +27,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, HttpLimits};
+pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
@@ -83,17 +85,7 @@ impl Listener {
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(Router {
-            guard: HostGuard::new(&config),
-            endpoint: Endpoint {
-                server: Arc::clone(&server),
-                principal: Arc::new(Principal::anonymous()),
-                config: config.clone(),
-            },
-            layers,
-            started: Instant::now(),
-            draining: AtomicBool::new(false),
-        });
+        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         tokio::select! {
@@ -119,6 +111,20 @@ impl Listener {
             worker.stop();
         }
         Ok(())
+    }
+}
+
+fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+    Router {
+        guard: HostGuard::new(&config),
+        endpoint: Endpoint {
+            server,
+            principal: Arc::new(Principal::anonymous()),
+            config,
+        },
+        layers,
+        started: Instant::now(),
+        draining: AtomicBool::new(false),
     }
 }
 
