@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::call::{self, Outcome, Step, Terms};
 use super::generation::Generation;
 use super::reply::{Answer, Reply, begin};
 use super::stream::CallStream;
-use super::{Caller, Server, ValidationErrors, stateless, truncated};
+use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Outlet, Output, OutputContent, RequestId, ToolError,
     ToolErrorKind, Wanted,
@@ -22,7 +22,7 @@ use crate::protocol::message::{self, Request};
 use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped};
 
 impl Server {
-    pub(super) fn list_tools(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+    pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         #[derive(Deserialize)]
         struct ListParams<'a> {
             #[serde(borrow)]
@@ -52,95 +52,138 @@ impl Server {
         Reply::pieces(begin(request.id, 0).into(), page)
     }
 
-    /// Calls a tool. `headers` are those of the HTTP request; in the stateless era they have to agree with the body.
+    /// Calls a tool. In the stateless era the headers have to agree with the body.
     #[inline]
-    pub(super) async fn call_tool(
+    pub(super) fn call_tool(
         self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
-        let Some(name) = request.params.name.and_then(message::string) else {
-            return invalid_params(request.id, "name is required, a string: which tool to call");
-        };
-        let generation = self.generation.load_full();
-        let stateless = !caller.revision.has_sessions();
-        let mut log_level = None;
-        if stateless {
-            if let Some(headers) = &headers
-                && let Err(refusal) = stateless::check_name(request, &name, headers)
-            {
-                return refusal;
+    ) -> Handled {
+        let generation = self.generation.load();
+        match self.start_call(&generation, caller, headers, body, request) {
+            Err(refusal) => Handled::Now(refusal),
+            Ok(Started {
+                entry,
+                arguments,
+                context,
+                terms,
+            }) => {
+                let writer = ResultWriter {
+                    generation: &generation,
+                    entry,
+                    id: request.id,
+                    revision: caller.revision,
+                    reporting: self.config.validation_errors,
+                };
+                let start = |context| entry.tool.call(context, arguments);
+                let begun = call::begin(cx, start, &context, terms);
+                if let Ok(Step::Done(outcome)) = begun {
+                    return Handled::Now(writer.conclude(outcome));
+                }
+                let conclusion = Conclusion {
+                    name: writer.name().to_owned(),
+                    id: request.id.to_owned(),
+                    revision: caller.revision,
+                    reporting: self.config.validation_errors,
+                    generation: Arc::clone(&generation),
+                };
+                let inflight = Arc::clone(&self.inflight);
+                Handled::Later(Box::pin(async move {
+                    let step = match begun {
+                        Ok(step) => step,
+                        Err(call) => call::wait(call, &context, terms, &inflight).await,
+                    };
+                    match step {
+                        Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
+                        Step::Streams(running) => {
+                            let conclude = move |outcome| conclusion.answer(outcome);
+                            Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                        }
+                    }
+                }))
             }
-            match stateless::log_level(request) {
-                Ok(level) => log_level = level,
-                Err(refusal) => return refusal,
-            }
-        } else if let Some(session) = &caller.session {
-            log_level = Some(self.levels.get(session));
         }
-        let Some(entry) = generation.catalog.tool(&name) else {
-            return unknown_tool(&generation, request.id, &name);
+    }
+
+    /// Everything that has to be right before a tool is called.
+    #[inline]
+    fn start_call<'g>(
+        &self,
+        generation: &'g Generation,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
+        body: &Bytes,
+        request: &Request<'_>,
+    ) -> Result<Started<'g>, Reply> {
+        let Some(name) = request.params.name.and_then(message::string) else {
+            let problem = "name is required, a string: which tool to call";
+            return Err(invalid_params(request.id, problem));
         };
-        if stateless
-            && let Some(headers) = &headers
-            && let Err(refusal) =
-                stateless::check_parameters(request.id, entry, &request.params, headers)
-        {
-            return refusal;
+        let stateless = !caller.revision.has_sessions();
+        let log_level = if stateless {
+            if let Some(headers) = &headers {
+                stateless::check_name(request, &name, headers.mcp)?;
+            }
+            stateless::log_level(request)?
+        } else {
+            caller.session.map(|session| self.levels.get(session))
+        };
+        let Some(entry) = generation.catalog.tool(&name) else {
+            return Err(unknown_tool(generation, request.id, &name));
+        };
+        if stateless && let Some(headers) = &headers {
+            stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
         }
         let arguments = match request.params.arguments {
             None => Arguments::none(),
             Some(object) if message::is_object(object) => {
                 Arguments::from_checked(body.slice_ref(object.as_bytes()))
             }
-            Some(_) => return invalid_params(request.id, "arguments is an object"),
+            Some(_) => return Err(invalid_params(request.id, "arguments is an object")),
         };
-        let writer = ResultWriter {
-            generation: &generation,
-            entry,
-            id: request.id,
-            revision: caller.revision,
-            reporting: self.config.validation_errors,
-        };
-        let arguments = match entry.check(arguments) {
-            Ok(arguments) => arguments,
-            Err(invalid) => return writer.failure(&invalid.into()),
-        };
+        let arguments = entry.check(arguments).map_err(|invalid| {
+            let writer = ResultWriter {
+                generation,
+                entry,
+                id: request.id,
+                revision: caller.revision,
+                reporting: self.config.validation_errors,
+            };
+            writer.failure(&invalid.into())
+        })?;
         let timeout = entry.tool.definition().timeout;
-        let terms = Terms {
-            timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
-            on_disconnect: caller.on_disconnect,
-            stream_after: caller.stream_after,
-        };
-        let context = Arc::new(CallContext {
-            principal: caller.principal,
-            session: caller.session,
-            request_id: RequestId::from_json(request.id),
-            headers,
-            outlet: Outlet::new(Wanted {
-                progress_token: progress_token(request),
-                progress_messages: caller.revision.has_annotations(),
-                log_level,
+        Ok(Started {
+            entry,
+            arguments,
+            terms: Terms {
+                timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
+                on_disconnect: caller.on_disconnect,
+                stream_after: caller.stream_after,
+            },
+            context: Arc::new(CallContext {
+                principal: Arc::clone(caller.principal),
+                session: caller.session.cloned(),
+                request_id: RequestId::from_json(request.id),
+                headers: headers.map(|headers| std::mem::take(headers.all)),
+                outlet: Outlet::new(Wanted {
+                    progress_token: progress_token(request),
+                    progress_messages: caller.revision.has_annotations(),
+                    log_level,
+                }),
             }),
-        });
-        let start = |context| entry.tool.call(context, arguments);
-        match call::run(start, &context, terms, &self.inflight).await {
-            Step::Done(outcome) => writer.conclude(outcome),
-            Step::Streams(running) => {
-                let owned = Conclusion {
-                    name: name.into_owned(),
-                    id: request.id.to_owned(),
-                    revision: caller.revision,
-                    reporting: self.config.validation_errors,
-                    generation: Arc::clone(&generation),
-                };
-                let conclude = move |outcome| owned.conclude(outcome);
-                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
-            }
-        }
+        })
     }
+}
+
+/// A call about to be made.
+struct Started<'g> {
+    entry: &'g CatalogTool,
+    arguments: Arguments,
+    terms: Terms,
+    context: Arc<CallContext>,
 }
 
 /// The token that the caller wants progress reported under, as JSON text.
@@ -159,15 +202,21 @@ struct Conclusion {
 }
 
 impl Conclusion {
-    fn conclude(&self, outcome: Outcome) -> Option<Answer> {
-        let writer = ResultWriter {
-            generation: &self.generation,
-            entry: self.generation.catalog.tool(&self.name)?,
-            id: &self.id,
-            revision: self.revision,
-            reporting: self.reporting,
-        };
-        match writer.conclude(outcome) {
+    fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> Reply) -> Reply {
+        match self.generation.catalog.tool(&self.name) {
+            Some(entry) => write(ResultWriter {
+                generation: &self.generation,
+                entry,
+                id: &self.id,
+                revision: self.revision,
+                reporting: self.reporting,
+            }),
+            None => internal_error(&self.id),
+        }
+    }
+
+    fn answer(&self, outcome: Outcome) -> Option<Answer> {
+        match self.writer(|writer| writer.conclude(outcome)) {
             Reply::Answer(answer) => Some(answer),
             Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
         }

@@ -1,4 +1,10 @@
 //! The one integration binary.
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    clippy::disallowed_methods,
+    reason = "tests are written to be read, and trust the server they talk to"
+)]
 
 #[cfg(feature = "cli")]
 mod cli;

@@ -54,7 +54,7 @@ pub fn headers_hold(text: &[u8]) {
     } else {
         assert!(summary.check_media(true).is_err(), "strict is never laxer");
     }
-    version_is(&headers, summary.version);
+    version_is(&headers, summary.mcp.version());
     for name in ["mcp-name", "mcp-method", "mcp-param-v"] {
         mirrored_is(&headers, name);
     }
@@ -143,7 +143,7 @@ fn version_is(headers: &HeaderMap, found: VersionHeader) {
 /// MH-07 to MH-09 and MH-22.
 fn mirrored_is(headers: &HeaderMap, name: &'static str) {
     let values: Vec<_> = headers.get_all(name).iter().collect();
-    let found = read_mirrored(headers, name).decoded();
+    let found = read_mirrored(headers, &HeaderName::from_static(name)).decoded();
     let [value] = values[..] else {
         let expected = if values.is_empty() {
             Mirrored::Absent

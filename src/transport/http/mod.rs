@@ -76,11 +76,13 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
-        config: HttpConfig,
+        mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
         patience: Duration,
     ) -> io::Result<()> {
+        // The port that was taken, where any would do.
+        config.port = self.address.port();
         let router = Arc::new(Router {
             guard: HostGuard::new(&config),
             endpoint: Endpoint {
