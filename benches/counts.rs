@@ -164,9 +164,8 @@ fn update(counts: &Counts) -> Result<(), Box<dyn Error>> {
     let counts: BTreeMap<_, _> = counts
         .iter()
         .map(|(name, count)| {
-            let count =
-                json!({"instructions": count.instructions, "allocations": count.allocations});
-            (name, count)
+            let instructions = count.instructions as u64;
+            (name, json!({"instructions": instructions, "allocations": count.allocations}))
         })
         .collect();
     fs::write(baseline(), serde_json::to_string_pretty(&counts)? + "\n")?;
