@@ -11,6 +11,7 @@ mod method;
 mod revision;
 mod scan;
 mod tools;
+mod uri_template;
 mod write;
 
 pub(crate) use capabilities::ClientCapabilities;
@@ -22,4 +23,6 @@ pub use error::{ErrorCode, ErrorObject};
 pub(crate) use method::Method;
 pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
+pub(crate) use uri_template::fault_of_uri;
+pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
 pub(crate) use write::{push_escaped, push_string};
