@@ -61,12 +61,18 @@ pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{
-    Arguments, CallContext, Definition, IntoOutput, IntoTool, InvalidArguments, LogLevel, Output,
-    Tool, ToolError, collected_tools, tool_fn,
+    Arguments, CallContext, CompletionRequest, Completions, Definition, IntoOutput, IntoPrompt,
+    IntoResource, IntoTool, InvalidArguments, LogLevel, Output, Parameters, Prompt,
+    PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition, ResourceError,
+    ResourceTemplate, StaticResource, Tool, ToolError, collected_tools, prompt_fn, resource_fn,
+    template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;
-pub use protocol::{Content, Icon, ToolAnnotations};
+pub use protocol::{
+    Annotations, CacheScope, Content, Icon, PromptArgument, PromptMessage, ResourceContents, Role,
+    ToolAnnotations, UriTemplate,
+};
 
 #[doc = include_str!("catalog/tool.md")]
 pub use longshore_macros::tool;

@@ -10,6 +10,12 @@ pub(crate) enum Method {
     Discover,
     ToolsList,
     ToolsCall,
+    ResourcesList,
+    TemplatesList,
+    ResourcesRead,
+    PromptsList,
+    PromptsGet,
+    Complete,
 }
 
 impl Method {
@@ -23,6 +29,12 @@ impl Method {
             "ping" => Self::Ping,
             "initialize" => Self::Initialize,
             "server/discover" => Self::Discover,
+            "resources/read" => Self::ResourcesRead,
+            "resources/list" => Self::ResourcesList,
+            "resources/templates/list" => Self::TemplatesList,
+            "prompts/get" => Self::PromptsGet,
+            "prompts/list" => Self::PromptsList,
+            "completion/complete" => Self::Complete,
             _ => return None,
         })
     }
@@ -32,7 +44,14 @@ impl Method {
         match self {
             Self::Initialize | Self::Ping => revision.has_sessions(),
             Self::Discover => !revision.has_sessions(),
-            Self::ToolsList | Self::ToolsCall => true,
+            Self::ToolsList
+            | Self::ToolsCall
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::ResourcesRead
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => true,
         }
     }
 }

@@ -8,6 +8,8 @@ mod content;
 mod error;
 pub(crate) mod message;
 mod method;
+mod prompts;
+mod resources;
 mod revision;
 mod scan;
 mod tools;
@@ -21,6 +23,8 @@ pub use content::{
 };
 pub use error::{ErrorCode, ErrorObject};
 pub(crate) use method::Method;
+pub use prompts::{PromptArgument, PromptMessage};
+pub use resources::CacheScope;
 pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
 pub(crate) use uri_template::fault_of_uri;

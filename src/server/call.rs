@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::catalog::{CallFuture, Output, ToolError};
+use crate::protocol::Revision;
+
+/// The future of one call of a tool, or of whatever else somebody has written for this server.
+type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// How a call ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    Done(Result<Output, ToolError>),
-    /// The tool took longer than it may.
+pub(crate) enum Outcome<T> {
+    Done(T),
+    /// It took longer than it may.
     TimedOut(Duration),
-    /// The tool panicked; the log has its words.
+    /// It panicked; the log has its words.
     Panicked,
 }
 
@@ -31,15 +34,26 @@ pub(crate) enum OnDisconnect {
     RunOn,
 }
 
+impl OnDisconnect {
+    #[inline]
+    pub(crate) fn of(revision: Revision) -> Self {
+        if revision.has_sessions() {
+            Self::RunOn
+        } else {
+            Self::Cancel
+        }
+    }
+}
+
 /// Runs a call. Most are done at the first poll and never leave this function's frame; a timer is armed, and
 /// a task of its own made, only for those that are not.
 #[inline]
-pub(crate) async fn run(
-    start: impl FnOnce() -> CallFuture,
+pub(crate) async fn run<T: Send + 'static>(
+    start: impl FnOnce() -> BoxedCall<T>,
     timeout: Duration,
     on_disconnect: OnDisconnect,
     inflight: &Arc<Inflight>,
-) -> Outcome {
+) -> Outcome<T> {
     let Ok(call) = catch_unwind(AssertUnwindSafe(start)) else {
         return Outcome::Panicked;
     };
@@ -66,7 +80,7 @@ pub(crate) async fn run(
     }
 }
 
-async fn bounded(call: Guarded, timeout: Duration) -> Outcome {
+async fn bounded<T>(call: Guarded<T>, timeout: Duration) -> Outcome<T> {
     match tokio::time::timeout(timeout, call).await {
         Ok(outcome) => outcome,
         Err(_) => Outcome::TimedOut(timeout),
@@ -74,13 +88,13 @@ async fn bounded(call: Guarded, timeout: Duration) -> Outcome {
 }
 
 /// A call whose panics end here.
-struct Guarded(CallFuture);
+struct Guarded<T>(BoxedCall<T>);
 
-impl Future for Guarded {
-    type Output = Outcome;
+impl<T> Future for Guarded<T> {
+    type Output = Outcome<T>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
         // A future that panicked is never polled again, so nobody sees what it left half done.
         match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Outcome::Done),

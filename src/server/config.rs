@@ -24,7 +24,7 @@ pub struct ServerConfig {
     pub instructions: Option<String>,
     /// How long one call may take, in seconds, unless its tool says otherwise. Default: 60.
     pub call_timeout_seconds: u64,
-    /// How many tools `tools/list` gives at once. Default: 1000.
+    /// How many entries a list gives at once. Default: 1000.
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
     pub list_ttl_ms: u64,

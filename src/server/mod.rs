@@ -5,13 +5,18 @@
 //! one dispatcher. Everything after that is shared.
 
 mod call;
+mod completion;
 mod config;
+mod content;
 mod generation;
 mod handshake;
+mod lists;
 mod local;
 mod method;
 mod mirror;
+mod prompts;
 mod reply;
+mod resources;
 mod stateless;
 mod tools;
 
@@ -73,6 +78,19 @@ struct Caller {
     revision: Revision,
     /// The session's name for logs.
     session: Option<Arc<str>>,
+}
+
+impl Caller {
+    /// What a tool, a resource or a prompt may ask about the request.
+    #[inline]
+    fn into_context(self, id: &str, headers: Option<HeaderMap>) -> Arc<CallContext> {
+        Arc::new(CallContext {
+            principal: self.principal,
+            session: self.session,
+            request_id: RequestId::from_json(id),
+            headers,
+        })
+    }
 }
 
 /// What a process that talks over standard input and output has agreed on with its one client.
@@ -316,13 +334,7 @@ impl Server {
             None => self
                 .other_method(caller, headers, request)
                 .await
-                .unwrap_or_else(|| {
-                    let message = format!("Method not found: {}", truncated(&request.method));
-                    Reply::error(
-                        request.id,
-                        &ErrorObject::new(ErrorCode::MethodNotFound, message),
-                    )
-                }),
+                .unwrap_or_else(|| method_not_found(request)),
         }
     }
 
@@ -376,6 +388,37 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
+            other => Box::pin(self.dispatch_further(other, caller, headers, request)).await,
+        }
+    }
+
+    /// The methods of what need not be there. Apart and boxed, so that calls of tools do not carry their futures.
+    async fn dispatch_further(
+        self: &Arc<Self>,
+        method: Method,
+        caller: Caller,
+        headers: Option<HeaderMap>,
+        request: &Request<'_>,
+    ) -> Reply {
+        if !self.generation.load().offers(method) {
+            return if caller.revision.has_sessions() {
+                method_not_found(request)
+            } else {
+                stateless::unknown_method(request)
+            };
+        }
+        match method {
+            Method::ResourcesList => self.list_resources(&caller, request),
+            Method::TemplatesList => self.list_templates(&caller, request),
+            Method::ResourcesRead => self.read_resource(caller, headers, request).await,
+            Method::PromptsList => self.list_prompts(&caller, request),
+            Method::PromptsGet => self.get_prompt(caller, headers, request).await,
+            Method::Complete => self.complete(caller, headers, request).await,
+            Method::Initialize
+            | Method::Ping
+            | Method::Discover
+            | Method::ToolsList
+            | Method::ToolsCall => unreachable!("dispatched before"),
         }
     }
 
@@ -393,12 +436,7 @@ impl Server {
             Err(e) => return Some(tools::invalid_params(request.id, &e.to_string())),
         };
         let stateless = caller.revision.has_result_type();
-        let context = Arc::new(CallContext {
-            principal: caller.principal,
-            session: caller.session,
-            request_id: RequestId::from_json(request.id),
-            headers,
-        });
+        let context = caller.into_context(request.id, headers);
         Some(match handler.call(context, params).await {
             Ok(mut result) => {
                 if stateless && let Value::Object(result) = &mut result {
@@ -549,6 +587,15 @@ fn is_unknown_method(reply: &Reply) -> bool {
             refusal: Some(Refusal::Method),
             ..
         })
+    )
+}
+
+/// A method that does not exist, within a session.
+fn method_not_found(request: &Request<'_>) -> Reply {
+    let message = format!("Method not found: {}", truncated(&request.method));
+    Reply::error(
+        request.id,
+        &ErrorObject::new(ErrorCode::MethodNotFound, message),
     )
 }
 

@@ -67,12 +67,33 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
     Reply::refused(Refusal::Version, id, &error.with_data(data))
 }
 
-/// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
-pub(super) fn check_name(
+/// What a request that names something is checked for before the name is looked up. Nothing in the handshake era.
+#[inline]
+pub(super) fn check_named(
+    revision: Revision,
     request: &Request<'_>,
     name: &str,
-    headers: &HeaderMap,
+    headers: Option<&HeaderMap>,
 ) -> Result<(), Reply> {
+    if revision.has_sessions() {
+        return Ok(());
+    }
+    if let Some(headers) = headers {
+        check_name(request, name, headers)?;
+    }
+    check_log_level(request)
+}
+
+/// The same for a request that names nothing.
+pub(super) fn check_unnamed(revision: Revision, request: &Request<'_>) -> Result<(), Reply> {
+    if revision.has_sessions() {
+        return Ok(());
+    }
+    check_log_level(request)
+}
+
+/// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
+fn check_name(request: &Request<'_>, name: &str, headers: &HeaderMap) -> Result<(), Reply> {
     let value = mirror::read(headers, mirror::NAME).decoded();
     check_mirror(Some(request.id), mirror::NAME, value, name)
 }
@@ -119,7 +140,7 @@ fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static
 }
 
 /// LOG-03: the level of log messages that a request asks for is one of eight.
-pub(super) fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
+fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
     const LEVELS: [&str; 8] = [
         "debug",
         "info",

@@ -1,55 +1,21 @@
-//! `tools/list` and `tools/call`.
+//! `tools/call`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::call::{self, OnDisconnect, Outcome};
+use super::content::{push_block, push_text_block};
 use super::generation::Generation;
-use super::reply::{Reply, begin};
+use super::reply::{Reply, begin, finish};
 use super::{Caller, Server, ValidationErrors, stateless, truncated};
-use crate::catalog::{
-    Arguments, CallContext, Output, OutputContent, RequestId, ToolError, ToolErrorKind,
-};
+use crate::catalog::{Arguments, Output, OutputContent, ToolError, ToolErrorKind};
 use crate::protocol::message::{self, Request};
-use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped};
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 impl Server {
-    pub(super) fn list_tools(&self, caller: &Caller, request: &Request<'_>) -> Reply {
-        #[derive(Deserialize)]
-        struct ListParams<'a> {
-            #[serde(borrow)]
-            cursor: Option<Cow<'a, str>>,
-        }
-        let generation = self.generation.load();
-        let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
-        let listing = generation.listing(frame);
-        let page = match request.params.object {
-            None | Some("{}") => listing.first().clone(),
-            Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
-                Ok(ListParams { cursor: None }) => listing.first().clone(),
-                Ok(ListParams {
-                    cursor: Some(cursor),
-                }) => {
-                    let Some(page) = listing.after(&generation.catalog, frame, &cursor) else {
-                        return invalid_params(
-                            request.id,
-                            "the cursor is not one of this server's; list from the start",
-                        );
-                    };
-                    page
-                }
-                Err(e) => return invalid_params(request.id, &e.to_string()),
-            },
-        };
-        Reply::pieces(begin(request.id, 0).into(), page)
-    }
-
     /// Calls a tool. `headers` are those of the HTTP request, and `mirrored` says that they have to agree with
     /// the body.
     #[inline]
@@ -64,15 +30,10 @@ impl Server {
             return invalid_params(request.id, "name is required, a string: which tool to call");
         };
         let generation = self.generation.load_full();
-        if !caller.revision.has_sessions() {
-            if let Some(headers) = &headers
-                && let Err(refusal) = stateless::check_name(request, &name, headers)
-            {
-                return refusal;
-            }
-            if let Err(refusal) = stateless::check_log_level(request) {
-                return refusal;
-            }
+        if let Err(refusal) =
+            stateless::check_named(caller.revision, request, &name, headers.as_ref())
+        {
+            return refusal;
         }
         let Some(entry) = generation.catalog.tool(&name) else {
             return unknown_tool(&generation, request.id, &name);
@@ -102,19 +63,10 @@ impl Server {
                 return writer.failure(&name, &invalid.into(), self.config.validation_errors);
             }
         };
-        let on_disconnect = if caller.revision.has_sessions() {
-            OnDisconnect::RunOn
-        } else {
-            OnDisconnect::Cancel
-        };
+        let on_disconnect = OnDisconnect::of(caller.revision);
         let timeout = entry.tool.definition().timeout;
         let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
-        let context = Arc::new(CallContext {
-            principal: caller.principal,
-            session: caller.session,
-            request_id: RequestId::from_json(request.id),
-            headers,
-        });
+        let context = caller.into_context(request.id, headers);
         let start = || entry.tool.call(context, arguments);
         match call::run(start, timeout, on_disconnect, &self.inflight).await {
             Outcome::Done(Ok(output)) => match entry.check_output(&output) {
@@ -233,52 +185,8 @@ impl ResultWriter<'_> {
         self.finish(out, &Output::default())
     }
 
-    fn finish(&self, mut out: Vec<u8>, output: &Output) -> Reply {
-        match (&output.meta, self.revision.has_result_type()) {
-            (None, true) => out.extend_from_slice(self.generation.result_tail.as_bytes()),
-            (None, false) => {}
-            (Some(meta), with_server_info) => {
-                let mut meta = meta.clone();
-                if with_server_info {
-                    out.extend_from_slice(br#","resultType":"complete""#);
-                    meta.entry("io.modelcontextprotocol/serverInfo")
-                        .or_insert_with(|| self.generation.server_info.clone());
-                }
-                out.extend_from_slice(br#","_meta":"#);
-                out.extend_from_slice(Value::Object(meta).to_string().as_bytes());
-            }
-        }
-        out.extend_from_slice(b"}}");
-        Reply::document(out)
-    }
-}
-
-#[inline]
-fn push_text_block(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(br#"{"type":"text","text":""#);
-    push_escaped(out, text);
-    out.extend_from_slice(br#""}"#);
-}
-
-/// Writes a block, or what stands for it in revisions that do not know its kind.
-fn push_block(out: &mut Vec<u8>, block: &Content, revision: Revision) {
-    match block {
-        Content::Audio(audio) if !revision.has_annotations() => {
-            push_text_block(
-                out,
-                &format!(
-                    "[audio, {}: this client cannot receive it]",
-                    audio.mime_type
-                ),
-            );
-        }
-        Content::ResourceLink(link) if !revision.has_structured_results() => {
-            push_text_block(out, &format!("{}: {}", link.name, link.uri));
-        }
-        block => match serde_json::to_writer(&mut *out, block) {
-            Ok(()) => {}
-            Err(_) => unreachable!("content blocks have nothing that JSON cannot hold"),
-        },
+    fn finish(&self, out: Vec<u8>, output: &Output) -> Reply {
+        finish(out, self.generation, self.revision, output.meta.as_ref())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The demo toolset: small tools that do what they say, written as anybody would write theirs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,21 +7,24 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Toolset;
 use super::demo_verbs::{Person, Tense, conjugate as conjugated};
-use crate::catalog::{CallContext, IntoTool as _, Tool, ToolError};
+use crate::catalog::{CallContext, IntoTool as _, ToolError};
 use crate::tool;
 
-/// All of them, in the order in which they are listed.
-pub(super) fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![
-        echo.into_tool(),
-        calculate.into_tool(),
-        current_time.into_tool(),
-        text_statistics.into_tool(),
-        conjugate.into_tool(),
-        wait.into_tool(),
-        fail.into_tool(),
-    ]
+pub(super) fn toolset() -> Toolset {
+    Toolset {
+        tools: vec![
+            echo.into_tool(),
+            calculate.into_tool(),
+            current_time.into_tool(),
+            text_statistics.into_tool(),
+            conjugate.into_tool(),
+            wait.into_tool(),
+            fail.into_tool(),
+        ],
+        ..Toolset::default()
+    }
 }
 
 /// Returns the message it was given.

@@ -1,0 +1,237 @@
+//! `completion/complete`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use serde::Deserialize;
+
+use super::call::{self, OnDisconnect, Outcome};
+use super::generation::Generation;
+use super::prompts::{self, unknown_prompt, without_place};
+use super::reply::{Reply, begin, finish};
+use super::tools::{internal_error, invalid_params};
+use super::{Caller, Server, stateless, truncated};
+use crate::catalog::{
+    CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters, ResourceErrorKind,
+};
+use crate::protocol::message::Request;
+use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
+
+/// COMP-02: how many values a client is sent.
+const VALUES_MAX: usize = 100;
+/// How much of an argument may have been typed.
+const VALUE_MAX_BYTES: usize = 8 * 1024;
+
+#[derive(Deserialize)]
+struct CompleteParams<'a> {
+    #[serde(borrow, rename = "ref")]
+    reference: Reference<'a>,
+    #[serde(borrow)]
+    argument: Argument<'a>,
+    #[serde(default)]
+    context: Option<Known>,
+}
+
+#[derive(Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    uri: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Argument<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    value: Cow<'a, str>,
+}
+
+#[derive(Default, Deserialize)]
+struct Known {
+    #[serde(default)]
+    arguments: Option<Parameters>,
+}
+
+/// Whose argument it is.
+enum Whose<'c> {
+    Prompt(&'c CatalogPrompt),
+    Template(&'c CatalogTemplate),
+}
+
+impl Whose<'_> {
+    /// `None` if it has no such argument, else whether there are suggestions for it.
+    fn completes(&self, argument: &str) -> Option<bool> {
+        match self {
+            Self::Prompt(entry) => {
+                let mut arguments = entry.prompt.definition().arguments.iter();
+                arguments
+                    .any(|known| known.name == argument)
+                    .then(|| entry.prompt.completes(argument))
+            }
+            Self::Template(entry) => entry
+                .uri
+                .variables()
+                .any(|known| known == argument)
+                .then(|| entry.template.completes(argument)),
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Prompt(entry) => entry.prompt.definition().timeout,
+            Self::Template(entry) => entry.template.definition().timeout,
+        }
+    }
+}
+
+impl Server {
+    /// Suggests values for an argument of a prompt, or for a variable of a template.
+    pub(super) async fn complete(
+        self: &Arc<Self>,
+        caller: Caller,
+        headers: Option<HeaderMap>,
+        request: &Request<'_>,
+    ) -> Reply {
+        let id = request.id;
+        let params = request.params.object.unwrap_or("{}");
+        let params: CompleteParams<'_> = match serde_json::from_str(params) {
+            Ok(params) => params,
+            Err(e) => return invalid_params(id, &without_place(&e)),
+        };
+        if let Err(refusal) = stateless::check_unnamed(caller.revision, request) {
+            return refusal;
+        }
+        let Argument { name, value } = params.argument;
+        if value.len() > VALUE_MAX_BYTES {
+            return invalid_params(id, "argument.value has more than 8192 bytes");
+        }
+        let generation = self.generation.load_full();
+        let whose = match (&*params.reference.kind, &params.reference) {
+            (
+                "ref/prompt",
+                Reference {
+                    name: Some(name), ..
+                },
+            ) => match generation.catalog.prompts.get(name) {
+                Some(entry) => Whose::Prompt(entry),
+                None => return unknown_prompt(id, name),
+            },
+            ("ref/resource", Reference { uri: Some(uri), .. }) => {
+                match generation.catalog.templates.get(uri) {
+                    Some(entry) => Whose::Template(entry),
+                    None => {
+                        let message = format!("Unknown resource template: {}", truncated(uri));
+                        let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+                        return Reply::error(id, &error);
+                    }
+                }
+            }
+            _ => {
+                return invalid_params(
+                    id,
+                    "ref is {\"type\":\"ref/prompt\",\"name\":...} or {\"type\":\"ref/resource\",\"uri\":...}",
+                );
+            }
+        };
+        match whose.completes(&name) {
+            Some(true) => {}
+            Some(false) => {
+                return write(id, &generation, caller.revision, &Completions::default());
+            }
+            None => {
+                let problem = format!("there is no argument `{}`", truncated(&name));
+                return invalid_params(id, &problem);
+            }
+        }
+        let arguments = params.context.unwrap_or_default().arguments;
+        let asked =
+            CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
+        self.suggest(caller, headers, id, &generation, &whose, asked)
+            .await
+    }
+
+    async fn suggest(
+        self: &Arc<Self>,
+        caller: Caller,
+        headers: Option<HeaderMap>,
+        id: &str,
+        generation: &Generation,
+        whose: &Whose<'_>,
+        asked: CompletionRequest,
+    ) -> Reply {
+        let revision = caller.revision;
+        let on_disconnect = OnDisconnect::of(revision);
+        let timeout = whose.timeout();
+        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
+        let argument = asked.argument.clone();
+        let context = caller.into_context(id, headers);
+        let outcome = match whose {
+            Whose::Prompt(entry) => {
+                let start = || entry.prompt.complete(context, asked);
+                match call::run(start, timeout, on_disconnect, &self.inflight).await {
+                    Outcome::Done(Err(error)) => {
+                        return prompts::failed(id, "completion", &argument, &error);
+                    }
+                    Outcome::Done(Ok(found)) => Outcome::Done(found),
+                    Outcome::TimedOut(limit) => Outcome::TimedOut(limit),
+                    Outcome::Panicked => Outcome::Panicked,
+                }
+            }
+            Whose::Template(entry) => {
+                let start = || entry.template.complete(context, asked);
+                match call::run(start, timeout, on_disconnect, &self.inflight).await {
+                    Outcome::Done(Err(error)) => match error.kind() {
+                        ResourceErrorKind::NotFound => Outcome::Done(Completions::default()),
+                        ResourceErrorKind::Failed => {
+                            let message = error.message().to_owned();
+                            let error = ErrorObject::new(ErrorCode::Internal, message);
+                            return Reply::error(id, &error);
+                        }
+                        ResourceErrorKind::Internal => {
+                            tracing::error!(%argument, error = error.message(), "a completion is at fault");
+                            return internal_error(id);
+                        }
+                    },
+                    Outcome::Done(Ok(found)) => Outcome::Done(found),
+                    Outcome::TimedOut(limit) => Outcome::TimedOut(limit),
+                    Outcome::Panicked => Outcome::Panicked,
+                }
+            }
+        };
+        match outcome {
+            Outcome::Done(found) => write(id, generation, revision, &found),
+            Outcome::TimedOut(limit) => {
+                let limit_s = limit.as_secs_f64();
+                tracing::warn!(%argument, limit_s, "a completion ran out of time");
+                let message = format!("no suggestions within {limit_s} s");
+                Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(%argument, "a completion panicked; its request failed, nothing else is affected");
+                internal_error(id)
+            }
+        }
+    }
+}
+
+fn write(id: &str, generation: &Generation, revision: Revision, found: &Completions) -> Reply {
+    let shown = &found.values[..found.values.len().min(VALUES_MAX)];
+    let total = found.total.unwrap_or(0).max(found.values.len());
+    let mut out = begin(id, 256 + generation.result_tail.len());
+    out.extend_from_slice(br#","result":{"completion":{"values":["#);
+    for (position, value) in shown.iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        push_string(&mut out, value);
+    }
+    let has_more = total > shown.len();
+    out.extend_from_slice(format!(r#"],"total":{total},"hasMore":{has_more}}}"#).as_bytes());
+    finish(out, generation, revision, None)
+}

@@ -1,0 +1,184 @@
+//! `resources/read`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use serde_json::json;
+
+use super::call::{self, OnDisconnect, Outcome};
+use super::content::push_contents;
+use super::generation::Generation;
+use super::reply::{Reply, begin, finish};
+use super::tools::{internal_error, invalid_params};
+use super::{Caller, Server, stateless, truncated};
+use crate::catalog::{
+    CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
+    ResourceErrorKind, ResourceTemplate,
+};
+use crate::protocol::message::{self, Request};
+use crate::protocol::{
+    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
+};
+
+impl Server {
+    /// Reads a resource.
+    pub(super) async fn read_resource(
+        self: &Arc<Self>,
+        caller: Caller,
+        headers: Option<HeaderMap>,
+        request: &Request<'_>,
+    ) -> Reply {
+        let Some(uri) = request.params.uri.and_then(message::string) else {
+            return invalid_params(
+                request.id,
+                "uri is required, a string: which resource to read",
+            );
+        };
+        let revision = caller.revision;
+        if let Err(refusal) = stateless::check_named(revision, request, &uri, headers.as_ref()) {
+            return refusal;
+        }
+        if let Some(problem) = fault_of_uri(&uri) {
+            let message = format!("Invalid params: uri: {problem}");
+            let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+            return Reply::error(
+                request.id,
+                &error.with_data(json!({"uri": truncated(&uri)})),
+            );
+        }
+        let generation = self.generation.load_full();
+        let Some(found) = Found::at(&uri, &generation.catalog) else {
+            return not_found(request.id, &uri, revision);
+        };
+        let definition = found.definition().clone();
+        let timeout = definition.timeout;
+        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
+        let context = caller.into_context(request.id, headers);
+        let start = || found.read(context, &uri);
+        let on_disconnect = OnDisconnect::of(revision);
+        match call::run(start, timeout, on_disconnect, &self.inflight).await {
+            // RES-03: no contents do not stand for a resource.
+            Outcome::Done(Ok(contents)) if contents.is_empty() => {
+                not_found(request.id, &uri, revision)
+            }
+            Outcome::Done(Ok(contents)) => {
+                let contents = completed(contents, &uri, &definition);
+                let ttl = definition.ttl.unwrap_or_default();
+                let scope = definition.cache_scope;
+                write(request.id, &generation, revision, &contents, (ttl, scope))
+            }
+            Outcome::Done(Err(error)) => failed(request.id, &uri, &error, revision),
+            Outcome::TimedOut(limit) => {
+                let limit_s = limit.as_secs_f64();
+                tracing::warn!(uri = %truncated(&uri), limit_s, "a reading ran out of time");
+                let message = format!("the resource was not there within {limit_s} s");
+                Reply::error(request.id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(uri = %truncated(&uri), "a resource panicked; its reading failed, nothing else is affected");
+                internal_error(request.id)
+            }
+        }
+    }
+}
+
+/// What is at a URI.
+enum Found<'c> {
+    Fixed(&'c dyn Resource),
+    Template(&'c dyn ResourceTemplate, Parameters),
+}
+
+impl<'c> Found<'c> {
+    /// A resource of just that URI comes before templates, and these in the order in which they were added.
+    fn at(uri: &str, catalog: &'c Catalog) -> Option<Self> {
+        if let Some(entry) = catalog.resources.get(uri) {
+            return Some(Self::Fixed(&*entry.resource));
+        }
+        let (entry, variables) = catalog.template_for(uri)?;
+        Some(Self::Template(&*entry.template, variables))
+    }
+
+    fn definition(&self) -> &'c ResourceDefinition {
+        match self {
+            Self::Fixed(resource) => resource.definition(),
+            Self::Template(template, _) => template.definition(),
+        }
+    }
+
+    fn read(self, context: Arc<CallContext>, uri: &str) -> ReadFuture {
+        match self {
+            Self::Fixed(resource) => resource.read(context),
+            Self::Template(template, variables) => template.read(context, uri, variables),
+        }
+    }
+}
+
+/// Fills in what the resource left to the server.
+fn completed(
+    mut contents: Vec<ResourceContents>,
+    uri: &str,
+    definition: &ResourceDefinition,
+) -> Vec<ResourceContents> {
+    for part in &mut contents {
+        if part.uri.is_empty() {
+            uri.clone_into(&mut part.uri);
+        }
+        if part.mime_type.is_none() {
+            part.mime_type.clone_from(&definition.mime_type);
+        }
+    }
+    contents
+}
+
+/// Writes the result, and for how long and for whom it is good (CACHE-01).
+fn write(
+    id: &str,
+    generation: &Generation,
+    revision: Revision,
+    contents: &[ResourceContents],
+    (ttl, scope): (Duration, CacheScope),
+) -> Reply {
+    let mut out = begin(id, 256 + generation.result_tail.len());
+    out.extend_from_slice(br#","result":{"contents":["#);
+    for (position, part) in contents.iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        push_contents(&mut out, part, revision);
+    }
+    out.push(b']');
+    if revision.has_result_type() {
+        let ttl_ms = ttl.as_millis();
+        let scope = scope.as_str();
+        out.extend_from_slice(format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#).as_bytes());
+    }
+    finish(out, generation, revision, None)
+}
+
+/// RES-02: there is nothing at the URI.
+fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
+    let code = if revision.has_resource_not_found() {
+        ErrorCode::ResourceNotFound
+    } else {
+        ErrorCode::InvalidParams
+    };
+    let error = ErrorObject::new(code, "Resource not found");
+    Reply::error(id, &error.with_data(json!({ "uri": uri })))
+}
+
+fn failed(id: &str, uri: &str, error: &ResourceError, revision: Revision) -> Reply {
+    let source = error.source().map(tracing::field::display);
+    match error.kind() {
+        ResourceErrorKind::NotFound => not_found(id, uri, revision),
+        ResourceErrorKind::Failed => {
+            tracing::debug!(uri = %truncated(uri), error = error.message(), source, "a reading failed");
+            let message = error.message().to_owned();
+            Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+        }
+        ResourceErrorKind::Internal => {
+            tracing::error!(uri = %truncated(uri), error = error.message(), source, "a resource is at fault");
+            internal_error(id)
+        }
+    }
+}
