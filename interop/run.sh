@@ -26,6 +26,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 cache=${LONGSHORE_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/longshore-interop}
 python=${PYTHON:-python3}
+# Nothing that is set around here is to change the server that is tested.
+while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ || :; echo PORT)
 
 rows() {
   cat <<'ROWS'

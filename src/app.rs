@@ -85,7 +85,7 @@ pub enum AppError {
         source: io::Error,
     },
     /// The system refused something.
-    #[error("the server cannot go on")]
+    #[error("the system refused what the server needs")]
     Io(#[from] io::Error),
 }
 
@@ -115,7 +115,35 @@ impl fmt::Display for MainError {
             write!(f, ": {error}")?;
             source = error.source();
         }
-        Ok(())
+        match self.0.advice() {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl AppError {
+    /// What to do about it, where the error's own words do not say so.
+    fn advice(&self) -> Option<&'static str> {
+        let source = match self {
+            Self::Bind { source, .. } => source,
+            Self::Config(ConfigError::Read { .. }) => {
+                return Some("name one that can be read with --config or LONGSHORE_CONFIG");
+            }
+            _ => return None,
+        };
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Some(
+                "another program has this port: stop it, or choose another with --port or LONGSHORE_PORT (0 takes one that is free)",
+            ),
+            io::ErrorKind::AddrNotAvailable => Some(
+                "this machine has no such address: choose another with --host or LONGSHORE_HOST (0.0.0.0 is all it has)",
+            ),
+            io::ErrorKind::PermissionDenied => Some(
+                "ports below 1024 are for privileged processes: choose another with --port or LONGSHORE_PORT",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -229,7 +257,11 @@ impl App {
             .enable_all()
             .build()
             .map_err(AppError::Io)?;
-        let served = runtime.block_on(async { self.bind()?.serve().await });
+        let served = runtime.block_on(async {
+            let bound = self.bind()?;
+            bound.announce();
+            bound.serve().await
+        });
         runtime.shutdown_background();
         Ok(served?)
     }
@@ -302,14 +334,8 @@ impl App {
             prompts.extend(toolset.prompts);
         }
         let keys = KeyRing::new(&config.seal)?;
-        if !keys.is_shared()
-            && config.transport == Transport::Http
-            && !config.http.host.is_loopback()
-        {
-            tracing::warn!(
-                setting = "seal.keys",
-                "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
-            );
+        if config.transport == Transport::Http && !config.http.host.is_loopback() {
+            warn_in_public(&config.http, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
@@ -320,6 +346,22 @@ impl App {
             catalog,
             self.methods,
         )))
+    }
+}
+
+/// Says what a server that others can reach does unless it is configured.
+fn warn_in_public(http: &HttpConfig, keys_are_shared: bool) {
+    if http.allowed_hosts.is_empty() {
+        tracing::warn!(
+            setting = "http.allowed_hosts",
+            "nothing proves who calls, and requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
+        );
+    }
+    if !keys_are_shared {
+        tracing::warn!(
+            setting = "seal.keys",
+            "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
+        );
     }
 }
 
@@ -358,6 +400,17 @@ impl Bound {
     /// How many tools it serves.
     pub fn tool_count(&self) -> usize {
         self.server.tool_count()
+    }
+
+    /// Says in the log where the server is and what it serves.
+    pub(crate) fn announce(&self) {
+        let tools = self.tool_count();
+        match self.address() {
+            Some(address) => {
+                tracing::info!(url = %format_args!("http://{address}/mcp"), tools, "serving")
+            }
+            None => tracing::info!(tools, "serving over standard input and output"),
+        }
     }
 
     /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends

@@ -1,5 +1,6 @@
 //! Tools, resources and prompts tested without a socket.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::protocol::Revision;
-use crate::server::{Local, Reply, Server, StdioPeer};
+use crate::server::{Local, Part, Reply, Server, StdioPeer};
 
 /// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
 /// transport.
@@ -172,20 +173,35 @@ impl Harness {
     }
 
     /// Sends a message to the letter, in whatever revision it speaks; one client's messages after another, as over
-    /// standard input and output. `None` if it gets no answer.
+    /// standard input and output. `None` if it gets no answer. What a call says while it runs is left out.
     pub async fn send(&self, message: &str) -> Option<Value> {
+        self.send_and_listen(message).await.pop()
+    }
+
+    /// [`send`](Self::send), with the notifications that come before the answer. The answer is last.
+    pub async fn send_and_listen(&self, message: &str) -> Vec<Value> {
         self.local.look_at_the_clock();
         let body = Bytes::copy_from_slice(message.as_bytes());
         let reply = self
             .server
             .handle_stdio(&self.local, &self.peer, &self.principal, body)
             .await;
+        let mut messages = Vec::new();
         match reply {
-            Reply::Accepted => None,
-            Reply::Answer(answer) => {
-                let whole = [answer.head, answer.rest].concat();
-                serde_json::from_slice(&whole).ok()
+            Reply::Accepted | Reply::Cancelled => {}
+            Reply::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
+            Reply::Stream(mut stream) => {
+                while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
+                    messages.push(match part {
+                        Part::Message(message) => message.to_vec(),
+                        Part::Answer(answer) => [answer.head, answer.rest].concat(),
+                    });
+                }
             }
         }
+        messages
+            .iter()
+            .filter_map(|message| serde_json::from_slice(message).ok())
+            .collect()
     }
 }

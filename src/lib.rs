@@ -81,3 +81,8 @@ pub use longshore_macros::tool;
 pub use schemars::{self, JsonSchema};
 #[doc(no_inline)]
 pub use serde;
+
+/// Compiles the code in the README.
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct ReadmeDoctests;

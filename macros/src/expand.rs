@@ -350,6 +350,7 @@ fn callable(tool: &ToolFn) -> TokenStream {
             type Target = #binder fn(#(#types),*) -> #output;
 
             fn deref(&self) -> &Self::Target {
+                #[allow(clippy::too_many_arguments)]
                 fn __longshore_call #generics (#(#locals: #types),*) -> #output {
                     #body
                 }

@@ -17,7 +17,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
         // The function goes on as a plain one, so that mistakes in its body are reported in the same run.
         Err((mistakes, function)) => {
             let mistakes = mistakes.into_compile_error();
-            quote!(#mistakes #function).into()
+            quote!(#mistakes #[allow(unused)] #function).into()
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -61,8 +62,9 @@ impl Mistakes {
         }
     }
 
-    pub(crate) fn at(&mut self, place: impl Spanned, message: impl std::fmt::Display) {
-        self.add(syn::Error::new(place.span(), message));
+    /// A mistake that is all of `place`.
+    pub(crate) fn at(&mut self, place: impl ToTokens, message: impl std::fmt::Display) {
+        self.add(syn::Error::new_spanned(place, message));
     }
 
     /// Keeps what went well.
@@ -152,9 +154,7 @@ impl ToolOptions {
     }
 
     fn take_scopes(&mut self, option: &Meta, mistakes: &mut Mistakes) {
-        let scopes = option.require_list().and_then(|list| {
-            list.parse_args_with(Punctuated::<LitStr, Token![,]>::parse_terminated)
-        });
+        let scopes = entries::<LitStr>(option, r#"scopes("...", ...)"#);
         for scope in mistakes.ok(scopes).into_iter().flatten() {
             // RFC 6749, section 3.3.
             let is_scope = !scope.value().is_empty()
@@ -173,9 +173,7 @@ impl ToolOptions {
     }
 
     fn take_meta(&mut self, option: &Meta, mistakes: &mut Mistakes) {
-        let entries = option.require_list().and_then(|list| {
-            list.parse_args_with(Punctuated::<MetaEntry, Token![,]>::parse_terminated)
-        });
+        let entries = entries::<MetaEntry>(option, r#"meta("..." = ..., ...)"#);
         for entry in mistakes.ok(entries).into_iter().flatten() {
             if self.meta.iter().any(|m| m.key.value() == entry.key.value()) {
                 mistakes.at(&entry.key, "this key of `_meta` is given twice");
@@ -276,7 +274,10 @@ fn text(option: &Meta) -> syn::Result<LitStr> {
             lit: Lit::Str(text),
             ..
         }) => Ok(text.clone()),
-        other => Err(syn::Error::new(other.span(), "expected a string in quotes")),
+        other => Err(syn::Error::new_spanned(
+            other,
+            "expected a string in quotes",
+        )),
     }
 }
 
@@ -289,17 +290,28 @@ fn flag(option: &Meta) -> syn::Result<bool> {
                 lit: Lit::Bool(value),
                 ..
             }) => Ok(value.value),
-            other => Err(syn::Error::new(other.span(), "expected `true` or `false`")),
+            other => Err(syn::Error::new_spanned(other, "expected `true` or `false`")),
         },
-        Meta::List(list) => Err(syn::Error::new(
-            list.span(),
+        Meta::List(list) => Err(syn::Error::new_spanned(
+            list,
             "expected `= true` or `= false`",
         )),
     }
 }
 
 fn word(option: &Meta) -> syn::Result<bool> {
-    option.require_path_only().map(|_| true)
+    match option {
+        Meta::Path(_) => Ok(true),
+        other => Err(syn::Error::new_spanned(other, "this option has no value")),
+    }
+}
+
+/// What is in the parentheses of an option.
+fn entries<T: Parse>(option: &Meta, form: &str) -> syn::Result<Punctuated<T, Token![,]>> {
+    match option {
+        Meta::List(list) => list.parse_args_with(Punctuated::parse_terminated),
+        other => Err(syn::Error::new_spanned(other, format!("expected `{form}`"))),
+    }
 }
 
 fn preset(option: &Meta) -> syn::Result<Preset> {

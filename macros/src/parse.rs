@@ -3,7 +3,6 @@
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::spanned::Spanned;
 use syn::{Attribute, FnArg, Ident, ItemFn, Pat, PatType, ReturnType, Signature, Type};
 
 use crate::options::{ArgOptions, Mistakes, ToolOptions, fault_of_name};
@@ -75,10 +74,7 @@ pub(crate) fn tool(
             let mistake = if is_function {
                 mistake
             } else {
-                syn::Error::new(
-                    item.span(),
-                    "`#[tool]` goes on a function: `async fn name(...)`",
-                )
+                syn::Error::new_spanned(&item, "`#[tool]` goes on a function: `async fn name(...)`")
             };
             return Err((mistake, item));
         }

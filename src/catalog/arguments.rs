@@ -40,7 +40,7 @@ impl Arguments {
     /// # Errors
     ///
     /// Names the path and what was expected there, for example
-    /// `place.latitude: invalid type: string "north", expected f64`.
+    /// `place.latitude: invalid type: string "north", expected a number`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, InvalidArguments> {
         match &self.0 {
             Form::Raw(object) => {
@@ -139,6 +139,8 @@ fn in_json_words(cause: &str) -> Cow<'_, str> {
         "f32" | "f64" => "a number",
         "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "an integer",
         "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "an integer that is not negative",
+        _ if expected.starts_with("struct ") => "an object",
+        _ if expected.starts_with("enum ") => "one of the values in the schema",
         _ => return Cow::Borrowed(cause),
     };
     Cow::Owned(format!("{found}expected {json}"))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use serde::Serialize;
 
+use super::outlet::Outlet;
 use crate::auth::Principal;
 
 /// One call, as its tool sees it: who asks, and under which ids.
@@ -16,6 +17,7 @@ pub struct CallContext {
     pub(crate) session: Option<Arc<str>>,
     pub(crate) request_id: RequestId,
     pub(crate) headers: Option<HeaderMap>,
+    pub(crate) outlet: Outlet,
 }
 
 impl CallContext {
@@ -32,6 +34,7 @@ impl CallContext {
             session: None,
             request_id: RequestId::from_json("1"),
             headers: None,
+            outlet: Outlet::default(),
         }
     }
 
@@ -61,27 +64,28 @@ impl CallContext {
     /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.
     ///
     /// Does nothing if the caller did not ask to be told.
-    #[expect(
-        clippy::unused_async,
-        reason = "it will wait where the caller is slow to listen"
-    )]
+    /// Reports have to grow: one that is not more than the last is left out, and so are those that come within 20 ms
+    /// of one another, save the one that reaches `total`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
-        let _ = (progress, total, message);
+        if self.outlet.progress(progress, total, message) {
+            // Lets it be sent before the tool goes on.
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Sends a log message to the caller, if it asked for messages of this level.
-    #[expect(
-        clippy::unused_async,
-        reason = "it will wait where the caller is slow to listen"
-    )]
+    ///
+    /// At most 200 a second are sent. They must not hold credentials or personal data.
     pub async fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
-        let _ = (level, data);
+        if self.outlet.log(level, data) {
+            tokio::task::yield_now().await;
+        }
     }
 
-    /// Whether the caller has cancelled the call. The tool's future is dropped at its next `await` anyway;
-    /// this is for long stretches without one.
+    /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`
+    /// anyway; this is for tools that block, or compute for long without one.
     pub fn is_cancelled(&self) -> bool {
-        false
+        self.outlet.is_cancelled()
     }
 }
 
@@ -125,6 +129,7 @@ impl fmt::Debug for RequestId {
 
 /// How much a log message matters, by RFC 5424, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub enum LogLevel {
     /// Detail for whoever hunts a fault.
     Debug,
@@ -142,4 +147,36 @@ pub enum LogLevel {
     Alert,
     /// Nothing works.
     Emergency,
+}
+
+impl LogLevel {
+    const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// Reads the word on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
+    }
 }

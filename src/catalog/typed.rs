@@ -257,3 +257,6 @@ pub(super) fn structured<T: Serialize + ?Sized>(value: &T) -> Result<Output, Too
 fn taken<U: 'static>(value: &mut dyn Any) -> Option<U> {
     value.downcast_mut::<Option<U>>()?.take()
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,14 +9,15 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Flags, Transport};
 
-/// Serve MCP tools to every client there is.
+/// Serves MCP tools over HTTP, or over standard input and output.
 ///
-/// Without a command, `longshore` runs the server with the demo toolset on http://127.0.0.1:3000/mcp.
+/// Without a command it does what `run` does: it serves the demo toolset on http://127.0.0.1:3000/mcp.
 #[derive(Debug, Parser)]
 #[command(
     name = "longshore",
     version,
     max_term_width = 100,
+    args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
         longshore                                   the demo toolset on http://127.0.0.1:3000/mcp\n  \
         longshore run --port 8080                   on another port\n  \
@@ -25,16 +26,20 @@ use crate::config::{Flags, Transport};
         Every setting is also an environment variable: LONGSHORE_HOST, LONGSHORE_PORT (or PORT),\n\
         LONGSHORE_TRANSPORT, LONGSHORE_TOOLSET, LONGSHORE_WORKERS, LONGSHORE_CONFIG, and\n\
         LONGSHORE_<PART>__<NAME> for what the file has: LONGSHORE_HTTP__ALLOWED_HOSTS=mcp.example.com\n\n\
-        Logs go to standard error; LONGSHORE_LOG sets how much: error, warn, info, debug, trace."
+        Logs go to standard error; LONGSHORE_LOG sets how much: error, warn, info, debug, trace.\n\n\
+        Exit codes: 0 stopped as told, 1 could not serve, 2 the command line makes no sense."
 )]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the server (this is what happens without a command)
+    /// Serve until told to stop; this is what happens without a command
     Run(RunArgs),
 }
 
@@ -45,7 +50,8 @@ struct RunArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
-    /// Listen on this address [default: 127.0.0.1] [env: LONGSHORE_HOST]
+    /// Listen on this IP address; 0.0.0.0 is all that the machine has [default: 127.0.0.1]
+    /// [env: LONGSHORE_HOST]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
 
@@ -53,11 +59,13 @@ struct RunArgs {
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// How clients reach the server [default: http] [env: LONGSHORE_TRANSPORT]
-    #[arg(long, value_enum)]
+    /// How clients reach the server: over the network, or over standard input and output
+    /// [default: http] [env: LONGSHORE_TRANSPORT]
+    #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset; may be repeated [default: demo] [env: LONGSHORE_TOOLSET]
+    /// Serve this built-in toolset, one of: demo; may be repeated [default: demo]
+    /// [env: LONGSHORE_TOOLSET]
     #[arg(long = "toolset", value_name = "NAME")]
     toolsets: Vec<String>,
 
@@ -65,16 +73,15 @@ struct RunArgs {
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
 
-    /// Listen beyond this machine although nothing proves who calls [env: LONGSHORE_HTTP__INSECURE]
+    /// Listen beyond this machine although nothing proves who calls
+    /// [env: LONGSHORE_HTTP__INSECURE]
     #[arg(long)]
     insecure: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TransportArg {
-    /// Over the network, at /mcp
     Http,
-    /// Over standard input and output
     Stdio,
 }
 
@@ -99,17 +106,14 @@ impl From<RunArgs> for Flags {
 /// makes no sense.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    output::start_logging();
-    let done = match cli
-        .command
-        .unwrap_or_else(|| Command::Run(RunArgs::default()))
-    {
-        Command::Run(args) => run::run(&Flags::from(args)),
+    let audience = output::start_logging();
+    let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
+        Command::Run(args) => run::run(&Flags::from(args), audience),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&error);
+            output::complain(&error, audience);
             ExitCode::FAILURE
         }
     }

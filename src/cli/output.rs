@@ -6,12 +6,20 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tracing_subscriber::EnvFilter;
 
+/// Who reads standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    People,
+    /// A collector of logs: every line is JSON.
+    Programs,
+}
+
 /// Sends the log to standard error: in colour to a terminal, as JSON in a container, plain elsewhere.
-pub(super) fn start_logging() {
+pub(super) fn start_logging() -> Audience {
     let probe = crate::environment::Probe::real();
     let level = probe
         .variable("LONGSHORE_LOG")
@@ -21,32 +29,119 @@ pub(super) fn start_logging() {
         .with_env_filter(filter)
         .with_writer(io::stderr);
     let terminal = io::stderr().is_terminal();
-    if probe.is_in_container() && !terminal {
+    let audience = if probe.is_in_container() && !terminal {
         log.json().flatten_event(true).init();
+        Audience::Programs
     } else {
         let colour = terminal && probe.variable("NO_COLOR").is_none();
         log.with_ansi(colour).with_target(false).init();
-    }
+        Audience::People
+    };
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
         tracing::error!(place, message, "panicked");
     }));
+    audience
 }
 
 /// Says where the server is and how to reach it, at a glance.
 pub(super) fn greet(address: SocketAddr, toolsets: &str, tools: usize) {
-    let url = format!("http://{address}/mcp");
+    eprintln!("{}", greeting(address, toolsets, tools));
+}
+
+/// Says what is waited for, should a person have started a server that another program is to talk to.
+pub(super) fn greet_over_stdio(tools: usize) {
+    if io::stdin().is_terminal() {
+        let tools = counted(tools);
+        eprintln!(
+            "longshore serves {tools} over standard input and output: it waits for lines of JSON, and ends with Ctrl-D"
+        );
+    }
+}
+
+fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    eprintln!(
-        "\n  Longshore {version} serves {tools} tools ({toolsets}) at {url}\n\n  \
-           try it    npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
-           connect   {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
-           health    http://{address}/health\n"
+    let tools = counted(tools);
+    // Nobody can connect to the address that stands for all of them.
+    let reachable = SocketAddr::new(
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        },
+        address.port(),
     );
+    let url = format!("http://{reachable}/mcp");
+    let everywhere = if address.ip().is_unspecified() {
+        format!(
+            "  listens  on every address of this machine, port {}\n",
+            address.port()
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "\n  Longshore {version} serves {tools} ({toolsets}) at {url}\n\n\
+         {everywhere}  \
+           try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
+           connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
+           health   http://{reachable}/health\n  \
+           stop     Ctrl-C\n"
+    )
+}
+
+fn counted(tools: usize) -> String {
+    match tools {
+        1 => "1 tool".to_owned(),
+        _ => format!("{tools} tools"),
+    }
 }
 
 /// Says why the program ends.
-pub(super) fn complain(error: &dyn Display) {
-    eprintln!("longshore: {error}");
+pub(super) fn complain(error: &dyn Display, audience: Audience) {
+    match audience {
+        Audience::People => eprintln!("longshore: {error}"),
+        // Not through the log, which may be switched off.
+        Audience::Programs => {
+            let line = serde_json::json!({
+                "timestamp": jiff::Timestamp::now().to_string(),
+                "level": "ERROR",
+                "message": error.to_string(),
+                "target": "longshore",
+            });
+            eprintln!("{line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greeting_is_as_the_readme_shows_it() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 3000));
+        let shown = greeting(address, "demo", 7);
+        let readme = include_str!("../../README.md");
+        assert!(readme.contains(shown.trim_matches('\n')), "{shown}");
+    }
+
+    #[test]
+    fn the_address_that_is_shown_can_be_connected_to() {
+        let everywhere = greeting(SocketAddr::from(([0, 0, 0, 0], 80)), "demo", 1);
+        assert!(
+            everywhere.contains("1 tool (demo) at http://127.0.0.1:80/mcp\n"),
+            "{everywhere}"
+        );
+        assert!(
+            everywhere.contains("every address of this machine, port 80\n"),
+            "{everywhere}"
+        );
+        let v6 = greeting(SocketAddr::from(([0; 16], 80)), "demo", 2);
+        assert!(
+            v6.contains("http://[::1]:80/mcp") && !v6.contains("0.0.0.0"),
+            "{v6}"
+        );
+    }
 }

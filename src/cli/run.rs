@@ -1,12 +1,12 @@
 //! `longshore run`.
 
-use super::output;
+use super::output::{self, Audience};
 use crate::app::{App, MainError};
 use crate::config::{Config, Flags};
 use crate::environment::Probe;
 
 /// Serves what the settings name; without any, the demo toolset.
-pub(super) fn run(flags: &Flags) -> Result<(), MainError> {
+pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
     let mut config = Config::load(flags, &Probe::real()).map_err(crate::AppError::from)?;
     if config.toolsets.is_empty() {
         config.toolsets.push("demo".to_owned());
@@ -18,8 +18,12 @@ pub(super) fn run(flags: &Flags) -> Result<(), MainError> {
         .map_err(crate::AppError::from)?;
     let served = runtime.block_on(async {
         let bound = App::new().config(config).bind()?;
-        if let Some(address) = bound.address() {
-            output::greet(address, &toolsets, bound.tool_count());
+        match (audience, bound.address()) {
+            (Audience::Programs, _) => bound.announce(),
+            (Audience::People, Some(address)) => {
+                output::greet(address, &toolsets, bound.tool_count());
+            }
+            (Audience::People, None) => output::greet_over_stdio(bound.tool_count()),
         }
         bound.serve().await
     });

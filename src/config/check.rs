@@ -56,6 +56,12 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
             );
         }
     }
+    for (position, name) in config.toolsets.iter().enumerate() {
+        if config.toolsets[..position].contains(name) {
+            find(format!("toolsets has {name:?} twice"), "name it once");
+        }
+    }
+    let limits = &http.limits;
     for (zero, name) in [
         (config.server.page_size == 0, "server.page_size"),
         (
@@ -63,8 +69,26 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
             "server.call_timeout_seconds",
         ),
         (http.workers == Some(0), "http.workers"),
-        (http.limits.connections == 0, "http.limits.connections"),
-        (http.limits.body_bytes == 0, "http.limits.body_bytes"),
+        (limits.connections == 0, "http.limits.connections"),
+        (limits.target_bytes == 0, "http.limits.target_bytes"),
+        (limits.header_bytes == 0, "http.limits.header_bytes"),
+        (limits.body_bytes == 0, "http.limits.body_bytes"),
+        (limits.header_seconds == 0, "http.limits.header_seconds"),
+        (limits.body_seconds == 0, "http.limits.body_seconds"),
+        (limits.idle_seconds == 0, "http.limits.idle_seconds"),
+        (
+            limits.write_stall_seconds == 0,
+            "http.limits.write_stall_seconds",
+        ),
+        (
+            limits.connection_seconds == 0,
+            "http.limits.connection_seconds",
+        ),
+        (
+            limits.connection_requests == 0,
+            "http.limits.connection_requests",
+        ),
+        (limits.http2_streams == 0, "http.limits.http2_streams"),
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
     ] {
         if zero {
@@ -74,5 +98,21 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
             );
         }
     }
+    if let Some(workers) = http.workers.filter(|workers| WORKERS_MAX < *workers) {
+        find(
+            format!("http.workers is {workers}"),
+            "give it at most 1024; one for each core is best, which is the default",
+        );
+    }
+    if HEADER_BYTES_MAX < limits.header_bytes {
+        find(
+            format!("http.limits.header_bytes is {}", limits.header_bytes),
+            "give it at most 65536, which is what is kept of a request while its head arrives",
+        );
+    }
     findings
 }
+
+const WORKERS_MAX: usize = 1024;
+/// What hyper keeps of a request until its head is complete.
+const HEADER_BYTES_MAX: usize = 64 * 1024;

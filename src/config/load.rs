@@ -43,7 +43,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is of no kind that is known.
-    #[error("configuration file {} ends in neither .toml nor .json", path.display())]
+    #[error("configuration file {} ends in neither .toml nor .json; name it after what is in it", path.display())]
     Kind {
         /// Which file.
         path: PathBuf,
@@ -86,6 +86,8 @@ const SHORT: [(&str, &str); 5] = [
 
 const PREFIX: &str = "LONGSHORE_";
 const FILE: &str = "LONGSHORE_CONFIG";
+/// How much is logged. Not a setting of the configuration: it is read before there is one.
+const LOG: &str = "LONGSHORE_LOG";
 
 impl Config {
     /// Reads the file that the flags or `LONGSHORE_CONFIG` name, if any; then the environment; then the flags.
@@ -146,7 +148,7 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
             toml::from_str(&text).map_err(|e| failed(toml_message(&text, &e)))
         }
         Some("json") => {
-            serde_json::from_str::<Config>(&text).map_err(|e| failed(e.to_string()))?;
+            serde_json::from_str::<Config>(&text).map_err(|e| failed(in_words(&e.to_string())))?;
             serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
         }
         _ => Err(ConfigError::Kind {
@@ -162,9 +164,9 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
         Some(before) => format!(
             "line {}: {}",
             before.matches('\n').count() + 1,
-            error.message()
+            in_words(error.message())
         ),
-        None => error.message().to_owned(),
+        None => in_words(error.message()),
     }
 }
 
@@ -180,7 +182,7 @@ fn variables(probe: &Probe) -> Result<Vec<Setting>, ConfigError> {
     let mut long = Vec::new();
     let mut short = Vec::new();
     for (name, value) in probe.variables(PREFIX) {
-        if is_from_kubernetes(name, value) || name == FILE {
+        if [FILE, LOG].contains(&name) || is_from_kubernetes(name, value) {
             continue;
         }
         if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
@@ -196,7 +198,8 @@ fn variables(probe: &Probe) -> Result<Vec<Setting>, ConfigError> {
             return Err(ConfigError::Variable {
                 name: name.to_owned(),
                 message: format!(
-                    "there is no such setting; there are {}, {FILE}, and LONGSHORE_<PART>__<NAME> for all others, such as LONGSHORE_HTTP__PORT",
+                    "there is no such setting; there are {}, {FILE}, {LOG}, and LONGSHORE_<PART>__<NAME> for all others, such as LONGSHORE_HTTP__PORT; \
+                     unset it, or correct its name",
                     known.join(", ")
                 ),
             });
@@ -209,12 +212,22 @@ fn variables(probe: &Probe) -> Result<Vec<Setting>, ConfigError> {
     Ok(long)
 }
 
-/// Whether Kubernetes put a variable there for a Service that happens to be called `longshore`.
+/// Whether Kubernetes put a variable there for a Service whose name begins with `longshore`: for one called
+/// `longshore-demo` it sets `LONGSHORE_DEMO_SERVICE_HOST`, `LONGSHORE_DEMO_PORT=tcp://...` and so on in every pod.
 fn is_from_kubernetes(name: &str, value: &str) -> bool {
-    let rest = name.strip_prefix(PREFIX).unwrap_or_default();
-    rest.starts_with("SERVICE_")
-        || rest.starts_with("PORT_")
-        || rest == "PORT" && value.contains("://")
+    if name[PREFIX.len()..].contains("__") {
+        return false;
+    }
+    let of_a_port = name.split_once("_PORT_").is_some_and(|(_, rest)| {
+        let mut parts = rest.split('_');
+        parts.next().is_some_and(|port| port.parse::<u16>().is_ok())
+            && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    });
+    of_a_port
+        || name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.ends_with("_PORT") && value.contains("://")
 }
 
 /// A variable's text as the type that its setting has.
@@ -235,7 +248,31 @@ fn try_alone(path: &[String], value: &Value) -> Result<(), String> {
     put(&mut tree, path, value.clone());
     Config::deserialize(Value::Object(tree))
         .map(drop)
-        .map_err(|e| e.to_string())
+        .map_err(|e| in_words(&e.to_string()))
+}
+
+/// A message of serde's with the names of types in words.
+fn in_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        (
+            "expected u32",
+            "expected a whole number from 0 to 4294967295",
+        ),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected a boolean", "expected true or false"),
+    ];
+    // The value is left out: where a table should be, somebody may have put the secret that belongs into it.
+    if let Some((_, rest)) = message.split_once("expected struct ") {
+        let place = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        return format!("there is a single value where a table of settings should be{place}");
+    }
+    WORDS
+        .iter()
+        .fold(message.to_owned(), |message, (type_name, words)| {
+            message.replace(type_name, words)
+        })
 }
 
 fn put(tree: &mut Map<String, Value>, path: &[String], value: Value) {
@@ -352,6 +389,11 @@ mod tests {
             ("LONGSHORE_PORT", "tcp://10.0.0.1:3000"),
             ("LONGSHORE_PORT_3000_TCP", "tcp://10.0.0.1:3000"),
             ("LONGSHORE_SERVICE_HOST", "10.0.0.1"),
+            ("LONGSHORE_SERVICE_PORT_HTTP", "3000"),
+            ("LONGSHORE_DEMO_SERVICE_HOST", "10.0.0.1"),
+            ("LONGSHORE_DEMO_SERVICE_PORT", "3000"),
+            ("LONGSHORE_DEMO_PORT", "tcp://10.0.0.1:3000"),
+            ("LONGSHORE_DEMO_PORT_3000_TCP_ADDR", "10.0.0.1"),
         ];
         assert_eq!(
             load(&Flags::default(), &variables)
@@ -360,6 +402,28 @@ mod tests {
                 .port,
             3000
         );
+    }
+
+    #[test]
+    fn what_looks_like_kubernetes_and_is_not_is_no_less_a_mistake() {
+        for name in ["LONGSHORE_DEMO_PORT", "LONGSHORE_PORT_MAPPING"] {
+            let message = load(&Flags::default(), &[(name, "3000")]).expect_err("refused");
+            assert!(message.contains("no such setting"), "{message}");
+        }
+        let message = load(
+            &Flags::default(),
+            &[("LONGSHORE_HTTP__PORT", "tcp://10.0.0.1:3000")],
+        );
+        assert!(
+            message
+                .expect_err("refused")
+                .contains("LONGSHORE_HTTP__PORT")
+        );
+    }
+
+    #[test]
+    fn the_level_of_the_log_is_no_setting() {
+        assert!(load(&Flags::default(), &[("LONGSHORE_LOG", "debug")]).is_ok());
     }
 
     #[test]
@@ -394,7 +458,17 @@ mod tests {
         assert!(message.contains("line 2"), "{message}");
         for (variable, value, part) in [
             ("LONGSHORE_HTTP__PROT", "1", "unknown field `prot`"),
-            ("LONGSHORE_HTTP__PORT", "many", "invalid type"),
+            (
+                "LONGSHORE_HTTP__PORT",
+                "many",
+                "expected a whole number from 0 to 65535",
+            ),
+            (
+                "LONGSHORE_HTTP__INSECURE",
+                "maybe",
+                "expected true or false",
+            ),
+            ("LONGSHORE_HTTP__HOST", "nowhere", "expected an IP address"),
             ("LONGSHORE_PROT", "1", "no such setting"),
             ("PORT", "http", "invalid type"),
         ] {
@@ -405,6 +479,9 @@ mod tests {
                 "{message}"
             );
         }
+        let (_folder, flags) = file("a.toml", "[http]\nport = 1\n[server]\n\nname = 5\n");
+        let message = load(&flags, &[]).expect_err("refused");
+        assert!(message.contains("line 5"), "{message}");
         let host = Flags {
             host: Some("nowhere".to_owned()),
             ..Flags::default()
@@ -416,6 +493,59 @@ mod tests {
         );
         let (_folder, flags) = file("a.ini", "");
         assert!(load(&flags, &[]).expect_err("refused").contains("neither"));
+    }
+
+    #[test]
+    fn secrets_are_not_repeated() {
+        for (name, text) in [
+            ("a.toml", "seal = \"swordfish\""),
+            ("a.toml", "[seal]\nkeys = [\"swordfish\", 1]"),
+            ("a.toml", "[seal]\nkeys = \"swordfish"),
+            ("a.json", "{\"seal\": \"swordfish\"}"),
+            ("a.json", "{\"seal\": {\"keys\": [\"swordfish\", 1]}}"),
+        ] {
+            let (_folder, flags) = file(name, text);
+            let message = load(&flags, &[]).expect_err("refused");
+            assert!(
+                message.contains(name) && !message.contains("swordfish"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_in_the_style_of_people_are_addresses_too() {
+        let host = Flags {
+            host: Some("localhost".to_owned()),
+            ..Flags::default()
+        };
+        assert!(load(&host, &[]).expect("valid").http.host.is_loopback());
+    }
+
+    #[test]
+    fn settings_that_would_stop_everything_are_refused() {
+        for (variable, value, part) in [
+            (
+                "LONGSHORE_TOOLSET",
+                "demo,demo",
+                "toolsets has \"demo\" twice; name it once",
+            ),
+            ("LONGSHORE_WORKERS", "0", "http.workers is 0"),
+            ("LONGSHORE_WORKERS", "100000", "at most 1024"),
+            (
+                "LONGSHORE_HTTP__LIMITS__IDLE_SECONDS",
+                "0",
+                "http.limits.idle_seconds is 0",
+            ),
+            (
+                "LONGSHORE_HTTP__LIMITS__HEADER_BYTES",
+                "65537",
+                "at most 65536",
+            ),
+        ] {
+            let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Where the process finds itself: environment variables and files, behind something that tests can fake.
 
+mod address;
 mod list;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+pub(crate) use address::address;
 pub(crate) use list::list;
 
 /// The environment, as detectors and the configuration see it.

@@ -38,6 +38,7 @@ pub(crate) struct Request<'a> {
 /// A message that wants none.
 #[derive(Debug)]
 pub(crate) struct Notification<'a> {
+    pub(crate) method: Cow<'a, str>,
     pub(crate) params: Params<'a>,
 }
 
@@ -62,6 +63,7 @@ pub(crate) struct Meta<'a> {
     pub(crate) protocol_version: Option<&'a str>,
     pub(crate) client_capabilities: Option<&'a str>,
     pub(crate) log_level: Option<&'a str>,
+    pub(crate) progress_token: Option<&'a str>,
 }
 
 /// A body that is no message.
@@ -225,6 +227,9 @@ impl<'a> Envelope<'a> {
             "io.modelcontextprotocol/logLevel" => {
                 self.once(|e| &mut e.params.meta.log_level, value);
             }
+            "progressToken" => {
+                self.once(|e| &mut e.params.meta.progress_token, value);
+            }
             _ => {}
         }
         Ok(())
@@ -278,6 +283,7 @@ impl<'a> Envelope<'a> {
                 params: self.params,
             }),
             None => Message::Notification(Notification {
+                method,
                 params: self.params,
             }),
         })
@@ -296,7 +302,8 @@ pub(crate) fn is_object(value: &str) -> bool {
     value.starts_with('{')
 }
 
-fn is_id(value: &str) -> bool {
+/// Whether a value's text may be the id of a request, or a progress token.
+pub(crate) fn is_id(value: &str) -> bool {
     match value.as_bytes().first() {
         Some(b'"') => value.len() <= ID_MAX_BYTES + 2,
         Some(b'-') => value.parse::<i64>().is_ok(),

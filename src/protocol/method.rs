@@ -16,6 +16,7 @@ pub(crate) enum Method {
     PromptsList,
     PromptsGet,
     Complete,
+    SetLogLevel,
 }
 
 impl Method {
@@ -35,6 +36,7 @@ impl Method {
             "prompts/get" => Self::PromptsGet,
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
+            "logging/setLevel" => Self::SetLogLevel,
             _ => return None,
         })
     }
@@ -42,7 +44,7 @@ impl Method {
     /// Whether a revision has it.
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
-            Self::Initialize | Self::Ping => revision.has_sessions(),
+            Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
             Self::Discover => !revision.has_sessions(),
             Self::ToolsList
             | Self::ToolsCall

@@ -1,19 +1,22 @@
 //! Running one call: guarded against panics, bounded in time, and owned by whom it should be.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, Timeout};
 
-use crate::protocol::Revision;
+use crate::catalog::{CallContext, RequestId};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
-type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) enum Outcome<T> {
     TimedOut(Duration),
     /// It panicked; the log has its words.
     Panicked,
+    /// The caller wants no answer any more.
+    Cancelled,
 }
 
 /// Who loses interest when the client closes the connection.
@@ -30,65 +35,174 @@ pub(crate) enum Outcome<T> {
 pub(crate) enum OnDisconnect {
     /// The call is dropped (stateless era, MH-16).
     Cancel,
-    /// The call runs on (handshake era, LH-02).
+    /// The call runs on until it is done or cancelled by its id (handshake era, LH-02).
     RunOn,
 }
 
-impl OnDisconnect {
-    #[inline]
-    pub(crate) fn of(revision: Revision) -> Self {
-        if revision.has_sessions() {
-            Self::RunOn
-        } else {
-            Self::Cancel
-        }
-    }
+/// How a call is to be run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How long it may take.
+    pub(crate) timeout: Duration,
+    pub(crate) on_disconnect: OnDisconnect,
+    /// After which time without an answer a stream is begun, so that whoever stands in between sees signs of life.
+    /// `None` if the caller takes no streams.
+    pub(crate) stream_after: Option<Duration>,
 }
 
-/// Runs a call. Most are done at the first poll and never leave this function's frame; a timer is armed, and
-/// a task of its own made, only for those that are not.
+/// How far a call has come.
+pub(crate) enum Step<T> {
+    Done(Outcome<T>),
+    /// It has something to say before its answer, or takes long.
+    Streams(Running<T>),
+}
+
+/// Runs a call to its end, or to where its answer has to become a stream. Most are done at the first poll and never
+/// leave this function's frame; a timer is armed, and a task of its own made, only for those that are not.
 #[inline]
 pub(crate) async fn run<T: Send + 'static>(
-    start: impl FnOnce() -> BoxedCall<T>,
-    timeout: Duration,
-    on_disconnect: OnDisconnect,
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+    terms: Terms,
     inflight: &Arc<Inflight>,
-) -> Outcome<T> {
-    let Ok(call) = catch_unwind(AssertUnwindSafe(start)) else {
-        return Outcome::Panicked;
+) -> Step<T> {
+    let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
+        return Step::Done(Outcome::Panicked);
     };
     let mut call = Guarded(call);
-    if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(Pin::new(&mut call).poll(cx))).await {
-        return outcome;
-    }
-    match on_disconnect {
-        OnDisconnect::Cancel => {
-            let _guard = inflight.enter();
-            bounded(call, timeout).await
+    let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut call).poll(cx))).await;
+    match first {
+        Poll::Ready(outcome) if context.outlet.is_silent() || terms.stream_after.is_none() => {
+            Step::Done(outcome)
         }
-        OnDisconnect::RunOn => {
-            let (sender, receiver) = oneshot::channel();
-            let guard = inflight.enter();
-            // Owned by `inflight`, which a draining server waits for.
-            tokio::spawn(async move {
-                let outcome = bounded(call, timeout).await;
-                drop(guard);
-                let _ = sender.send(outcome);
-            });
-            receiver.await.unwrap_or(Outcome::Panicked)
+        Poll::Ready(outcome) => Step::Streams(Running::Done(Some(outcome))),
+        Poll::Pending => Box::pin(wait(call, context, terms, inflight)).await,
+    }
+}
+
+/// Waits for a call that was not done at once.
+async fn wait<T: Send + 'static>(
+    call: Guarded<T>,
+    context: &Arc<CallContext>,
+    terms: Terms,
+    inflight: &Arc<Inflight>,
+) -> Step<T> {
+    let mut running = Running::new(call, context, terms, inflight);
+    let Some(stream_after) = terms.stream_after else {
+        return Step::Done(running.await);
+    };
+    let until_stream = tokio::time::sleep(stream_after);
+    tokio::pin!(until_stream);
+    let outcome = poll_fn(|cx| {
+        let done = Pin::new(&mut running).poll(cx).map(Some);
+        if !context.outlet.is_silent() || done.is_pending() && context.outlet.has_messages(cx) {
+            return match done {
+                Poll::Ready(outcome) => {
+                    running = Running::Done(outcome);
+                    Poll::Ready(None)
+                }
+                Poll::Pending => Poll::Ready(None),
+            };
+        }
+        match done {
+            Poll::Pending => until_stream.as_mut().poll(cx).map(|()| None),
+            ready => ready,
+        }
+    })
+    .await;
+    match outcome {
+        Some(outcome) => Step::Done(outcome),
+        None => Step::Streams(running),
+    }
+}
+
+/// A call that has begun and takes its time.
+pub(crate) enum Running<T> {
+    Done(Option<Outcome<T>>),
+    /// Dropping it cancels it.
+    Own {
+        call: Pin<Box<Timeout<Guarded<T>>>>,
+        timeout: Duration,
+        context: Arc<CallContext>,
+        _place: Place,
+    },
+    /// It runs on without whoever waits here.
+    Task(oneshot::Receiver<Outcome<T>>),
+}
+
+impl<T: Send + 'static> Running<T> {
+    fn new(
+        call: Guarded<T>,
+        context: &Arc<CallContext>,
+        terms: Terms,
+        inflight: &Arc<Inflight>,
+    ) -> Self {
+        let timeout = terms.timeout;
+        let call = Self::Own {
+            call: Box::pin(tokio::time::timeout(timeout, call)),
+            timeout,
+            context: Arc::clone(context),
+            _place: inflight.enter(context),
+        };
+        if terms.on_disconnect == OnDisconnect::Cancel {
+            return call;
+        }
+        let (sender, receiver) = oneshot::channel();
+        // Owned by `inflight`, which can cancel it by its id, and which a server that stops waits for.
+        let task = tokio::spawn(async move {
+            let _ = sender.send(call.await);
+        });
+        inflight.remember(context, task.abort_handle());
+        Self::Task(receiver)
+    }
+}
+
+// Nothing in it is pinned in place: the call has a box of its own.
+impl<T> Unpin for Running<T> {}
+
+impl<T> Future for Running<T> {
+    type Output = Outcome<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
+        match &mut *self {
+            Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Outcome::Cancelled)),
+            Self::Own {
+                call,
+                timeout,
+                context,
+                ..
+            } => match call.as_mut().poll(cx) {
+                Poll::Ready(Ok(outcome)) => Poll::Ready(outcome),
+                Poll::Ready(Err(_)) => {
+                    context.outlet.cancel();
+                    Poll::Ready(Outcome::TimedOut(*timeout))
+                }
+                Poll::Pending => Poll::Pending,
+            },
+            Self::Task(receiver) => Pin::new(receiver)
+                .poll(cx)
+                .map(|outcome| outcome.unwrap_or(Outcome::Cancelled)),
         }
     }
 }
 
-async fn bounded<T>(call: Guarded<T>, timeout: Duration) -> Outcome<T> {
-    match tokio::time::timeout(timeout, call).await {
-        Ok(outcome) => outcome,
-        Err(_) => Outcome::TimedOut(timeout),
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        // A tool that blocks cannot be dropped; it can look.
+        if let Self::Own { context, .. } = self {
+            context.outlet.cancel();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Running<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Running")
     }
 }
 
 /// A call whose panics end here.
-struct Guarded<T>(BoxedCall<T>);
+pub(crate) struct Guarded<T>(BoxedCall<T>);
 
 impl<T> Future for Guarded<T> {
     type Output = Outcome<T>;
@@ -103,38 +217,93 @@ impl<T> Future for Guarded<T> {
     }
 }
 
-/// Calls that were not done at once: counted, and waited for when the server stops.
+/// Calls that were not done at once: counted, cancelled by their id, and waited for when the server stops.
 #[derive(Debug, Default)]
 pub(crate) struct Inflight {
-    running: AtomicUsize,
+    calls: Mutex<Calls>,
     changed: Notify,
 }
 
-/// Counts one call for as long as it lives.
-pub(crate) struct Running(Arc<Inflight>);
+#[derive(Debug, Default)]
+struct Calls {
+    running: usize,
+    /// Those that outlive their request, by session and id.
+    by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, AbortHandle)>,
+}
+
+/// One call's entry among those that run.
+pub(crate) struct Place {
+    inflight: Arc<Inflight>,
+    key: (Arc<str>, RequestId),
+}
+
+/// Stands for the session of requests without one that outlive nothing but their own answer: over standard input
+/// and output.
+pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
-    fn enter(self: &Arc<Self>) -> Running {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Running(Arc::clone(self))
+    fn enter(self: &Arc<Self>, context: &CallContext) -> Place {
+        self.calls().running += 1;
+        Place {
+            inflight: Arc::clone(self),
+            key: key(context),
+        }
+    }
+
+    fn remember(&self, context: &Arc<CallContext>, task: AbortHandle) {
+        if !task.is_finished() {
+            self.calls()
+                .by_id
+                .insert(key(context), (Arc::clone(context), task));
+        }
+    }
+
+    /// Cancels a call (CAN-01). What has ended, or never was, is nobody's loss.
+    pub(crate) fn cancel(&self, session: &str, id: &str) {
+        let key = (Arc::from(session), RequestId::from_json(id));
+        let found = self.calls().by_id.remove(&key);
+        if let Some((context, task)) = found {
+            context.outlet.cancel();
+            task.abort();
+        }
     }
 
     /// Waits until no call is left.
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.running.load(Ordering::Acquire) == 0 {
+            if self.calls().running == 0 {
                 return;
             }
             changed.await;
         }
     }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl Drop for Running {
+fn key(context: &CallContext) -> (Arc<str>, RequestId) {
+    let session = context.session.clone().unwrap_or_else(|| Arc::from(STDIO));
+    (session, context.request_id.clone())
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.changed.notify_waiters();
+        let mut calls = self.inflight.calls();
+        calls.running -= 1;
+        let idle = calls.running == 0;
+        calls.by_id.remove(&self.key);
+        drop(calls);
+        if idle {
+            self.inflight.changed.notify_waiters();
         }
     }
+}
+
+/// When a stream shows that it is alive: every 15 to 25 seconds, not all at once.
+pub(crate) fn next_heartbeat() -> Instant {
+    let noise = u64::from(crate::seal::random_bytes::<1>()[0]);
+    Instant::now() + Duration::from_millis(15_000 + noise * 10_000 / 255)
 }

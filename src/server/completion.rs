@@ -7,14 +7,15 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde::Deserialize;
 
-use super::call::{self, OnDisconnect, Outcome};
+use super::call::Outcome;
 use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server, stateless, truncated};
+use super::{Caller, Server, truncated};
 use crate::catalog::{
-    CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters, ResourceErrorKind,
+    CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters, PromptError,
+    ResourceError, ResourceErrorKind,
 };
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
@@ -104,9 +105,6 @@ impl Server {
             Ok(params) => params,
             Err(e) => return invalid_params(id, &without_place(&e)),
         };
-        if let Err(refusal) = stateless::check_unnamed(caller.revision, request) {
-            return refusal;
-        }
         let Argument { name, value } = params.argument;
         if value.len() > VALUE_MAX_BYTES {
             return invalid_params(id, "argument.value has more than 8192 bytes");
@@ -152,70 +150,100 @@ impl Server {
         let arguments = params.context.unwrap_or_default().arguments;
         let asked =
             CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
-        self.suggest(caller, headers, id, &generation, &whose, asked)
-            .await
-    }
-
-    async fn suggest(
-        self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
-        id: &str,
-        generation: &Generation,
-        whose: &Whose<'_>,
-        asked: CompletionRequest,
-    ) -> Reply {
-        let revision = caller.revision;
-        let on_disconnect = OnDisconnect::of(revision);
-        let timeout = whose.timeout();
-        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
-        let argument = asked.argument.clone();
-        let context = caller.into_context(id, headers);
-        let outcome = match whose {
+        let terms = self.terms(&caller, whose.timeout());
+        let completing = Completing {
+            id: id.to_owned(),
+            argument: asked.argument.clone(),
+            revision: caller.revision,
+            generation: Arc::clone(&generation),
+        };
+        let context = caller.into_context(headers, request, None);
+        match whose {
             Whose::Prompt(entry) => {
-                let start = || entry.prompt.complete(context, asked);
-                match call::run(start, timeout, on_disconnect, &self.inflight).await {
-                    Outcome::Done(Err(error)) => {
-                        return prompts::failed(id, "completion", &argument, &error);
-                    }
-                    Outcome::Done(Ok(found)) => Outcome::Done(found),
-                    Outcome::TimedOut(limit) => Outcome::TimedOut(limit),
-                    Outcome::Panicked => Outcome::Panicked,
-                }
+                let start = |context| entry.prompt.complete(context, asked);
+                let conclude = move |outcome| completing.conclude(outcome, prompt_failed);
+                self.run(start, context, terms, conclude).await
             }
             Whose::Template(entry) => {
-                let start = || entry.template.complete(context, asked);
-                match call::run(start, timeout, on_disconnect, &self.inflight).await {
-                    Outcome::Done(Err(error)) => match error.kind() {
-                        ResourceErrorKind::NotFound => Outcome::Done(Completions::default()),
-                        ResourceErrorKind::Failed => {
-                            let message = error.message().to_owned();
-                            let error = ErrorObject::new(ErrorCode::Internal, message);
-                            return Reply::error(id, &error);
-                        }
-                        ResourceErrorKind::Internal => {
-                            tracing::error!(%argument, error = error.message(), "a completion is at fault");
-                            return internal_error(id);
-                        }
-                    },
-                    Outcome::Done(Ok(found)) => Outcome::Done(found),
-                    Outcome::TimedOut(limit) => Outcome::TimedOut(limit),
-                    Outcome::Panicked => Outcome::Panicked,
-                }
+                let start = |context| entry.template.complete(context, asked);
+                let conclude = move |outcome| completing.conclude(outcome, template_failed);
+                self.run(start, context, terms, conclude).await
             }
-        };
+        }
+    }
+}
+
+/// What it takes to answer once there are suggestions.
+struct Completing {
+    id: String,
+    argument: String,
+    revision: Revision,
+    generation: Arc<Generation>,
+}
+
+impl Completing {
+    fn conclude<E>(
+        &self,
+        outcome: Outcome<Result<Completions, E>>,
+        failed: impl FnOnce(&Self, &E) -> Reply,
+    ) -> Reply {
+        let argument = &*self.argument;
         match outcome {
-            Outcome::Done(found) => write(id, generation, revision, &found),
+            Outcome::Done(Ok(found)) => write(&self.id, &self.generation, self.revision, &found),
+            Outcome::Done(Err(error)) => failed(self, &error),
             Outcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
-                tracing::warn!(%argument, limit_s, "a completion ran out of time");
+                tracing::warn!(argument, limit_s, "a completion ran out of time");
                 let message = format!("no suggestions within {limit_s} s");
-                Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Outcome::Panicked => {
-                tracing::error!(%argument, "a completion panicked; its request failed, nothing else is affected");
-                internal_error(id)
+                tracing::error!(
+                    argument,
+                    "a completion panicked; its request failed, nothing else is affected"
+                );
+                internal_error(&self.id)
             }
+            Outcome::Cancelled => Reply::Cancelled,
+        }
+    }
+}
+
+fn prompt_failed(completing: &Completing, error: &PromptError) -> Reply {
+    prompts::failed(&completing.id, "completion", &completing.argument, error)
+}
+
+fn template_failed(completing: &Completing, error: &ResourceError) -> Reply {
+    let argument = &*completing.argument;
+    let source = error.source().map(tracing::field::display);
+    match error.kind() {
+        ResourceErrorKind::NotFound => write(
+            &completing.id,
+            &completing.generation,
+            completing.revision,
+            &Completions::default(),
+        ),
+        ResourceErrorKind::Failed => {
+            tracing::debug!(
+                argument,
+                error = error.message(),
+                source,
+                "a completion failed"
+            );
+            let message = error.message().to_owned();
+            Reply::error(
+                &completing.id,
+                &ErrorObject::new(ErrorCode::Internal, message),
+            )
+        }
+        ResourceErrorKind::Internal => {
+            tracing::error!(
+                argument,
+                error = error.message(),
+                source,
+                "a completion is at fault"
+            );
+            internal_error(&completing.id)
         }
     }
 }

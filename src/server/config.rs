@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub instructions: Option<String>,
     /// How long one call may take, in seconds, unless its tool says otherwise. Default: 60.
     pub call_timeout_seconds: u64,
+    /// After how many seconds without an answer it becomes an event stream with signs of life, for clients that take
+    /// one, so that nobody in between gives the connection up. Default: 10.
+    pub stream_after_seconds: u64,
     /// How many entries a list gives at once. Default: 1000.
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
@@ -71,6 +74,7 @@ impl Default for ServerConfig {
             title: None,
             instructions: None,
             call_timeout_seconds: 60,
+            stream_after_seconds: 10,
             page_size: 1000,
             list_ttl_ms: 300_000,
             batch: BatchPolicy::Auto,

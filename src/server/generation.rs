@@ -89,7 +89,8 @@ impl Generation {
             | Method::Ping
             | Method::Discover
             | Method::ToolsList
-            | Method::ToolsCall => true,
+            | Method::ToolsCall
+            | Method::SetLogLevel => true,
             Method::ResourcesList | Method::TemplatesList | Method::ResourcesRead => {
                 self.catalog.has_resources()
             }
@@ -147,9 +148,9 @@ fn discovered(catalog: &Catalog, config: &ServerConfig, tail: &str) -> Bytes {
     .into()
 }
 
-/// What this server can do: what it offers, and tools, whose methods it always has.
+/// What this server can do: what it offers; and tools and logs, whose methods it always has.
 fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
-    let mut capabilities = json!({"tools": {}});
+    let mut capabilities = json!({"tools": {}, "logging": {}});
     if catalog.has_resources() {
         capabilities["resources"] = json!({});
     }

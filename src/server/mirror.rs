@@ -4,16 +4,17 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
 use http::header::AsHeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::truncated;
 use crate::catalog::{HeaderParameter, ParameterKind};
+use crate::protocol::Revision;
 
-pub(super) const VERSION: &str = "mcp-protocol-version";
-pub(super) const METHOD: &str = "mcp-method";
-pub(super) const NAME: &str = "mcp-name";
+pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) static NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +24,43 @@ pub(crate) enum Mirrored<'a> {
     /// MH-22: there is more than one, and no telling which one was read elsewhere.
     Repeated,
     Invalid(&'static str),
+}
+
+/// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum VersionHeader {
+    #[default]
+    Absent,
+    /// A revision with sessions. Which one does not matter: the session's own counts.
+    WithSessions,
+    /// The revision without.
+    Stateless,
+    /// No revision that is known here, or several at once.
+    Unknown,
+}
+
+impl VersionHeader {
+    /// What one value says.
+    #[inline]
+    pub(crate) fn of(value: &HeaderValue) -> Self {
+        match value
+            .to_str()
+            .map(|text| Revision::parse(text.trim_matches([' ', '\t'])))
+        {
+            Ok(Some(revision)) if revision.has_sessions() => Self::WithSessions,
+            Ok(Some(_)) => Self::Stateless,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// A second value makes it unclear which one was read elsewhere.
+    pub(crate) fn and(self, value: &HeaderValue) -> Self {
+        if self == Self::Absent {
+            Self::of(value)
+        } else {
+            Self::Unknown
+        }
+    }
 }
 
 /// Reads a header, blanks around it trimmed (HTTP-09).
@@ -121,7 +159,6 @@ fn says(text: &str, argument: &Value, kind: ParameterKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
     use serde_json::json;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -136,7 +173,7 @@ mod tests {
     }
 
     fn name(value: &str) -> Mirrored<'static> {
-        match read(&headers(&[(NAME, value)]), NAME).decoded() {
+        match read(&headers(&[("mcp-name", value)]), &NAME).decoded() {
             Mirrored::Text(text) => Mirrored::Text(Cow::Owned(text.into_owned())),
             Mirrored::Absent => Mirrored::Absent,
             Mirrored::Repeated => Mirrored::Repeated,
@@ -185,8 +222,8 @@ mod tests {
 
     #[test]
     fn mh_22_repeated_headers_are_refused() {
-        let headers = headers(&[(NAME, "a"), (NAME, "a")]);
-        assert_eq!(read(&headers, NAME), Mirrored::Repeated);
+        let headers = headers(&[("mcp-name", "a"), ("mcp-name", "a")]);
+        assert_eq!(read(&headers, &NAME), Mirrored::Repeated);
     }
 
     fn parameter(kind: ParameterKind) -> HeaderParameter {

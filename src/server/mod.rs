@@ -4,50 +4,60 @@
 //! belongs to ([`handshake`] up to 2025-11-25, [`stateless`] for 2026-07-28), and hand what both agree on to
 //! one dispatcher. Everything after that is shared.
 
+mod batch;
 mod call;
 mod completion;
 mod config;
 mod content;
 mod generation;
 mod handshake;
+mod http;
 mod lists;
 mod local;
+mod logging;
 mod method;
 mod mirror;
 mod prompts;
 mod reply;
 mod resources;
 mod stateless;
+mod stdio;
+mod stream;
 mod tools;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::HeaderMap;
+use futures_util::FutureExt as _;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub(crate) use call::next_heartbeat;
 pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
+pub(crate) use http::{HttpHead, session_id};
 pub(crate) use local::Local;
 pub use method::{MethodFuture, MethodHandler};
-pub(crate) use mirror::Mirrored;
+pub(crate) use mirror::VersionHeader;
 pub(crate) use reply::{Answer, Refusal, Reply};
+pub(crate) use stdio::StdioPeer;
+pub(crate) use stream::{CallStream, Part};
 
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, RequestId};
-use crate::protocol::message::{Malformed, MalformedKind, Message, Payload, Request};
+use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
-use crate::seal::{KeyRing, Revoked, Session};
-use call::Inflight;
+use crate::seal::{KeyRing, Revoked};
+use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
+use logging::Levels;
 use reply::begin;
-
-/// How many messages one array may hold.
-const BATCH_MAX: usize = 50;
-/// How large the answer to an array may become, in bytes.
-const BATCH_ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -61,14 +71,7 @@ pub(crate) struct Server {
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
-}
-
-/// An HTTP request as far as the server needs to know it.
-#[derive(Debug)]
-pub(crate) struct HttpMessage {
-    pub(crate) principal: Arc<Principal>,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+    levels: Levels,
 }
 
 /// Who sent a request, once its lifecycle has settled that.
@@ -78,28 +81,39 @@ struct Caller {
     revision: Revision,
     /// The session's name for logs.
     session: Option<Arc<str>>,
+    on_disconnect: OnDisconnect,
+    /// After how long an answer becomes a stream; `None` if the caller takes none.
+    stream_after: Option<Duration>,
 }
 
 impl Caller {
-    /// What a tool, a resource or a prompt may ask about the request.
+    /// What a tool, a resource or a prompt may ask about the request, and how it is heard.
     #[inline]
-    fn into_context(self, id: &str, headers: Option<HeaderMap>) -> Arc<CallContext> {
+    fn into_context(
+        self,
+        headers: Option<HeaderMap>,
+        request: &Request<'_>,
+        log_level: Option<LogLevel>,
+    ) -> Arc<CallContext> {
         Arc::new(CallContext {
             principal: self.principal,
             session: self.session,
-            request_id: RequestId::from_json(id),
+            request_id: RequestId::from_json(request.id),
             headers,
+            outlet: Outlet::new(Wanted {
+                progress_token: progress_token(request),
+                progress_messages: self.revision.has_annotations(),
+                log_level,
+            }),
         })
     }
 }
 
-/// What a process that talks over standard input and output has agreed on with its one client.
-#[derive(Debug, Default)]
-pub(crate) struct StdioPeer {
-    session: std::sync::OnceLock<Session>,
+/// The token that the caller wants progress reported under, as JSON text.
+fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
+    let token = request.params.meta.progress_token?;
+    message::is_id(token).then(|| token.into())
 }
-
-const SESSION_ID: &str = "mcp-session-id";
 
 impl Server {
     pub(crate) fn new(
@@ -118,6 +132,7 @@ impl Server {
             mount: "mcp".into(),
             replica: u64::from_ne_bytes(crate::seal::random_bytes()),
             inflight: Arc::default(),
+            levels: Levels::default(),
         }
     }
 
@@ -129,195 +144,6 @@ impl Server {
     /// How many tools there are.
     pub(crate) fn tool_count(&self) -> usize {
         self.generation.load().catalog.len()
-    }
-
-    /// Answers the body of one POST.
-    #[inline]
-    pub(crate) async fn handle_http(
-        self: &Arc<Self>,
-        local: &Local,
-        message: HttpMessage,
-    ) -> Reply {
-        let HttpMessage {
-            principal,
-            headers,
-            body,
-        } = message;
-        match Payload::read(&body) {
-            Ok(Payload::Single(Message::Request(request))) => {
-                self.http_request(local, principal, headers, &body, &request)
-                    .await
-            }
-            Ok(Payload::Single(Message::Notification(notification))) => {
-                if notification.params.meta.protocol_version.is_some() || is_stateless(&headers) {
-                    return Reply::Accepted;
-                }
-                self.one_way(local, &principal, &headers)
-            }
-            Ok(Payload::Single(Message::Response(_))) => {
-                if is_stateless(&headers) {
-                    // MH-21: nothing was asked, so there is nothing to answer.
-                    return malformed("a client of this revision sends no responses");
-                }
-                self.one_way(local, &principal, &headers)
-            }
-            Ok(Payload::Batch(elements)) => {
-                self.http_batch(local, principal, headers, &body, elements)
-                    .await
-            }
-            Err(problem) => not_a_message(&problem),
-        }
-    }
-
-    /// One request, by the decision table of eras.
-    #[inline]
-    async fn http_request(
-        self: &Arc<Self>,
-        local: &Local,
-        principal: Arc<Principal>,
-        headers: HeaderMap,
-        body: &Bytes,
-        request: &Request<'_>,
-    ) -> Reply {
-        if request.params.meta.protocol_version.is_some() {
-            return self
-                .stateless_request(principal, Some(headers), body, request)
-                .await;
-        }
-        match version_header(&headers) {
-            VersionHeader::Absent | VersionHeader::Known(_) if is_stateless(&headers) => {
-                self.stateless_request(principal, Some(headers), body, request)
-                    .await
-            }
-            VersionHeader::Absent | VersionHeader::Known(_) if request.method == "initialize" => {
-                match self.initialize(local, &principal, request) {
-                    Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
-                        session: Some(session.seal(&self.keys, &self.mount)),
-                        ..answer
-                    }),
-                    Ok((_, reply)) | Err(reply) => reply,
-                }
-            }
-            VersionHeader::Absent | VersionHeader::Known(_) => {
-                let id = match session_id(&headers) {
-                    Ok(id) => id,
-                    Err(reply) => return reply,
-                };
-                let session = match self.session(local, &principal, id, Some(request.id)) {
-                    Ok(session) => session,
-                    Err(reply) => return reply,
-                };
-                let caller = Caller {
-                    principal,
-                    revision: session.revision,
-                    session: Some(Arc::clone(&session.log_name)),
-                };
-                self.session_request(caller, Some(headers), body, request)
-                    .await
-            }
-            VersionHeader::Unknown(version) => {
-                stateless::unsupported_version(Some(request.id), &version)
-            }
-        }
-    }
-
-    /// A notification or a response of the handshake era: heard if the session is good (HTTP-05). None of
-    /// them has an effect yet that outlives its request.
-    fn one_way(&self, local: &Local, principal: &Principal, headers: &HeaderMap) -> Reply {
-        if let VersionHeader::Unknown(version) = version_header(headers) {
-            return stateless::unsupported_version(None, &version);
-        }
-        match session_id(headers).and_then(|id| self.session(local, principal, id, None)) {
-            Ok(_) => Reply::Accepted,
-            Err(reply) => reply,
-        }
-    }
-
-    /// An array of messages (RPC-06 to RPC-08).
-    async fn http_batch(
-        self: &Arc<Self>,
-        local: &Local,
-        principal: Arc<Principal>,
-        headers: HeaderMap,
-        body: &Bytes,
-        elements: Vec<&str>,
-    ) -> Reply {
-        let no_batch = "an array of messages is not accepted: only 2025-03-26 has batches";
-        if is_stateless(&headers) || self.config.batch == BatchPolicy::Never {
-            return malformed(no_batch);
-        }
-        if let VersionHeader::Unknown(version) = version_header(&headers) {
-            return stateless::unsupported_version(None, &version);
-        }
-        let session = session_id(&headers).and_then(|id| self.session(local, &principal, id, None));
-        let session = match session {
-            Ok(session) => session,
-            Err(reply) => return reply,
-        };
-        let caller = Caller {
-            principal,
-            revision: session.revision,
-            session: Some(Arc::clone(&session.log_name)),
-        };
-        if !session.revision.has_batches() && self.config.batch != BatchPolicy::Always {
-            return malformed(no_batch);
-        }
-        self.batch(&caller, Some(&headers), body, elements).await
-    }
-
-    /// Answers the messages of an array side by side, in their order, those that want no answer left out.
-    async fn batch(
-        self: &Arc<Self>,
-        caller: &Caller,
-        headers: Option<&HeaderMap>,
-        body: &Bytes,
-        elements: Vec<&str>,
-    ) -> Reply {
-        if elements.is_empty() {
-            return malformed("an array of messages has at least one");
-        }
-        if elements.len() > BATCH_MAX {
-            return malformed("an array has at most 50 messages");
-        }
-        let answers = elements.into_iter().map(|text| async move {
-            let request = match Message::read(text) {
-                Ok(Message::Request(request)) => request,
-                Ok(Message::Notification(_) | Message::Response(_)) => return None,
-                Err(problem) => return Some(not_a_message(&problem)),
-            };
-            // RPC-07, and a request of the stateless era is never in an array.
-            if request.method == "initialize" || request.params.meta.protocol_version.is_some() {
-                let error = ErrorObject::new(
-                    ErrorCode::InvalidRequest,
-                    "this request is not accepted in an array of messages",
-                );
-                return Some(Reply::error(request.id, &error));
-            }
-            let headers = headers.cloned();
-            Some(Box::pin(self.session_request(caller.clone(), headers, body, &request)).await)
-        });
-        let answers = futures_util::future::join_all(answers).await;
-        let mut out = b"[".to_vec();
-        for answer in answers.into_iter().flatten() {
-            let Reply::Answer(answer) = answer else {
-                continue;
-            };
-            if out.len() + answer.head.len() + answer.rest.len() > BATCH_ANSWER_MAX_BYTES {
-                return malformed(
-                    "the answers together are too large; send fewer requests at once",
-                );
-            }
-            if out.len() > 1 {
-                out.push(b',');
-            }
-            out.extend_from_slice(&answer.head);
-            out.extend_from_slice(&answer.rest);
-        }
-        if out.len() == 1 {
-            return Reply::Accepted;
-        }
-        out.push(b']');
-        Reply::document(out)
     }
 
     /// A request within a session.
@@ -342,17 +168,17 @@ impl Server {
     #[inline]
     async fn stateless_request(
         self: &Arc<Self>,
-        principal: Arc<Principal>,
+        caller: Caller,
         headers: Option<HeaderMap>,
         body: &Bytes,
         request: &Request<'_>,
     ) -> Reply {
-        let caller = Caller {
-            principal,
-            revision: Revision::V2026_07_28,
-            session: None,
-        };
         match stateless::check_envelope(request, headers.as_ref()) {
+            // A call's level is looked at after its name.
+            Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
+                Ok(_) => self.dispatch(method, caller, headers, body, request).await,
+                Err(refusal) => refusal,
+            },
             Ok(method) => self.dispatch(method, caller, headers, body, request).await,
             Err(refusal) if is_unknown_method(&refusal) => self
                 .other_method(caller, headers, request)
@@ -360,6 +186,27 @@ impl Server {
                 .unwrap_or(refusal),
             Err(refusal) => refusal,
         }
+    }
+
+    /// A notification of a client's; `session` is where its ids mean something.
+    fn notified(&self, session: &str, notification: &Notification<'_>) {
+        #[derive(Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request_id: &'a RawValue,
+        }
+        // CAN-01: a malformed one is ignored.
+        if notification.method == "notifications/cancelled"
+            && let Some(params) = notification.params.object
+            && let Ok(cancelled) = serde_json::from_str::<Cancelled<'_>>(params)
+        {
+            self.inflight.cancel(session, cancelled.request_id.get());
+        }
+    }
+
+    /// After how long an answer becomes a stream.
+    fn stream_after(&self) -> Duration {
+        Duration::from_secs(self.config.stream_after_seconds)
     }
 
     /// What both lifecycles end in.
@@ -383,6 +230,7 @@ impl Server {
                 begin(request.id, 0).into(),
                 self.generation.load().discovered.clone(),
             ),
+            Method::SetLogLevel => self.set_log_level(&caller, request),
             // A session has begun already, and over HTTP each handshake begins one of its own.
             Method::Initialize => Reply::error(
                 request.id,
@@ -417,8 +265,58 @@ impl Server {
             Method::Initialize
             | Method::Ping
             | Method::Discover
+            | Method::SetLogLevel
             | Method::ToolsList
             | Method::ToolsCall => unreachable!("dispatched before"),
+        }
+    }
+
+    /// Checks a request that names something, as far as headers and `_meta` go (MH-05, LOG-03), before the name is
+    /// looked up. Returns from which level on the caller wants to be sent log messages.
+    #[inline]
+    fn check_named(
+        &self,
+        caller: &Caller,
+        headers: Option<&HeaderMap>,
+        request: &Request<'_>,
+        name: &str,
+    ) -> Result<Option<LogLevel>, Reply> {
+        if caller.revision.has_sessions() {
+            return Ok(caller.session.as_ref().map(|s| self.levels.get(s)));
+        }
+        if let Some(headers) = headers {
+            stateless::check_name(request, name, headers)?;
+        }
+        stateless::log_level(request)
+    }
+
+    /// How a call of the caller's is to be run; `timeout` is what was asked for.
+    #[inline]
+    fn terms(&self, caller: &Caller, timeout: Option<Duration>) -> Terms {
+        Terms {
+            timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
+            on_disconnect: caller.on_disconnect,
+            stream_after: caller.stream_after,
+        }
+    }
+
+    /// Runs what somebody has written for this server, and answers with what comes of it.
+    async fn run<T: Send + 'static>(
+        &self,
+        start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+        context: Arc<CallContext>,
+        terms: Terms,
+        conclude: impl FnOnce(Outcome<T>) -> Reply + Send + 'static,
+    ) -> Reply {
+        match call::run(start, &context, terms, &self.inflight).await {
+            Step::Done(outcome) => conclude(outcome),
+            Step::Streams(running) => {
+                let conclude = |outcome| match conclude(outcome) {
+                    Reply::Answer(answer) => Some(answer),
+                    Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
+                };
+                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+            }
         }
     }
 
@@ -429,6 +327,10 @@ impl Server {
         headers: Option<HeaderMap>,
         request: &Request<'_>,
     ) -> Option<Reply> {
+        // The specification's own stay what they are, also in revisions that do not have them.
+        if Method::parse(&request.method).is_some() {
+            return None;
+        }
         let handler = Arc::clone(self.methods.get(&*request.method)?);
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
@@ -436,8 +338,20 @@ impl Server {
             Err(e) => return Some(tools::invalid_params(request.id, &e.to_string())),
         };
         let stateless = caller.revision.has_result_type();
-        let context = caller.into_context(request.id, headers);
-        Some(match handler.call(context, params).await {
+        let context = Arc::new(CallContext {
+            principal: caller.principal,
+            session: caller.session,
+            request_id: RequestId::from_json(request.id),
+            headers,
+            outlet: Outlet::default(),
+        });
+        // The handler's own code runs within the guard too: whatever panics, this request alone fails.
+        let call = AssertUnwindSafe(async { handler.call(context, params).await }).catch_unwind();
+        let Ok(answer) = call.await else {
+            tracing::error!(method = %request.method, "a method panicked; its request failed, nothing else is affected");
+            return Some(tools::internal_error(request.id));
+        };
+        Some(match answer {
             Ok(mut result) => {
                 if stateless && let Value::Object(result) = &mut result {
                     result.entry("resultType").or_insert("complete".into());
@@ -451,75 +365,6 @@ impl Server {
             Err(error) => Reply::error(request.id, &error),
         })
     }
-
-    /// Answers one line from standard input.
-    pub(crate) async fn handle_stdio(
-        self: &Arc<Self>,
-        local: &Local,
-        peer: &StdioPeer,
-        principal: &Arc<Principal>,
-        body: Bytes,
-    ) -> Reply {
-        match Payload::read(&body) {
-            Ok(Payload::Single(Message::Request(request))) => {
-                if request.params.meta.protocol_version.is_some() {
-                    let principal = Arc::clone(principal);
-                    return self
-                        .stateless_request(principal, None, &body, &request)
-                        .await;
-                }
-                self.stdio_request(local, peer, principal, &body, &request)
-                    .await
-            }
-            Ok(Payload::Single(Message::Notification(_) | Message::Response(_))) => Reply::Accepted,
-            Ok(Payload::Batch(elements)) => match peer.session.get() {
-                Some(session)
-                    if self.config.batch == BatchPolicy::Always
-                        || self.config.batch == BatchPolicy::Auto
-                            && session.revision.has_batches() =>
-                {
-                    self.batch(&session_caller(session, principal), None, &body, elements)
-                        .await
-                }
-                _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
-            },
-            Err(problem) => not_a_message(&problem),
-        }
-    }
-
-    async fn stdio_request(
-        self: &Arc<Self>,
-        local: &Local,
-        peer: &StdioPeer,
-        principal: &Arc<Principal>,
-        body: &Bytes,
-        request: &Request<'_>,
-    ) -> Reply {
-        if let Some(session) = peer.session.get() {
-            let caller = session_caller(session, principal);
-            return self.session_request(caller, None, body, request).await;
-        }
-        match &*request.method {
-            "initialize" => match self.initialize(local, principal, request) {
-                Ok((session, reply)) => {
-                    let _ = peer.session.set(session);
-                    reply
-                }
-                Err(reply) => reply,
-            },
-            "ping" => Reply::pieces(
-                begin(request.id, 0).into(),
-                Bytes::from_static(br#","result":{}}"#),
-            ),
-            _ => Reply::error(
-                request.id,
-                &ErrorObject::new(
-                    ErrorCode::InvalidRequest,
-                    "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
-                ),
-            ),
-        }
-    }
 }
 
 impl std::fmt::Debug for Server {
@@ -528,56 +373,6 @@ impl std::fmt::Debug for Server {
             .field("mount", &self.mount)
             .finish_non_exhaustive()
     }
-}
-
-fn session_caller(session: &Session, principal: &Arc<Principal>) -> Caller {
-    Caller {
-        principal: Arc::clone(principal),
-        revision: session.revision,
-        session: Some(Arc::clone(&session.log_name)),
-    }
-}
-
-/// What `MCP-Protocol-Version` says.
-enum VersionHeader {
-    Absent,
-    Known(#[expect(dead_code, reason = "within a session its own revision counts")] Revision),
-    Unknown(String),
-}
-
-#[inline]
-fn version_header(headers: &HeaderMap) -> VersionHeader {
-    match mirror::read(headers, mirror::VERSION) {
-        Mirrored::Absent => VersionHeader::Absent,
-        Mirrored::Text(text) => match Revision::parse(&text) {
-            Some(revision) => VersionHeader::Known(revision),
-            None => VersionHeader::Unknown(text.into_owned()),
-        },
-        Mirrored::Repeated => VersionHeader::Unknown("several at once".to_owned()),
-        Mirrored::Invalid(_) => VersionHeader::Unknown("not ASCII".to_owned()),
-    }
-}
-
-/// Whether the version header names the revision without sessions.
-#[inline]
-pub(crate) fn is_stateless(headers: &HeaderMap) -> bool {
-    match headers.get(mirror::VERSION) {
-        Some(value) => value
-            .to_str()
-            .is_ok_and(|v| Revision::parse(v.trim()).is_some_and(|r| !r.has_sessions())),
-        None => false,
-    }
-}
-
-/// The value of `Mcp-Session-Id`.
-#[inline]
-pub(crate) fn session_id(headers: &HeaderMap) -> Result<Option<&[u8]>, Reply> {
-    let mut values = headers.get_all(SESSION_ID).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(malformed("Mcp-Session-Id appears more than once"));
-    }
-    Ok(first.map(|value| value.as_bytes().trim_ascii()))
 }
 
 fn is_unknown_method(reply: &Reply) -> bool {

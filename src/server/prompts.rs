@@ -1,16 +1,15 @@
 //! `prompts/get`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::call::{self, OnDisconnect, Outcome};
+use super::call::Outcome;
 use super::content::push_block;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server, stateless, truncated};
+use super::{Caller, Server, truncated};
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
@@ -29,10 +28,10 @@ impl Server {
                 "name is required, a string: which prompt to get",
             );
         };
-        let revision = caller.revision;
-        if let Err(refusal) = stateless::check_named(revision, request, &name, headers.as_ref()) {
-            return refusal;
-        }
+        let log_level = match self.check_named(&caller, headers.as_ref(), request, &name) {
+            Ok(level) => level,
+            Err(refusal) => return refusal,
+        };
         let generation = self.generation.load_full();
         let Some(entry) = generation.catalog.prompts.get(&name) else {
             return unknown_prompt(request.id, &name);
@@ -42,27 +41,73 @@ impl Server {
             Ok(arguments) => arguments,
             Err(problem) => return invalid_params(request.id, &problem),
         };
-        let timeout = definition.timeout;
-        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
-        let context = caller.into_context(request.id, headers);
-        let start = || entry.prompt.get(context, arguments);
-        let on_disconnect = OnDisconnect::of(revision);
-        match call::run(start, timeout, on_disconnect, &self.inflight).await {
-            Outcome::Done(Ok(output)) => {
-                write(request.id, &generation, revision, definition, &output)
-            }
-            Outcome::Done(Err(error)) => failed(request.id, "prompt", &name, &error),
+        let terms = self.terms(&caller, definition.timeout);
+        let getting = Getting {
+            id: request.id.to_owned(),
+            name: name.into_owned(),
+            description: definition.description.clone(),
+            revision: caller.revision,
+            generation: Arc::clone(&generation),
+        };
+        let context = caller.into_context(headers, request, log_level);
+        let start = |context| entry.prompt.get(context, arguments);
+        self.run(start, context, terms, move |outcome| {
+            getting.conclude(outcome)
+        })
+        .await
+    }
+}
+
+/// What it takes to answer once the messages are there.
+struct Getting {
+    id: String,
+    name: String,
+    description: Option<String>,
+    revision: Revision,
+    generation: Arc<Generation>,
+}
+
+impl Getting {
+    fn conclude(&self, outcome: Outcome<Result<PromptOutput, PromptError>>) -> Reply {
+        match outcome {
+            Outcome::Done(Ok(output)) => self.write(&output),
+            Outcome::Done(Err(error)) => failed(&self.id, "prompt", &self.name, &error),
             Outcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
-                tracing::warn!(prompt = %name, limit_s, "a prompt ran out of time");
+                tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
                 let message = format!("the prompt was not there within {limit_s} s");
-                Reply::error(request.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Outcome::Panicked => {
-                tracing::error!(prompt = %name, "a prompt panicked; its request failed, nothing else is affected");
-                internal_error(request.id)
+                tracing::error!(prompt = %self.name, "a prompt panicked; its request failed, nothing else is affected");
+                internal_error(&self.id)
             }
+            Outcome::Cancelled => Reply::Cancelled,
         }
+    }
+
+    fn write(&self, output: &PromptOutput) -> Reply {
+        let mut out = begin(&self.id, 512 + self.generation.result_tail.len());
+        out.extend_from_slice(br#","result":{"#);
+        if let Some(description) = output.description.as_ref().or(self.description.as_ref()) {
+            out.extend_from_slice(br#""description":"#);
+            push_string(&mut out, description);
+            out.push(b',');
+        }
+        out.extend_from_slice(br#""messages":["#);
+        for (position, message) in output.messages.iter().enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(match message.role {
+                Role::User => br#"{"role":"user","content":"#,
+                Role::Assistant => br#"{"role":"assistant","content":"#,
+            });
+            push_block(&mut out, &message.content, self.revision);
+            out.push(b'}');
+        }
+        out.push(b']');
+        finish(out, &self.generation, self.revision, output.meta.as_ref())
     }
 }
 
@@ -107,40 +152,6 @@ fn read_arguments(
 pub(super) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
-}
-
-fn write(
-    id: &str,
-    generation: &Generation,
-    revision: Revision,
-    definition: &PromptDefinition,
-    output: &PromptOutput,
-) -> Reply {
-    let mut out = begin(id, 512 + generation.result_tail.len());
-    out.extend_from_slice(br#","result":{"#);
-    if let Some(description) = output
-        .description
-        .as_ref()
-        .or(definition.description.as_ref())
-    {
-        out.extend_from_slice(br#""description":"#);
-        push_string(&mut out, description);
-        out.push(b',');
-    }
-    out.extend_from_slice(br#""messages":["#);
-    for (position, message) in output.messages.iter().enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(match message.role {
-            Role::User => br#"{"role":"user","content":"#,
-            Role::Assistant => br#"{"role":"assistant","content":"#,
-        });
-        push_block(&mut out, &message.content, revision);
-        out.push(b'}');
-    }
-    out.push(b']');
-    finish(out, generation, revision, output.meta.as_ref())
 }
 
 pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::generation::Generation;
+use super::stream::CallStream;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 /// What a message gets.
@@ -12,6 +13,10 @@ pub(crate) enum Reply {
     /// It was heard, and there is nothing to say.
     Accepted,
     Answer(Answer),
+    /// Notifications, then an answer.
+    Stream(Box<CallStream>),
+    /// The caller has said that it wants no answer.
+    Cancelled,
 }
 
 /// One JSON document, in at most two pieces: what is particular to the request, and what is not.
@@ -43,6 +48,18 @@ pub(crate) enum Refusal {
     SessionMissing,
     /// The session has ended or never was.
     SessionUnknown,
+}
+
+impl Answer {
+    /// One that is whole and ordinary.
+    pub(crate) fn of(document: Bytes) -> Self {
+        Self {
+            head: document,
+            rest: Bytes::new(),
+            refusal: None,
+            session: None,
+        }
+    }
 }
 
 impl Reply {

@@ -6,20 +6,18 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde_json::json;
 
-use super::call::{self, OnDisconnect, Outcome};
+use super::call::Outcome;
 use super::content::push_contents;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server, stateless, truncated};
+use super::{Caller, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
     ResourceErrorKind, ResourceTemplate,
 };
 use crate::protocol::message::{self, Request};
-use crate::protocol::{
-    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
-};
+use crate::protocol::{ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri};
 
 impl Server {
     /// Reads a resource.
@@ -35,10 +33,10 @@ impl Server {
                 "uri is required, a string: which resource to read",
             );
         };
-        let revision = caller.revision;
-        if let Err(refusal) = stateless::check_named(revision, request, &uri, headers.as_ref()) {
-            return refusal;
-        }
+        let log_level = match self.check_named(&caller, headers.as_ref(), request, &uri) {
+            Ok(level) => level,
+            Err(refusal) => return refusal,
+        };
         if let Some(problem) = fault_of_uri(&uri) {
             let message = format!("Invalid params: uri: {problem}");
             let error = ErrorObject::new(ErrorCode::InvalidParams, message);
@@ -49,37 +47,99 @@ impl Server {
         }
         let generation = self.generation.load_full();
         let Some(found) = Found::at(&uri, &generation.catalog) else {
-            return not_found(request.id, &uri, revision);
+            return not_found(request.id, &uri, caller.revision);
         };
-        let definition = found.definition().clone();
-        let timeout = definition.timeout;
-        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
-        let context = caller.into_context(request.id, headers);
-        let start = || found.read(context, &uri);
-        let on_disconnect = OnDisconnect::of(revision);
-        match call::run(start, timeout, on_disconnect, &self.inflight).await {
+        let terms = self.terms(&caller, found.definition().timeout);
+        let reading = Reading {
+            id: request.id.to_owned(),
+            uri: uri.clone().into_owned(),
+            definition: found.definition().clone(),
+            revision: caller.revision,
+            generation: Arc::clone(&generation),
+        };
+        let context = caller.into_context(headers, request, log_level);
+        let start = |context| found.read(context, &uri);
+        self.run(start, context, terms, move |outcome| {
+            reading.conclude(outcome)
+        })
+        .await
+    }
+}
+
+/// What it takes to answer once something was read.
+struct Reading {
+    id: String,
+    uri: String,
+    definition: ResourceDefinition,
+    revision: Revision,
+    generation: Arc<Generation>,
+}
+
+impl Reading {
+    fn conclude(&self, outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>) -> Reply {
+        let uri = truncated(&self.uri);
+        match outcome {
             // RES-03: no contents do not stand for a resource.
-            Outcome::Done(Ok(contents)) if contents.is_empty() => {
-                not_found(request.id, &uri, revision)
-            }
+            Outcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
             Outcome::Done(Ok(contents)) => {
-                let contents = completed(contents, &uri, &definition);
-                let ttl = definition.ttl.unwrap_or_default();
-                let scope = definition.cache_scope;
-                write(request.id, &generation, revision, &contents, (ttl, scope))
+                let contents = completed(contents, &self.uri, &self.definition);
+                let ttl = self.definition.ttl.unwrap_or_default();
+                self.write(&contents, ttl)
             }
-            Outcome::Done(Err(error)) => failed(request.id, &uri, &error, revision),
+            Outcome::Done(Err(error)) => self.failed(&error),
             Outcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
-                tracing::warn!(uri = %truncated(&uri), limit_s, "a reading ran out of time");
+                tracing::warn!(%uri, limit_s, "a reading ran out of time");
                 let message = format!("the resource was not there within {limit_s} s");
-                Reply::error(request.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Outcome::Panicked => {
-                tracing::error!(uri = %truncated(&uri), "a resource panicked; its reading failed, nothing else is affected");
-                internal_error(request.id)
+                tracing::error!(%uri, "a resource panicked; its reading failed, nothing else is affected");
+                internal_error(&self.id)
+            }
+            Outcome::Cancelled => Reply::Cancelled,
+        }
+    }
+
+    fn failed(&self, error: &ResourceError) -> Reply {
+        let uri = truncated(&self.uri);
+        let source = error.source().map(tracing::field::display);
+        match error.kind() {
+            ResourceErrorKind::NotFound => self.not_found(),
+            ResourceErrorKind::Failed => {
+                tracing::debug!(%uri, error = error.message(), source, "a reading failed");
+                let message = error.message().to_owned();
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            ResourceErrorKind::Internal => {
+                tracing::error!(%uri, error = error.message(), source, "a resource is at fault");
+                internal_error(&self.id)
             }
         }
+    }
+
+    fn not_found(&self) -> Reply {
+        not_found(&self.id, &self.uri, self.revision)
+    }
+
+    /// Writes the result, and for how long and for whom it is good (CACHE-01).
+    fn write(&self, contents: &[ResourceContents], ttl: Duration) -> Reply {
+        let mut out = begin(&self.id, 256 + self.generation.result_tail.len());
+        out.extend_from_slice(br#","result":{"contents":["#);
+        for (position, part) in contents.iter().enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            push_contents(&mut out, part, self.revision);
+        }
+        out.push(b']');
+        if self.revision.has_result_type() {
+            let ttl_ms = ttl.as_millis();
+            let scope = self.definition.cache_scope.as_str();
+            let hints = format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#);
+            out.extend_from_slice(hints.as_bytes());
+        }
+        finish(out, &self.generation, self.revision, None)
     }
 }
 
@@ -131,31 +191,6 @@ fn completed(
     contents
 }
 
-/// Writes the result, and for how long and for whom it is good (CACHE-01).
-fn write(
-    id: &str,
-    generation: &Generation,
-    revision: Revision,
-    contents: &[ResourceContents],
-    (ttl, scope): (Duration, CacheScope),
-) -> Reply {
-    let mut out = begin(id, 256 + generation.result_tail.len());
-    out.extend_from_slice(br#","result":{"contents":["#);
-    for (position, part) in contents.iter().enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        push_contents(&mut out, part, revision);
-    }
-    out.push(b']');
-    if revision.has_result_type() {
-        let ttl_ms = ttl.as_millis();
-        let scope = scope.as_str();
-        out.extend_from_slice(format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#).as_bytes());
-    }
-    finish(out, generation, revision, None)
-}
-
 /// RES-02: there is nothing at the URI.
 fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
     let code = if revision.has_resource_not_found() {
@@ -165,20 +200,4 @@ fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
     };
     let error = ErrorObject::new(code, "Resource not found");
     Reply::error(id, &error.with_data(json!({ "uri": uri })))
-}
-
-fn failed(id: &str, uri: &str, error: &ResourceError, revision: Revision) -> Reply {
-    let source = error.source().map(tracing::field::display);
-    match error.kind() {
-        ResourceErrorKind::NotFound => not_found(id, uri, revision),
-        ResourceErrorKind::Failed => {
-            tracing::debug!(uri = %truncated(uri), error = error.message(), source, "a reading failed");
-            let message = error.message().to_owned();
-            Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
-        }
-        ResourceErrorKind::Internal => {
-            tracing::error!(uri = %truncated(uri), error = error.message(), source, "a resource is at fault");
-            internal_error(id)
-        }
-    }
 }

@@ -1,13 +1,13 @@
 //! The lifecycle of 2026-07-28: each request says everything about itself, and headers mirror some of it.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::json;
 
 use super::generation::supported_versions;
 use super::mirror::{self, Mirrored};
 use super::reply::{Refusal, Reply};
-use super::truncated;
-use crate::catalog::CatalogTool;
+use super::{logging, tools, truncated};
+use crate::catalog::{CatalogTool, LogLevel};
 use crate::protocol::message::{self, Meta, Params, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 
@@ -25,8 +25,8 @@ pub(super) fn check_envelope(
     if let Some(headers) = headers {
         check_mirror(
             id,
-            mirror::VERSION,
-            mirror::read(headers, mirror::VERSION),
+            &mirror::VERSION,
+            mirror::read(headers, &mirror::VERSION),
             &version,
         )?;
     }
@@ -36,8 +36,8 @@ pub(super) fn check_envelope(
     if let Some(headers) = headers {
         check_mirror(
             id,
-            mirror::METHOD,
-            mirror::read(headers, mirror::METHOD),
+            &mirror::METHOD,
+            mirror::read(headers, &mirror::METHOD),
             &request.method,
         )?;
     }
@@ -67,35 +67,14 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
     Reply::refused(Refusal::Version, id, &error.with_data(data))
 }
 
-/// What a request that names something is checked for before the name is looked up. Nothing in the handshake era.
-#[inline]
-pub(super) fn check_named(
-    revision: Revision,
+/// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
+pub(super) fn check_name(
     request: &Request<'_>,
     name: &str,
-    headers: Option<&HeaderMap>,
+    headers: &HeaderMap,
 ) -> Result<(), Reply> {
-    if revision.has_sessions() {
-        return Ok(());
-    }
-    if let Some(headers) = headers {
-        check_name(request, name, headers)?;
-    }
-    check_log_level(request)
-}
-
-/// The same for a request that names nothing.
-pub(super) fn check_unnamed(revision: Revision, request: &Request<'_>) -> Result<(), Reply> {
-    if revision.has_sessions() {
-        return Ok(());
-    }
-    check_log_level(request)
-}
-
-/// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
-fn check_name(request: &Request<'_>, name: &str, headers: &HeaderMap) -> Result<(), Reply> {
-    let value = mirror::read(headers, mirror::NAME).decoded();
-    check_mirror(Some(request.id), mirror::NAME, value, name)
+    let value = mirror::read(headers, &mirror::NAME).decoded();
+    check_mirror(Some(request.id), &mirror::NAME, value, name)
 }
 
 /// MH-10 to MH-12: arguments that the tool wants mirrored are, and say the same.
@@ -140,36 +119,20 @@ fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static
 }
 
 /// LOG-03: the level of log messages that a request asks for is one of eight.
-fn check_log_level(request: &Request<'_>) -> Result<(), Reply> {
-    const LEVELS: [&str; 8] = [
-        "debug",
-        "info",
-        "notice",
-        "warning",
-        "error",
-        "critical",
-        "alert",
-        "emergency",
-    ];
-    match request.params.meta.log_level {
-        Some(level) if !message::string(level).is_some_and(|l| LEVELS.contains(&&*l)) => {
-            let message = format!(
-                "Invalid params: _meta.io.modelcontextprotocol/logLevel is one of {}",
-                LEVELS.join(", ")
-            );
-            Err(Reply::error(
-                request.id,
-                &ErrorObject::new(ErrorCode::InvalidParams, message),
-            ))
-        }
-        _ => Ok(()),
+pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply> {
+    let Some(level) = request.params.meta.log_level else {
+        return Ok(None);
+    };
+    match message::string(level).and_then(|word| LogLevel::parse(&word)) {
+        Some(level) => Ok(Some(level)),
+        None => Err(tools::invalid_params(request.id, logging::LEVELS)),
     }
 }
 
 #[inline]
 fn check_mirror(
     id: Option<&str>,
-    header: &'static str,
+    header: &HeaderName,
     value: Mirrored<'_>,
     body: &str,
 ) -> Result<(), Reply> {

@@ -1,23 +1,22 @@
 //! `tools/call`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::call::{self, OnDisconnect, Outcome};
+use super::call::{self, Outcome, Step};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
-use super::reply::{Reply, begin, finish};
+use super::reply::{Answer, Reply, begin, finish};
+use super::stream::CallStream;
 use super::{Caller, Server, ValidationErrors, stateless, truncated};
-use crate::catalog::{Arguments, Output, OutputContent, ToolError, ToolErrorKind};
+use crate::catalog::{Arguments, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 impl Server {
-    /// Calls a tool. `headers` are those of the HTTP request, and `mirrored` says that they have to agree with
-    /// the body.
+    /// Calls a tool. `headers` are those of the HTTP request; in the stateless era they have to agree with the body.
     #[inline]
     pub(super) async fn call_tool(
         self: &Arc<Self>,
@@ -30,11 +29,10 @@ impl Server {
             return invalid_params(request.id, "name is required, a string: which tool to call");
         };
         let generation = self.generation.load_full();
-        if let Err(refusal) =
-            stateless::check_named(caller.revision, request, &name, headers.as_ref())
-        {
-            return refusal;
-        }
+        let log_level = match self.check_named(&caller, headers.as_ref(), request, &name) {
+            Ok(level) => level,
+            Err(refusal) => return refusal,
+        };
         let Some(entry) = generation.catalog.tool(&name) else {
             return unknown_tool(&generation, request.id, &name);
         };
@@ -54,44 +52,58 @@ impl Server {
         };
         let writer = ResultWriter {
             generation: &generation,
+            entry,
             id: request.id,
             revision: caller.revision,
+            reporting: self.config.validation_errors,
         };
         let arguments = match entry.check(arguments) {
             Ok(arguments) => arguments,
-            Err(invalid) => {
-                return writer.failure(&name, &invalid.into(), self.config.validation_errors);
-            }
+            Err(invalid) => return writer.failure(&invalid.into()),
         };
-        let on_disconnect = OnDisconnect::of(caller.revision);
         let timeout = entry.tool.definition().timeout;
-        let timeout = timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds));
-        let context = caller.into_context(request.id, headers);
-        let start = || entry.tool.call(context, arguments);
-        match call::run(start, timeout, on_disconnect, &self.inflight).await {
-            Outcome::Done(Ok(output)) => match entry.check_output(&output) {
-                Ok(()) => writer.success(&output),
-                Err(problem) => {
-                    tracing::error!(tool = %name, %problem, "a result does not fit the tool's output schema");
-                    internal_error(request.id)
-                }
-            },
-            Outcome::Done(Err(error)) => {
-                writer.failure(&name, &error, self.config.validation_errors)
+        let terms = self.terms(&caller, timeout);
+        let revision = caller.revision;
+        let context = caller.into_context(headers, request, log_level);
+        let start = |context| entry.tool.call(context, arguments);
+        match call::run(start, &context, terms, &self.inflight).await {
+            Step::Done(outcome) => writer.conclude(outcome),
+            Step::Streams(running) => {
+                let owned = Conclusion {
+                    name: name.into_owned(),
+                    id: request.id.to_owned(),
+                    revision,
+                    reporting: self.config.validation_errors,
+                    generation: Arc::clone(&generation),
+                };
+                let conclude = move |outcome| owned.conclude(outcome);
+                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
             }
-            Outcome::TimedOut(limit) => {
-                let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
-                tracing::warn!(tool = %name, limit_s = limit.as_secs_f64(), "a call ran out of time");
-                writer.failure(
-                    &name,
-                    &ToolError::new(message),
-                    self.config.validation_errors,
-                )
-            }
-            Outcome::Panicked => {
-                tracing::error!(tool = %name, "a tool panicked; its call failed, nothing else is affected");
-                internal_error(request.id)
-            }
+        }
+    }
+}
+
+/// What it takes to write a result once its request is gone.
+struct Conclusion {
+    generation: Arc<Generation>,
+    name: String,
+    id: String,
+    revision: Revision,
+    reporting: ValidationErrors,
+}
+
+impl Conclusion {
+    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Option<Answer> {
+        let writer = ResultWriter {
+            generation: &self.generation,
+            entry: self.generation.catalog.tool(&self.name)?,
+            id: &self.id,
+            revision: self.revision,
+            reporting: self.reporting,
+        };
+        match writer.conclude(outcome) {
+            Reply::Answer(answer) => Some(answer),
+            Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
         }
     }
 }
@@ -99,11 +111,48 @@ impl Server {
 /// Writes the results of calls as a revision's clients read them (TOOL-10).
 struct ResultWriter<'a> {
     generation: &'a Generation,
+    entry: &'a CatalogTool,
     id: &'a str,
     revision: Revision,
+    reporting: ValidationErrors,
 }
 
 impl ResultWriter<'_> {
+    #[inline]
+    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Reply {
+        match outcome {
+            Outcome::Done(Ok(output)) => match self.entry.check_output(&output) {
+                Ok(()) => self.success(&output),
+                Err(problem) => {
+                    tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                    internal_error(self.id)
+                }
+            },
+            Outcome::Done(Err(error)) => self.failure(&error),
+            Outcome::TimedOut(limit) => {
+                let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
+                tracing::warn!(
+                    tool = self.name(),
+                    limit_s = limit.as_secs_f64(),
+                    "a call ran out of time"
+                );
+                self.failure(&ToolError::new(message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(
+                    tool = self.name(),
+                    "a tool panicked; its call failed, nothing else is affected"
+                );
+                internal_error(self.id)
+            }
+            Outcome::Cancelled => Reply::Cancelled,
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.entry.tool.definition().name()
+    }
+
     fn success(&self, output: &Output) -> Reply {
         let text_len = match &output.content {
             OutputContent::Text(text) => text.len(),
@@ -144,7 +193,8 @@ impl ResultWriter<'_> {
 
     /// A failure that the model reads, or an error of the protocol's where that is what the revision has.
     #[cold]
-    fn failure(&self, tool: &str, error: &ToolError, reporting: ValidationErrors) -> Reply {
+    fn failure(&self, error: &ToolError) -> Reply {
+        let tool = self.name();
         match error.kind() {
             ToolErrorKind::Internal => {
                 tracing::error!(%tool, error = error.message(), source = error.source().map(tracing::field::display), "a tool is at fault");
@@ -152,7 +202,7 @@ impl ResultWriter<'_> {
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());
-                let to_model = match reporting {
+                let to_model = match self.reporting {
                     ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
                     ValidationErrors::Protocol => false,
                     ValidationErrors::Tool => true,

@@ -1,3 +1,10 @@
 //! The one integration binary.
 
+#[cfg(feature = "cli")]
+mod cli;
+mod docs;
+mod library;
+mod revisions;
+mod streams;
+mod support;
 mod tool_attribute;

@@ -81,7 +81,7 @@ async fn wrong_arguments_are_refused_by_path() {
     assert_eq!(refused(add, json!({"a": 40})).await, "missing field `b`");
     assert_eq!(
         refused(add, json!({"a": 40, "b": "two"})).await,
-        "b: invalid type: string \"two\", expected i64"
+        "b: invalid type: string \"two\", expected an integer"
     );
     assert_eq!(
         refused(add, json!({"a": 40, "b": 2, "c": 3})).await,

@@ -114,7 +114,8 @@ impl<'a> Explanation<'a> {
         let Some(value) = number.as_f64() else {
             return;
         };
-        let bounds: [(&str, fn(f64, f64) -> bool, &str); 4] = [
+        type IsWrong = fn(f64, f64) -> bool;
+        let bounds: [(&str, IsWrong, &str); 4] = [
             ("minimum", |v, b| v < b, "is less than the minimum of"),
             ("maximum", |v, b| v > b, "is greater than the maximum of"),
             ("exclusiveMinimum", |v, b| v <= b, "is not greater than"),
@@ -415,7 +416,7 @@ fn quoted(text: &str) -> String {
     const SHOWN: usize = 40;
     match text.char_indices().nth(SHOWN) {
         None => Value::from(text).to_string(),
-        Some((end, _)) => format!("{}…", Value::from(&text[..end])),
+        Some((end, _)) => Value::from(format!("{}…", &text[..end])).to_string(),
     }
 }
 

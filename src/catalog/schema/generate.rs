@@ -49,11 +49,10 @@ fn root(
         .with(|settings| settings.meta_schema = None)
         .into_generator();
     let mut schema = generate(&mut generator).to_value();
-    if let Value::Object(members) = &mut schema {
-        if members.get("title").and_then(Value::as_str) == Some(type_name) {
-            members.shift_remove("title");
-        }
-        // A type whose schema is `true` comes out as an empty object, which says the same.
+    if schema.get("title").and_then(Value::as_str) == Some(type_name)
+        && let Value::Object(members) = &mut schema
+    {
+        members.shift_remove("title");
     }
     schema
 }

@@ -1,1 +1,735 @@
+use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn refused(schema: &Value) -> String {
+    Compiled::input(schema).expect_err("is refused").to_string()
+}
+
+fn accepted(schema: &Value) -> Compiled {
+    Compiled::input(schema).expect("is accepted")
+}
+
+/// What a model is told about `value`.
+fn told(schema: &Value, value: &Value) -> String {
+    accepted(schema)
+        .check(value)
+        .expect_err("is refused")
+        .to_string()
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(
+        json!({"type": "string"}),
+        |inner, _| json!({"type": "object", "properties": {"in": inner}}),
+    )
+}
+
+// === Which schemas are sound (SCH-01 to SCH-05, TOOL-08) ===
+
+#[test]
+fn the_root_of_an_input_schema_is_an_object_schema() {
+    accepted(&json!({"type": "object"}));
+    for schema in [
+        json!({}),
+        json!({"type": "string"}),
+        json!(true),
+        json!(null),
+        json!({"type": ["object"]}),
+    ] {
+        assert_eq!(
+            refused(&schema),
+            "`#`: the root of an input schema must have `\"type\": \"object\"`"
+        );
+    }
+    for schema in [json!({}), json!({"type": "string"}), json!(true)] {
+        Compiled::output(&schema).expect("any root will do");
+    }
+    assert_eq!(
+        Compiled::output(&json!([]))
+            .expect_err("is none")
+            .to_string(),
+        "`#`: not a valid schema: [] is not of types \"boolean\", \"object\""
+    );
+}
+
+#[test]
+fn declared_dialects_are_honoured_and_unknown_ones_refused() {
+    for known in [
+        "https://json-schema.org/draft/2020-12/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "http://json-schema.org/draft-07/schema#",
+        "http://json-schema.org/draft-06/schema#",
+        "http://json-schema.org/draft-04/schema#",
+    ] {
+        accepted(&json!({"$schema": known, "type": "object"}));
+    }
+    // `exclusiveMaximum` was a flag, and `items` a list.
+    let old = json!({
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "object",
+        "properties": {"n": {"maximum": 3, "exclusiveMaximum": true}}
+    });
+    assert!(accepted(&old).check(&json!({"n": 3})).is_err());
+    assert!(accepted(&old).check(&json!({"n": 2})).is_ok());
+    for unknown in ["https://example.com/mine", "draft-07"] {
+        assert_eq!(
+            refused(&json!({"$schema": unknown, "type": "object"})),
+            format!(
+                "`#/$schema`: there is no support for the dialect {unknown:?}; use 2020-12, which \
+                 needs no `$schema`"
+            )
+        );
+    }
+    assert!(refused(&json!({"$schema": 7, "type": "object"})).contains("dialect \"7\""));
+}
+
+#[test]
+fn a_schema_is_valid_in_its_dialect() {
+    let schema = json!({"type": "object", "properties": {"a": {"minimum": "three"}}});
+    assert_eq!(
+        refused(&schema),
+        "`#/properties/a/minimum`: not a valid schema: \"three\" is not of type \"number\""
+    );
+    assert!(
+        refused(&json!({"type": "object", "properties": {"a": 7}})).starts_with("`#/properties/a`")
+    );
+    assert!(refused(&json!({"type": "object", "required": "a"})).starts_with("`#/required`"));
+}
+
+#[test]
+fn references_stay_within_the_schema() {
+    accepted(&json!({
+        "type": "object",
+        "properties": {
+            "pointer": {"$ref": "#/$defs/a~1b"},
+            "encoded": {"$ref": "#/$defs/a~1b%20c"},
+            "anchor": {"$ref": "#here"},
+            "unusual": {"$ref": "#/x-shared/thing"},
+        },
+        "$defs": {
+            "a/b": {"type": "string"},
+            "a/b c": {"type": "string"},
+            "c": {"$anchor": "here", "type": "integer"}
+        },
+        "x-shared": {"thing": {"type": "string"}}
+    }));
+    for remote in [
+        "https://example.com/a.json",
+        "a.json#/x",
+        "file:///etc/passwd",
+        "urn:x:y",
+    ] {
+        assert_eq!(
+            refused(&json!({"type": "object", "properties": {"a": {"$ref": remote}}})),
+            format!(
+                "`#/properties/a/$ref`: {remote:?} is not part of this schema, and nothing is \
+                 fetched; copy its target into `$defs`"
+            )
+        );
+        let dynamic = json!({"type": "object", "items": {"$dynamicRef": remote}});
+        assert!(refused(&dynamic).starts_with("`#/items/$dynamicRef`"));
+    }
+    for (nowhere, at) in [("#/$defs/b", "a"), ("#b", "a/b"), ("#/$defs/%zz", "~")] {
+        let message = refused(&json!({"type": "object", "properties": {at: {"$ref": nowhere}}}));
+        assert!(
+            message.ends_with(&format!("{nowhere:?} leads nowhere in this schema")),
+            "{message}"
+        );
+    }
+    let no_schema = json!({"type": "object", "$ref": "#/x-words", "x-words": "none"});
+    assert_eq!(
+        refused(&no_schema),
+        "`#/x-words`: a schema is an object, `true` or `false`"
+    );
+    // Below an unusual pointer, too.
+    let hidden = json!({
+        "type": "object",
+        "properties": {"a": {"$ref": "#/x/y"}},
+        "x": {"y": {"items": {"$ref": "https://example.com"}}}
+    });
+    assert!(refused(&hidden).starts_with("`#/x/y/items/$ref`"));
+}
+
+#[test]
+fn references_may_name_a_part_by_its_id() {
+    let schema = json!({
+        "$id": "https://example.com/root",
+        "type": "object",
+        "properties": {"a": {"$ref": "part#/$defs/n"}, "b": {"$ref": "https://example.com/part"}},
+        "$defs": {"part": {"$id": "part", "type": "object", "$defs": {"n": {"type": "integer"}}}}
+    });
+    let compiled = accepted(&schema);
+    assert!(compiled.check(&json!({"a": 1, "b": {}})).is_ok());
+    assert!(compiled.check(&json!({"a": "x"})).is_err());
+    assert!(compiled.check(&json!({"b": 1})).is_err());
+    // What has an address of its own is the base of the references in it.
+    let moved = json!({
+        "type": "object",
+        "$defs": {"n": true, "part": {"$id": "https://example.com/part", "$ref": "#/$defs/n"}}
+    });
+    assert!(refused(&moved).starts_with("`#/$defs/part/$ref`: \"#/$defs/n\" leads nowhere"));
+}
+
+#[test]
+fn schemas_have_a_depth_and_a_size() {
+    accepted(&nested(64));
+    assert_eq!(
+        refused(&nested(65)).split_once(':').expect("has a place").1,
+        " more than 64 subschemas within subschemas; split the tool, or make its arguments simpler"
+    );
+    assert!(refused(&nested(500)).contains("more than 64"));
+
+    let wide = |n: usize| {
+        let properties: serde_json::Map<_, _> =
+            (0..n).map(|i| (i.to_string(), json!(true))).collect();
+        json!({"type": "object", "properties": properties})
+    };
+    accepted(&wide(9_999));
+    assert!(refused(&wide(10_000)).contains("more than 10000 subschemas;"));
+}
+
+#[test]
+fn a_schema_may_be_recursive() {
+    let tree = json!({
+        "type": "object",
+        "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "leaf": {"type": "integer"}},
+        "additionalProperties": false
+    });
+    let compiled = accepted(&tree);
+    assert!(
+        compiled
+            .check(&json!({"left": {"leaf": 1}, "right": {}}))
+            .is_ok()
+    );
+    assert_eq!(
+        compiled
+            .check(&json!({"left": {"right": {"leaf": "x"}}}))
+            .expect_err("is wrong")
+            .to_string(),
+        "`left.right.leaf`: \"x\" is not an integer"
+    );
+}
+
+#[test]
+fn a_reference_that_comes_back_to_itself_is_refused() {
+    for schema in [
+        json!({"type": "object", "$ref": "#"}),
+        json!({"type": "object", "anyOf": [{"$ref": "#"}, true]}),
+        json!({
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}
+        }),
+    ] {
+        let message = refused(&schema);
+        assert!(message.contains("comes back to itself"), "{message}");
+    }
+}
+
+#[test]
+fn a_bomb_of_references_is_refused() {
+    // Thirty levels, each of which applies the next one twice: a thousand million checks of one value.
+    let mut defs = serde_json::Map::new();
+    for level in 0..30 {
+        let next = json!({"$ref": format!("#/$defs/{}", level + 1)});
+        defs.insert(level.to_string(), json!({"anyOf": [next, next]}));
+    }
+    defs.insert("30".to_owned(), json!(false));
+    let bomb = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": defs});
+    let message = refused(&bomb);
+    assert!(
+        message.contains("more than 10000 subschemas that apply to one value")
+            || message.contains("more than 32 references"),
+        "{message}"
+    );
+}
+
+/// Each level of the value matches one of two branches that both lead deeper: two to the power of the depth,
+/// for whoever does not remember.
+#[test]
+fn a_recursive_choice_is_checked_in_time() {
+    let bomb = json!({
+        "type": "object",
+        "anyOf": [
+            {"properties": {"in": {"$ref": "#"}}, "required": ["x"]},
+            {"properties": {"in": {"$ref": "#"}}, "required": ["y"]},
+        ]
+    });
+    let deep = (0..60).fold(json!({}), |inner, _| json!({"in": inner, "x": 1, "y": 2}));
+    let compiled = accepted(&bomb);
+    let start = Instant::now();
+    compiled
+        .check(&deep)
+        .expect_err("the innermost has neither");
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn checking_does_not_exhaust_the_stack() {
+    // As deep as JSON may be, with as long a chain at each level as is allowed.
+    let mut defs = serde_json::Map::new();
+    for link in 0..15 {
+        defs.insert(
+            link.to_string(),
+            json!({"allOf": [{"$ref": format!("#/$defs/{}", link + 1)}]}),
+        );
+    }
+    defs.insert(
+        "15".to_owned(),
+        json!({"type": "array", "items": {"$ref": "#/$defs/0"}}),
+    );
+    let schema =
+        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": defs});
+    let compiled = accepted(&schema);
+    let deep = (0..125).fold(json!([1]), |inner, _| json!([inner]));
+    let checked = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(move || compiled.check(&json!({"a": deep})).is_err())
+        .expect("starts")
+        .join();
+    assert!(checked.expect("does not overflow"));
+}
+
+#[test]
+fn patterns_run_in_linear_time_or_not_at_all() {
+    let with = |pattern: &str| json!({"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}});
+    // Exponential for an engine that goes back.
+    let compiled = accepted(&with("^(a+)+$"));
+    let start = Instant::now();
+    let long = "a".repeat(100_000) + "!";
+    let message = compiled
+        .check(&json!({"a": long}))
+        .expect_err("does not match");
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(
+        message.to_string(),
+        format!(
+            "`a`: \"{}…\" does not match the pattern ^(a+)+$",
+            "a".repeat(40)
+        )
+    );
+
+    for pattern in [r"(?=a)b", r"(a)\1", r"a{1000}{1000}{1000}"] {
+        let message = refused(&with(pattern));
+        assert!(
+            message.starts_with("`#/properties/a/pattern`: the pattern"),
+            "{message}"
+        );
+    }
+    let message = refused(&json!({"type": "object", "patternProperties": {"^(?!x)": true}}));
+    assert!(
+        message.starts_with("`#/patternProperties/^(?!x)`"),
+        "{message}"
+    );
+    accepted(&json!({"type": "object", "patternProperties": {r"^\d+$": true}}));
+}
+
+/// Objects of keywords, right and wrong ones.
+fn schemas() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        (-1_i64..3).prop_map(Value::from),
+        prop::sample::select(vec![
+            "",
+            "#",
+            "#a",
+            "a",
+            "/",
+            "#/",
+            "#/$defs/a",
+            "#/properties/a",
+            "a#a",
+            "#a/b",
+            "%",
+            "#%",
+            "urn:a:b",
+            "urn:",
+            "https://example.com/",
+            "//x",
+            "?",
+            "::",
+            "[",
+            "object",
+            "array",
+            "http://json-schema.org/draft-07/schema#",
+            "http://json-schema.org/draft-04/schema",
+            "^(a|b",
+            "\\d+",
+        ])
+        .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 48, 6, |inner| {
+        let keywords = prop::sample::select(vec![
+            "$id",
+            "id",
+            "$ref",
+            "$dynamicRef",
+            "$recursiveRef",
+            "$anchor",
+            "$dynamicAnchor",
+            "$recursiveAnchor",
+            "$defs",
+            "definitions",
+            "properties",
+            "items",
+            "anyOf",
+            "allOf",
+            "not",
+            "if",
+            "then",
+            "pattern",
+            "patternProperties",
+            "type",
+            "enum",
+            "const",
+            "unevaluatedProperties",
+            "dependencies",
+            "dependentSchemas",
+            "$schema",
+            "a",
+            "minimum",
+            "x-mcp-header",
+            "required",
+            "additionalProperties",
+            "prefixItems",
+            "contains",
+        ]);
+        prop_oneof![
+            2 => prop::collection::btree_map(keywords, inner.clone(), 0..6)
+                .prop_map(|m| Value::from_iter(m.into_iter().map(|(k, v)| (k.to_owned(), v)))),
+            1 => prop::collection::vec(inner, 0..3).prop_map(Value::from),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_schema_and_no_value_makes_it_panic(schema in schemas(), value in schemas()) {
+        let _ = header_parameters(&schema);
+        let _ = says_no_more_than_type(&schema);
+        if let Ok(compiled) = Compiled::output(&schema) {
+            let _ = compiled.check(&value);
+            let _ = compiled.check(&schema);
+            let _ = explain::explain(&schema, &value);
+        }
+    }
+}
+
+// === What a model is told ===
+
+#[test]
+fn violations_name_the_path_and_what_was_expected() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "place": {
+                "type": "object",
+                "properties": {"latitude": {"type": "number", "maximum": 90}}
+            },
+            "unit": {"enum": ["celsius", "fahrenheit"]},
+            "days": {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 3},
+            "name": {"type": "string", "minLength": 1, "maxLength": 5, "pattern": "^[a-z]*$"},
+            "note": {"type": ["string", "null"]},
+        },
+        "required": ["unit"],
+        "additionalProperties": false
+    });
+    for (value, message) in [
+        (
+            json!({"place": {"latitude": 123}, "unit": "kelvin"}),
+            "`place.latitude`: 123 is greater than the maximum of 90; `unit`: \"kelvin\" is not one \
+             of \"celsius\", \"fahrenheit\"",
+        ),
+        (json!({}), "\"unit\" is missing"),
+        (
+            json!({"unit": "celsius", "dayz": 1}),
+            "there is no property \"dayz\"; there are \"place\", \"unit\", \"days\", \"name\", \"note\"",
+        ),
+        (
+            json!({"unit": "celsius", "days": [1, 0, 2.5, "x"]}),
+            "`days`: has 4 items, and may have at most 3; `days[1]`: 0 is less than the minimum of \
+             1; `days[2]`: 2.5 is not an integer; `days[3]`: \"x\" is not an integer",
+        ),
+        (
+            json!({"unit": "celsius", "name": ""}),
+            "`name`: \"\" is shorter than 1 character",
+        ),
+        (
+            json!({"unit": "celsius", "name": "NAMES!"}),
+            "`name`: \"NAMES!\" is longer than 5 characters; `name`: \"NAMES!\" does not match the \
+             pattern ^[a-z]*$",
+        ),
+        (
+            json!({"unit": "celsius", "note": 7, "place": []}),
+            "`place`: an array of 0 items is not an object; `note`: 7 is not a string or null",
+        ),
+        (json!([]), "an array of 0 items is not an object"),
+    ] {
+        assert_eq!(told(&schema, &value), message);
+    }
+}
+
+#[test]
+fn of_several_forms_the_nearest_one_is_told() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"shape": {"oneOf": [
+            {
+                "type": "object",
+                "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}},
+                "required": ["kind", "radius"]
+            },
+            {"type": "string", "enum": ["point"]},
+        ]}, "plain": {"oneOf": [{"const": "a"}, {"const": "b"}]}}
+    });
+    assert_eq!(
+        told(
+            &schema,
+            &json!({"shape": {"kind": "circle", "radius": "1"}})
+        ),
+        "`shape.radius`: \"1\" is not a number"
+    );
+    assert_eq!(
+        told(&schema, &json!({"shape": 7})),
+        "`shape`: 7 matches none of the forms allowed here"
+    );
+    assert_eq!(
+        told(&schema, &json!({"plain": "c"})),
+        "`plain`: \"c\" is not one of \"a\", \"b\""
+    );
+}
+
+#[test]
+fn what_there_are_no_words_for_is_refused_all_the_same() {
+    let schema = json!({"type": "object", "propertyNames": {"maxLength": 2}, "minProperties": 1});
+    for value in [json!({"long": 1}), json!({})] {
+        assert_eq!(
+            told(&schema, &value),
+            "the arguments do not match the input schema of the tool"
+        );
+    }
+}
+
+#[test]
+fn a_million_wrong_items_are_told_briefly() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": {"anyOf": [
+            {"type": "array", "items": {"type": "string"}},
+            {"type": "array", "items": {"type": "boolean"}},
+        ]}}
+    });
+    let start = Instant::now();
+    let message = told(&schema, &json!({"a": vec![1; 1_000_000]}));
+    assert!(message.len() < 1_000, "{message}");
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+// === Mirrored parameters (MH-10 to MH-12, MH-19) ===
+
+fn mirrored(schema: &Value) -> Result<Vec<(String, String, ParameterKind)>, String> {
+    header_parameters(schema)
+        .map(|found| {
+            found
+                .into_iter()
+                .map(|p| (p.header.to_string(), p.path.join("."), p.kind))
+                .collect()
+        })
+        .map_err(|e| e.to_string())
+}
+
+#[test]
+fn mirrored_parameters_are_found_with_their_paths() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "method": {"type": "boolean", "x-mcp-header": "Method"},
+            "place": {"type": "object", "properties": {
+                "x-mcp-header": {"type": "integer", "x-mcp-header": "Z~"}
+            }},
+            "plain": {"type": "string", "default": {"x-mcp-header": "data"}}
+        }
+    });
+    assert_eq!(
+        mirrored(&schema),
+        Ok(vec![
+            (
+                "mcp-param-region".into(),
+                "region".into(),
+                ParameterKind::String
+            ),
+            (
+                "mcp-param-method".into(),
+                "method".into(),
+                ParameterKind::Boolean
+            ),
+            (
+                "mcp-param-z~".into(),
+                "place.x-mcp-header".into(),
+                ParameterKind::Integer
+            ),
+        ])
+    );
+    assert_eq!(mirrored(&json!({"type": "object"})), Ok(vec![]));
+}
+
+#[test]
+fn a_mirrored_parameter_that_breaks_a_rule_is_refused() {
+    let on = |property: Value| json!({"type": "object", "properties": {"a": property}});
+    let within = |keyword: &str, schema: Value| {
+        let mut root = json!({"type": "object"});
+        root[keyword] = schema;
+        root
+    };
+    let annotated = || json!({"type": "string", "x-mcp-header": "A"});
+    let place = "only a property that `properties` alone lead to from the root can have it";
+    let kind = "the property's `type` must be `integer`, `string` or `boolean`, and only that";
+    let name = "is no header name: one or more letters, digits or !#$%&'*+-.^_`|~";
+    for (schema, pointer, why) in [
+        (
+            on(json!({"type": "string", "x-mcp-header": ""})),
+            "/properties/a",
+            name,
+        ),
+        (
+            on(json!({"type": "string", "x-mcp-header": "a b"})),
+            "/properties/a",
+            name,
+        ),
+        (
+            on(json!({"type": "string", "x-mcp-header": "a\r\nb"})),
+            "/properties/a",
+            name,
+        ),
+        (
+            on(json!({"type": "string", "x-mcp-header": "ä"})),
+            "/properties/a",
+            name,
+        ),
+        (
+            on(json!({"type": "string", "x-mcp-header": 7})),
+            "/properties/a",
+            "its value is a string",
+        ),
+        (
+            on(json!({"type": "number", "x-mcp-header": "A"})),
+            "/properties/a",
+            kind,
+        ),
+        (
+            on(json!({"type": "object", "x-mcp-header": "A"})),
+            "/properties/a",
+            kind,
+        ),
+        (
+            on(json!({"type": ["string", "null"], "x-mcp-header": "A"})),
+            "/properties/a",
+            kind,
+        ),
+        (on(json!({"x-mcp-header": "A"})), "/properties/a", kind),
+        (
+            on(json!({"$ref": "#/$defs/b", "x-mcp-header": "A"})),
+            "/properties/a",
+            kind,
+        ),
+        (
+            on(json!({"items": annotated()})),
+            "/properties/a/items",
+            place,
+        ),
+        (
+            on(json!({"anyOf": [true, annotated()]})),
+            "/properties/a/anyOf/1",
+            place,
+        ),
+        (
+            within("$defs", json!({"b": annotated()})),
+            "/$defs/b",
+            place,
+        ),
+        (
+            within("allOf", json!([{"properties": {"b": annotated()}}])),
+            "/allOf/0/properties/b",
+            place,
+        ),
+        (
+            within("if", json!({"properties": {"b": annotated()}})),
+            "/if/properties/b",
+            place,
+        ),
+        (
+            within("additionalProperties", annotated()),
+            "/additionalProperties",
+            place,
+        ),
+        (
+            within("patternProperties", json!({"b": annotated()})),
+            "/patternProperties/b",
+            place,
+        ),
+        (
+            within("x-mcp-header", json!("A")),
+            "",
+            "only a property can have it, not the root",
+        ),
+        (
+            json!({"type": "object", "properties": {"a": annotated(), "b": {
+                "type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "a"}}}}}),
+            "/properties/b/properties/c",
+            "\"a\" is given twice (case does not count)",
+        ),
+    ] {
+        let message = mirrored(&schema).expect_err("is refused");
+        assert!(
+            message.starts_with(&format!("`#{pointer}`: x-mcp-header: ")),
+            "{message}"
+        );
+        assert!(message.ends_with(why), "{message}");
+    }
+}
+
+// === Who checks ===
+
+#[test]
+fn what_types_say_is_told_from_what_says_more() {
+    for harmless in [
+        json!(true),
+        json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}),
+        json!({"type": "integer", "format": "uint64", "minimum": 0}),
+        json!({"type": "string", "enum": ["a", "b"], "description": "x", "default": "a"}),
+        json!({"type": ["string", "null"], "enum": ["a", null]}),
+        json!({"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
+        json!({"oneOf": [{"type": "string", "const": "a", "description": "x"}]}),
+        json!({"type": "array", "items": {"type": "string", "format": "date-time"}}),
+        json!({"type": "array", "prefixItems": [true, true], "minItems": 2, "maxItems": 2}),
+        json!({"type": "object", "additionalProperties": {"type": "boolean"}}),
+    ] {
+        assert!(says_no_more_than_type(&harmless), "{harmless}");
+    }
+    for more in [
+        json!(false),
+        json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 10}),
+        json!({"type": "integer", "format": "int64", "minimum": 0}),
+        json!({"type": "integer", "minimum": 0}),
+        json!({"type": "integer", "multipleOf": 2}),
+        json!({"type": "integer", "enum": [1, 2]}),
+        json!({"type": "string", "minLength": 1}),
+        json!({"type": "string", "pattern": "a"}),
+        json!({"type": "array", "maxItems": 3, "minItems": 3, "items": true}),
+        json!({"type": "array", "uniqueItems": true}),
+        json!({"type": "object", "patternProperties": {"a": true}}),
+        json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        json!({"oneOf": [{"type": "object", "properties": {}}]}),
+        json!({"properties": {"a": {"items": {"maxLength": 1}}}}),
+        json!({"$defs": {"a": {"minimum": 1}}}),
+        json!({"$ref": "https://example.com"}),
+        json!({"what-is-this": 1}),
+    ] {
+        assert!(!says_no_more_than_type(&more), "{more}");
+    }
+}

@@ -9,7 +9,7 @@ use crate::catalog::{AnyResource, Prompt, Tool};
 
 /// There is no toolset of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no toolset {name:?}; there is {}", NAMES.join(", "))]
+#[error("toolsets has {name:?}, which is no built-in toolset; there is {}", NAMES.join(", "))]
 pub struct UnknownToolset {
     name: String,
 }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Address to listen on. Default: 127.0.0.1.
+    #[serde(deserialize_with = "crate::environment::address")]
     pub host: IpAddr,
     /// Port to listen on; 0 takes any that is free. Default: 3000.
     pub port: u16,
@@ -49,7 +50,7 @@ pub struct HttpLimits {
     pub connections: usize,
     /// Bytes of a request's target. Default: 8 KiB; beyond: 414.
     pub target_bytes: usize,
-    /// Bytes of request line and header fields. Default: 32 KiB; beyond: 431.
+    /// Bytes of request line and header fields, at most 64 KiB. Default: 32 KiB; beyond: 431.
     pub header_bytes: usize,
     /// Bytes of a body. Default: 4 MiB; beyond: 413.
     pub body_bytes: usize,

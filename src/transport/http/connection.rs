@@ -49,6 +49,8 @@ pub(crate) enum Phase {
     Body,
     /// It is being answered.
     Answer,
+    /// Its answer comes in parts, and may take its time.
+    Stream,
     /// HTTP/2, whose streams have timers of their own.
     Multiplexed,
 }
@@ -94,6 +96,7 @@ impl ConnectionState {
             1 => Phase::Head,
             2 => Phase::Body,
             3 => Phase::Answer,
+            4 => Phase::Stream,
             _ => Phase::Multiplexed,
         }
     }

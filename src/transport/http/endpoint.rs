@@ -11,11 +11,11 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::config::HttpConfig;
 use super::connection::{ConnectionState, Phase};
-use super::headers;
+use super::headers::Summary;
 use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
-use crate::server::{self, HttpMessage, Local, Server};
+use crate::server::{self, HttpHead, Local, Server, VersionHeader};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -35,14 +35,15 @@ impl Endpoint {
     pub(crate) async fn handle(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
+        summary: Summary,
         request: Request<Body>,
     ) -> Response<Body> {
         let result = match *request.method() {
-            Method::POST => self.post(local, connection, request).await,
-            Method::DELETE => self.delete(local, request.headers()),
+            Method::POST => self.post(local, connection, summary, request).await,
+            Method::DELETE => self.delete(local, summary, request.headers()),
             // Nothing is streamed outside of answers, so there is no stream to open (LH-03, MH-01).
-            _ => Err(not_allowed(request.headers())),
+            _ => Err(not_allowed(summary)),
         };
         result.unwrap_or_else(Rejection::into_rpc)
     }
@@ -51,27 +52,34 @@ impl Endpoint {
     async fn post(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
+        summary: Summary,
         request: Request<Body>,
     ) -> Result<Response<Body>, Rejection> {
+        summary.check_media(self.config.strict_accept)?;
         let (head, body) = request.into_parts();
-        headers::check_content_type(&head.headers)?;
-        headers::check_accept(&head.headers, self.config.strict_accept)?;
         let body = self.read(connection, body).await?;
-        let message = HttpMessage {
+        let head = HttpHead {
             principal: Arc::clone(&self.principal),
             headers: head.headers,
-            body,
+            version: summary.version,
+            takes_streams: summary.takes_streams(),
         };
-        Ok(respond(self.server.handle_http(local, message).await))
+        let reply = self.server.handle_http(local, head, body).await;
+        Ok(respond(reply, connection))
     }
 
     /// Ends a session (LH-09).
-    fn delete(&self, local: &Local, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-        if server::is_stateless(headers) {
-            return Err(not_allowed(headers));
+    fn delete(
+        &self,
+        local: &Local,
+        summary: Summary,
+        headers: &HeaderMap,
+    ) -> Result<Response<Body>, Rejection> {
+        if summary.version == VersionHeader::Stateless {
+            return Err(not_allowed(summary));
         }
-        let ended = server::session_id(headers)
+        let ended = server::session_id(headers, None)
             .and_then(|id| self.server.end_session(local, &self.principal, id));
         Ok(match ended {
             Ok(()) => {
@@ -79,7 +87,7 @@ impl Endpoint {
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response
             }
-            Err(reply) => respond(reply),
+            Err(reply) => respond(reply, None),
         })
     }
 
@@ -88,7 +96,7 @@ impl Endpoint {
     #[inline]
     async fn read(
         &self,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
         body: Body,
     ) -> Result<Bytes, Rejection> {
         let limits = &self.config.limits;
@@ -118,8 +126,8 @@ impl Endpoint {
     }
 }
 
-fn not_allowed(headers: &HeaderMap) -> Rejection {
-    Rejection::MethodNotAllowed(if server::is_stateless(headers) {
+fn not_allowed(summary: Summary) -> Rejection {
+    Rejection::MethodNotAllowed(if summary.version == VersionHeader::Stateless {
         METHODS_STATELESS
     } else {
         METHODS

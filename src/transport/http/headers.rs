@@ -1,10 +1,199 @@
 //! What can be said of a request before anybody reads its body.
 
-use http::header::{ACCEPT, AsHeaderName, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::status::Rejection;
+use crate::server::VersionHeader;
+
+/// The header fields that decide over a request, found in one pass over all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'h> {
+    host: Field<'h>,
+    origin: Field<'h>,
+    content_type: Field<'h>,
+    transfer_encoding: Field<'h>,
+    accept: Accept,
+    version: VersionHeader,
+    /// Bytes of all fields, with a colon, a space and a line end for each.
+    bytes: usize,
+}
+
+/// A field that may stand there once.
+#[derive(Clone, Copy, Debug, Default)]
+enum Field<'h> {
+    #[default]
+    Absent,
+    One(&'h HeaderValue),
+    Repeated,
+}
+
+/// What a client takes for an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Accept {
+    present: bool,
+    any: bool,
+    json: bool,
+    stream: bool,
+    other: bool,
+}
+
+/// What the endpoint needs to know of the headers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    is_json: Result<(), Rejection>,
+    accept: Accept,
+    pub(crate) version: VersionHeader,
+}
+
+impl<'h> Fields<'h> {
+    #[inline]
+    pub(crate) fn read(headers: &'h HeaderMap) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in headers {
+            let name = name.as_str();
+            fields.bytes += name.len() + value.len() + 4;
+            match name {
+                "host" => fields.host.add(value),
+                "origin" => fields.origin.add(value),
+                "content-type" => fields.content_type.add(value),
+                "transfer-encoding" => fields.transfer_encoding.add(value),
+                "accept" => fields.accept.add(value),
+                "mcp-protocol-version" => fields.version = fields.version.and(value),
+                _ => {}
+            }
+        }
+        fields
+    }
+
+    #[inline]
+    pub(crate) fn summary(&self) -> Summary {
+        Summary {
+            is_json: check_content_type(self.content_type),
+            accept: self.accept,
+            version: self.version,
+        }
+    }
+
+    /// The size of what came in before the body.
+    #[inline]
+    pub(crate) fn check_size(&self, uri: &Uri, limits: &HttpLimits) -> Result<(), Rejection> {
+        let target = uri.path_and_query().map_or(1, |p| p.as_str().len());
+        if limits.target_bytes < target {
+            return Err(Rejection::TargetTooLong);
+        }
+        if limits.header_bytes < target + self.bytes {
+            return Err(Rejection::HeadersTooLarge);
+        }
+        Ok(())
+    }
+
+    /// Codings of the transfer other than the one that hyper undoes, and the one before HTTP/1.1 had it.
+    #[inline]
+    pub(crate) fn check_framing(&self, http_10: bool) -> Result<(), Rejection> {
+        match self.transfer_encoding {
+            Field::Absent => Ok(()),
+            Field::One(coding)
+                if !http_10 && coding.as_bytes().eq_ignore_ascii_case(b"chunked") =>
+            {
+                Ok(())
+            }
+            _ => Err(Rejection::BodyBroken),
+        }
+    }
+}
+
+impl<'h> Field<'h> {
+    #[inline]
+    fn add(&mut self, value: &'h HeaderValue) {
+        *self = match self {
+            Self::Absent => Self::One(value),
+            _ => Self::Repeated,
+        };
+    }
+
+    #[inline]
+    fn value(self) -> Result<Option<&'h HeaderValue>, Rejection> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::One(value) => Ok(Some(value)),
+            Self::Repeated => Err(Rejection::HeaderRepeated),
+        }
+    }
+}
+
+impl Accept {
+    #[inline]
+    fn add(&mut self, value: &HeaderValue) {
+        self.present = true;
+        // What every official client sends.
+        if value == "application/json, text/event-stream" {
+            self.json = true;
+            self.stream = true;
+        } else {
+            self.add_list(value);
+        }
+    }
+
+    fn add_list(&mut self, value: &HeaderValue) {
+        let Ok(value) = value.to_str() else {
+            self.other = true;
+            return;
+        };
+        for range in value.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let refused = parts.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            if refused || media.is_empty() {
+                continue;
+            }
+            match media.to_ascii_lowercase().as_str() {
+                "*/*" => self.any = true,
+                "application/json" | "application/*" => self.json = true,
+                "text/event-stream" | "text/*" => self.stream = true,
+                _ => self.other = true,
+            }
+        }
+    }
+}
+
+impl Summary {
+    /// Whether an answer may be an event stream.
+    #[inline]
+    pub(crate) fn takes_streams(&self) -> bool {
+        let Accept {
+            present,
+            any,
+            stream,
+            ..
+        } = self.accept;
+        stream || any || !present
+    }
+
+    /// HTTP-07: the body is JSON, and the client takes an answer in one of the two forms there are. Some clients
+    /// name only one of them, and some none; they are answered all the same.
+    #[inline]
+    pub(crate) fn check_media(&self, strict: bool) -> Result<(), Rejection> {
+        self.is_json?;
+        let Accept {
+            present,
+            any,
+            json,
+            stream,
+            other,
+        } = self.accept;
+        let acceptable = if strict {
+            any || json && stream
+        } else {
+            any || json || stream || !present || !other
+        };
+        if acceptable {
+            Ok(())
+        } else {
+            Err(Rejection::NotAcceptable)
+        }
+    }
+}
 
 /// Whom this server answers to, and which web pages may call it: the guard against DNS rebinding (HTTP-01,
 /// HTTP-08).
@@ -57,8 +246,8 @@ impl HostGuard {
 
     /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
     #[inline]
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
-        let host = match (single(headers, HOST)?, uri.authority()) {
+    pub(crate) fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
+        let host = match (fields.host.value()?, uri.authority()) {
             (_, Some(authority)) => authority.as_str(),
             (Some(host), None) => host.to_str().map_err(|_| Rejection::HostInvalid)?,
             (None, None) => return Err(Rejection::HostMissing),
@@ -71,7 +260,7 @@ impl HostGuard {
         } else if split_host(host).is_none() {
             return Err(Rejection::HostInvalid);
         }
-        match single(headers, ORIGIN)? {
+        match fields.origin.value()? {
             None => Ok(()),
             Some(origin) if self.allows_origin(origin) => Ok(()),
             Some(_) => Err(Rejection::OriginForeign),
@@ -140,32 +329,10 @@ fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
     good.then_some((host, port))
 }
 
-/// The size of what came in before the body.
-#[inline]
-pub(crate) fn check_size(
-    uri: &Uri,
-    headers: &HeaderMap,
-    limits: &HttpLimits,
-) -> Result<(), Rejection> {
-    let target = uri.path_and_query().map_or(1, |p| p.as_str().len());
-    if limits.target_bytes < target {
-        return Err(Rejection::TargetTooLong);
-    }
-    // Each field has a colon, a space and a line end of two bytes.
-    let fields: usize = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum();
-    if limits.header_bytes < target + fields {
-        return Err(Rejection::HeadersTooLarge);
-    }
-    Ok(())
-}
-
 /// HTTP-07: the body is JSON. A charset may be named, since old clients do; it is UTF-8 whatever they say.
 #[inline]
-pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Rejection> {
-    let Some(value) = single(headers, CONTENT_TYPE)? else {
+fn check_content_type(field: Field<'_>) -> Result<(), Rejection> {
+    let Some(value) = field.value()? else {
         return Err(Rejection::ContentType);
     };
     if value == "application/json" {
@@ -186,62 +353,11 @@ pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Rejection> {
     }
 }
 
-/// HTTP-07: the client takes an answer in one of the two forms there are. Some clients name only one, and some
-/// name none; they are answered all the same.
-#[inline]
-pub(crate) fn check_accept(headers: &HeaderMap, strict: bool) -> Result<(), Rejection> {
-    let (mut any, mut json, mut stream, mut other) = (false, false, false, false);
-    for value in headers.get_all(ACCEPT) {
-        // What every official client sends.
-        if value == "application/json, text/event-stream" {
-            return Ok(());
-        }
-        let Ok(value) = value.to_str() else {
-            return Err(Rejection::NotAcceptable);
-        };
-        for range in value.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default();
-            let refused = parts.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
-            if refused || media.is_empty() {
-                continue;
-            }
-            match media.to_ascii_lowercase().as_str() {
-                "*/*" => any = true,
-                "application/json" | "application/*" => json = true,
-                "text/event-stream" | "text/*" => stream = true,
-                _ => other = true,
-            }
-        }
-    }
-    let absent = !headers.contains_key(ACCEPT);
-    let acceptable = if strict {
-        any || json && stream
-    } else {
-        absent || any || json || stream
-    };
-    if acceptable || !other && !strict {
-        Ok(())
-    } else {
-        Err(Rejection::NotAcceptable)
-    }
-}
-
-/// A header that may stand there once.
-#[inline]
-fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Result<Option<&HeaderValue>, Rejection> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next();
-    match values.next() {
-        None => Ok(first),
-        Some(_) => Err(Rejection::HeaderRepeated),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use http::HeaderName;
+    use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 
     fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -264,8 +380,16 @@ mod tests {
         })
     }
 
+    fn check(
+        guard: &HostGuard,
+        target: &'static str,
+        headers: &HeaderMap,
+    ) -> Result<(), Rejection> {
+        guard.check(&Uri::from_static(target), &Fields::read(headers))
+    }
+
     fn host(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
-        guard.check(&Uri::from_static("/mcp"), &headers(&[(HOST, value)]))
+        check(guard, "/mcp", &headers(&[(HOST, value)]))
     }
 
     fn origin(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
@@ -274,10 +398,7 @@ mod tests {
         } else {
             "mcp.example.com"
         };
-        guard.check(
-            &Uri::from_static("/mcp"),
-            &headers(&[(HOST, host), (ORIGIN, value)]),
-        )
+        check(guard, "/mcp", &headers(&[(HOST, host), (ORIGIN, value)]))
     }
 
     #[test]
@@ -320,22 +441,20 @@ mod tests {
                 "{invalid}"
             );
         }
-        let uri = Uri::from_static("/mcp");
-        assert_eq!(
-            local().check(&uri, &HeaderMap::new()),
-            Err(Rejection::HostMissing)
-        );
+        let none = HeaderMap::new();
+        assert_eq!(check(&local(), "/mcp", &none), Err(Rejection::HostMissing));
         let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
-        assert_eq!(local().check(&uri, &twice), Err(Rejection::HeaderRepeated));
+        assert_eq!(
+            check(&local(), "/mcp", &twice),
+            Err(Rejection::HeaderRepeated)
+        );
     }
 
     #[test]
     fn http_08_the_authority_of_the_target_counts_as_the_host() {
-        let uri = Uri::from_static("http://evil.example.com/mcp");
-        assert_eq!(
-            local().check(&uri, &headers(&[(HOST, "localhost")])),
-            Err(Rejection::HostForeign)
-        );
+        let headers = headers(&[(HOST, "localhost")]);
+        let foreign = check(&local(), "http://evil.example.com/mcp", &headers);
+        assert_eq!(foreign, Err(Rejection::HostForeign));
     }
 
     #[test]
@@ -391,15 +510,16 @@ mod tests {
             (ORIGIN, "http://localhost"),
             (ORIGIN, "http://localhost"),
         ]);
-        assert_eq!(
-            local().check(&Uri::from_static("/"), &twice),
-            Err(Rejection::HeaderRepeated)
-        );
+        assert_eq!(check(&local(), "/", &twice), Err(Rejection::HeaderRepeated));
     }
 
     #[test]
     fn http_07_content_type_is_json() {
-        let check = |value| check_content_type(&headers(&[(CONTENT_TYPE, value)]));
+        let check = |value| {
+            Fields::read(&headers(&[(CONTENT_TYPE, value)]))
+                .summary()
+                .check_media(false)
+        };
         for good in [
             "application/json",
             "Application/JSON",
@@ -420,15 +540,22 @@ mod tests {
         ] {
             assert_eq!(check(bad), Err(Rejection::ContentType), "{bad}");
         }
-        assert_eq!(
-            check_content_type(&HeaderMap::new()),
-            Err(Rejection::ContentType)
-        );
+        let none = Fields::read(&HeaderMap::new()).summary().check_media(false);
+        assert_eq!(none, Err(Rejection::ContentType));
+        let twice = headers(&[
+            (CONTENT_TYPE, "application/json"),
+            (CONTENT_TYPE, "application/json"),
+        ]);
+        let twice = Fields::read(&twice).summary().check_media(false);
+        assert_eq!(twice, Err(Rejection::HeaderRepeated));
     }
 
     #[test]
     fn http_07_accept_is_taken_liberally_unless_told_otherwise() {
-        let check = |value, strict| check_accept(&headers(&[(ACCEPT, value)]), strict).is_ok();
+        let check = |value, strict| {
+            let headers = headers(&[(CONTENT_TYPE, "application/json"), (ACCEPT, value)]);
+            Fields::read(&headers).summary().check_media(strict).is_ok()
+        };
         for good in [
             "application/json, text/event-stream",
             "text/event-stream,application/json;q=0.9",
@@ -446,7 +573,8 @@ mod tests {
         ] {
             assert!(!check(bad, false) && !check(bad, true), "{bad}");
         }
-        assert!(check_accept(&HeaderMap::new(), false).is_ok());
+        let none = headers(&[(CONTENT_TYPE, "application/json")]);
+        assert!(Fields::read(&none).summary().check_media(false).is_ok());
     }
 
     #[test]
@@ -454,17 +582,14 @@ mod tests {
         let limits = HttpLimits::default();
         let uri =
             |length: usize| Uri::try_from(format!("/{}", "x".repeat(length - 1))).expect("a URI");
-        assert_eq!(check_size(&uri(8192), &HeaderMap::new(), &limits), Ok(()));
-        assert_eq!(
-            check_size(&uri(8193), &HeaderMap::new(), &limits),
-            Err(Rejection::TargetTooLong)
-        );
+        let check =
+            |target: &Uri, headers: &HeaderMap| Fields::read(headers).check_size(target, &limits);
+        let none = HeaderMap::new();
+        assert_eq!(check(&uri(8192), &none), Ok(()));
+        assert_eq!(check(&uri(8193), &none), Err(Rejection::TargetTooLong));
         let long = HeaderValue::try_from("x".repeat(32 * 1024)).expect("a value");
         let mut large = HeaderMap::new();
         large.insert(ACCEPT, long);
-        assert_eq!(
-            check_size(&uri(1), &large, &limits),
-            Err(Rejection::HeadersTooLarge)
-        );
+        assert_eq!(check(&uri(1), &large), Err(Rejection::HeadersTooLarge));
     }
 }

@@ -7,6 +7,7 @@
 mod config;
 mod connection;
 mod endpoint;
+mod events;
 mod headers;
 mod service;
 mod status;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
 use hyper::body::Incoming;
@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceExt as _};
 
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
-use super::headers::{self, HostGuard};
+use super::headers::{Fields, HostGuard, Summary};
 use super::status::Rejection;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
@@ -69,8 +69,12 @@ impl WorkerService {
         let request = request.map(Body::from);
         let mut response = match router.admit(&request) {
             Err(rejection) => rejection.into_rpc(),
-            Ok(()) => match &self.layered {
-                None => router.route(&self.local, Some(connection), request).await,
+            Ok(summary) => match &self.layered {
+                None => {
+                    router
+                        .route(&self.local, Some(connection), summary, request)
+                        .await
+                }
                 Some(layered) => Box::pin(self.through_layers(layered, connection, request)).await,
             },
         };
@@ -106,20 +110,15 @@ impl WorkerService {
 impl Router {
     /// What is checked of every request, before any layer sees it.
     #[inline]
-    fn admit<B>(&self, request: &Request<B>) -> Result<(), Rejection> {
-        let headers = request.headers();
-        headers::check_size(request.uri(), headers, &self.endpoint.config.limits)?;
-        if let Some(encoding) = headers.get(TRANSFER_ENCODING)
-            && (!encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
-                || request.version() == Version::HTTP_10)
-        {
-            return Err(Rejection::BodyBroken);
-        }
+    fn admit<B>(&self, request: &Request<B>) -> Result<Summary, Rejection> {
+        let fields = Fields::read(request.headers());
+        fields.check_size(request.uri(), &self.endpoint.config.limits)?;
+        fields.check_framing(request.version() == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if request.uri().path() == HEALTH {
-            return Ok(());
+        if request.uri().path() != HEALTH {
+            self.guard.check(request.uri(), &fields)?;
         }
-        self.guard.check(request.uri(), headers)
+        Ok(fields.summary())
     }
 
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
@@ -127,11 +126,16 @@ impl Router {
     async fn route(
         &self,
         local: &Local,
-        connection: Option<&ConnectionState>,
+        connection: Option<&Arc<ConnectionState>>,
+        summary: Summary,
         request: Request<Body>,
     ) -> Response<Body> {
         match request.uri().path() {
-            "/mcp" | "/mcp/" => self.endpoint.handle(local, connection, request).await,
+            "/mcp" | "/mcp/" => {
+                self.endpoint
+                    .handle(local, connection, summary, request)
+                    .await
+            }
             HEALTH => self.health(request.method()),
             _ => Rejection::NotFound.into_problem(),
         }
@@ -196,9 +200,12 @@ impl Service<Request<Body>> for McpService {
             Inner::Router { router, local } => {
                 let (router, local) = (Arc::clone(router), Arc::clone(local));
                 let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
-                Box::pin(
-                    async move { Ok(router.route(&local, connection.as_deref(), request).await) },
-                )
+                // Layers may have changed the headers.
+                let summary = Fields::read(request.headers()).summary();
+                Box::pin(async move {
+                    let connection = connection.as_ref();
+                    Ok(router.route(&local, connection, summary, request).await)
+                })
             }
             Inner::Layered(service) => Box::pin(service.call(request)),
         }

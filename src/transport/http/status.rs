@@ -1,9 +1,13 @@
 //! Refusals as HTTP answers: the one place that knows which status each has.
 
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
+use std::sync::Arc;
+
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use super::connection::ConnectionState;
+use super::events::EventStream;
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Refusal, Reply};
@@ -151,9 +155,14 @@ impl From<ReadError> for Rejection {
 
 /// What the server said, over HTTP.
 #[inline]
-pub(crate) fn respond(reply: Reply) -> Response<Body> {
+pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -> Response<Body> {
     let answer = match reply {
         Reply::Answer(answer) => answer,
+        Reply::Stream(stream) => {
+            return event_stream(Body::new(EventStream::new(stream, connection)));
+        }
+        // The client is waiting for nothing; a stream without events is what says so.
+        Reply::Cancelled => return event_stream(Body::empty()),
         Reply::Accepted => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::ACCEPTED;
@@ -175,6 +184,16 @@ pub(crate) fn respond(reply: Reply) -> Response<Body> {
     if let Some(session) = session.and_then(|id| HeaderValue::try_from(id).ok()) {
         headers.insert("mcp-session-id", session);
     }
+    response
+}
+
+/// An answer in parts (MH-17).
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 

@@ -207,7 +207,8 @@ impl Shared {
         // A tenth more or less, so that connections that came together do not go together.
         let life = u64::from(limits.connection_seconds);
         let life = life - life / 10 + noise % (life / 5).max(1);
-        let retire_at = self.clock.now().saturating_add(life as u32);
+        let life = u32::try_from(life).unwrap_or(u32::MAX);
+        let retire_at = self.clock.now().saturating_add(life);
         let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
         let serving = serve(
             stream,

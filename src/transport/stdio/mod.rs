@@ -5,6 +5,7 @@
 
 mod framing;
 
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread;
@@ -19,7 +20,7 @@ pub use framing::Framing;
 
 use crate::auth::Principal;
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::{Answer, Local, Reply, Server, StdioPeer};
+use crate::server::{Answer, CallStream, Local, Part, Reply, Server, StdioPeer};
 
 /// Serving over standard input and output.
 #[derive(Clone, Debug, Deserialize)]
@@ -89,8 +90,10 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
             let reply = server
                 .handle_stdio(&local, &peer, &principal, Bytes::from(message))
                 .await;
-            if let Reply::Answer(answer) = reply {
-                let _ = answers.send(answer).await;
+            match reply {
+                Reply::Answer(answer) => drop(answers.send(answer).await),
+                Reply::Stream(stream) => send_parts(stream, &answers).await,
+                Reply::Accepted | Reply::Cancelled => {}
             }
             drop(place);
         });
@@ -103,6 +106,8 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
     }
     drop(answers);
     match tokio::task::spawn_blocking(|| writer.join()).await {
+        // The client has stopped listening before it stopped talking, which is its right.
+        Ok(Ok(Err(e))) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Ok(Ok(result)) => result,
         _ => Ok(()),
     }
@@ -128,6 +133,19 @@ fn read(framing: Framing, max: usize, frames: &mpsc::Sender<Frame>) {
 
 fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
     framing.write(&mut io::stdout().lock(), &[&answer.head, &answer.rest])
+}
+
+/// Sends what a call says, and how it ended.
+async fn send_parts(mut stream: Box<CallStream>, answers: &mpsc::Sender<Answer>) {
+    while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
+        let answer = match part {
+            Part::Answer(answer) => answer,
+            Part::Message(message) => Answer::of(message),
+        };
+        if answers.send(answer).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn refuse(answers: &mpsc::Sender<Answer>, reason: &'static str) {

@@ -1,0 +1,26 @@
+//! A whole server: one tool, one builder call.
+//!
+//! ```sh
+//! cargo run --example hello                              # http://127.0.0.1:3000/mcp
+//! LONGSHORE_TRANSPORT=stdio cargo run --example hello    # standard input and output
+//! ```
+//!
+//! Settings come from the environment; docs/configuration.md lists them.
+
+use longshore::{App, tool};
+
+/// Greets somebody by name.
+#[tool(read_only)]
+async fn hello(
+    /// Who is greeted.
+    name: String,
+    /// How often.
+    #[arg(default = 1)]
+    times: u8,
+) -> String {
+    format!("Hello, {name}! ").repeat(times.into())
+}
+
+fn main() -> longshore::Result {
+    App::new().name("hello", "1.0.0").tool(hello).run()
+}

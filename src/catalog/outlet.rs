@@ -1,0 +1,270 @@
+//! What a running call says to its caller before its answer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::LogLevel;
+use crate::protocol::push_string;
+
+/// Messages of one call that wait to be sent, in order.
+///
+/// It never makes a tool wait: what a slow reader leaves no room for is dropped, the answer never.
+#[derive(Debug, Default)]
+pub(crate) struct Outlet {
+    wanted: Wanted,
+    cancelled: AtomicBool,
+    /// Something was said.
+    spoke: AtomicBool,
+    queue: Mutex<Queue>,
+}
+
+/// What the caller asked to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// JSON text of the token that progress is reported under.
+    pub(crate) progress_token: Option<Box<str>>,
+    /// Whether the caller's revision has messages in progress reports.
+    pub(crate) progress_messages: bool,
+    /// The least level of log messages.
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    waker: Option<Waker>,
+    /// The last progress that was reported, and when.
+    progress: Option<(f64, Instant)>,
+    /// Log messages since the second in which the first of them came.
+    logged: Option<(u32, Instant)>,
+    dropped: u64,
+}
+
+const MESSAGES_MAX: usize = 256;
+const BYTES_MAX: usize = 1024 * 1024;
+/// Reports of progress come at most this often (PROG-02).
+const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
+/// So many log messages a second.
+const LOGS_PER_SECOND: u32 = 200;
+
+impl Outlet {
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        Self {
+            wanted,
+            ..Self::default()
+        }
+    }
+
+    /// Reports progress (PROG-01): only where it was asked for, only what is more than before. What comes too soon
+    /// is left out, unless it is the end.
+    pub(crate) fn progress(&self, progress: f64, total: Option<f64>, message: &str) -> bool {
+        let Some(token) = &self.wanted.progress_token else {
+            return false;
+        };
+        if !progress.is_finite() || total.is_some_and(|total| !total.is_finite()) {
+            return false;
+        }
+        let mut queue = self.queue();
+        let now = Instant::now();
+        if let Some((last, then)) = queue.progress {
+            let is_end = total.is_some_and(|total| total <= progress);
+            if progress <= last || now.duration_since(then) < PROGRESS_PAUSE && !is_end {
+                return false;
+            }
+        }
+        queue.progress = Some((progress, now));
+        let mut out =
+            br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#
+                .to_vec();
+        out.extend_from_slice(token.as_bytes());
+        out.extend_from_slice(format!(r#","progress":{progress}"#).as_bytes());
+        if let Some(total) = total {
+            out.extend_from_slice(format!(r#","total":{total}"#).as_bytes());
+        }
+        if self.wanted.progress_messages && !message.is_empty() {
+            out.extend_from_slice(br#","message":"#);
+            push_string(&mut out, message);
+        }
+        out.extend_from_slice(b"}}");
+        queue.push(out.into());
+        self.spoke.store(true, Ordering::Release);
+        true
+    }
+
+    /// Sends a log message, if the caller wants messages of its level (LOG-02).
+    pub(crate) fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> bool {
+        if self.wanted.log_level.is_none_or(|least| level < least) {
+            return false;
+        }
+        let Ok(data) = serde_json::to_string(data) else {
+            return false;
+        };
+        let mut queue = self.queue();
+        let now = Instant::now();
+        let (count, since) = match queue.logged {
+            Some((count, since)) if now.duration_since(since) < Duration::from_secs(1) => {
+                (count, since)
+            }
+            _ => (0, now),
+        };
+        if LOGS_PER_SECOND <= count {
+            queue.dropped += 1;
+            return false;
+        }
+        queue.logged = Some((count + 1, since));
+        let mut out =
+            br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":""#.to_vec();
+        out.extend_from_slice(level.as_str().as_bytes());
+        out.extend_from_slice(br#"","data":"#);
+        out.extend_from_slice(data.as_bytes());
+        out.extend_from_slice(b"}}");
+        queue.push(out.into());
+        self.spoke.store(true, Ordering::Release);
+        true
+    }
+
+    /// The next message. If there is none, `cx` is woken by the next one.
+    pub(crate) fn next(&self, cx: &Context<'_>) -> Option<Bytes> {
+        let mut queue = self.queue();
+        let message = queue.messages.pop_front();
+        match &message {
+            Some(message) => queue.bytes -= message.len(),
+            None => queue.listen(cx),
+        }
+        message
+    }
+
+    /// Whether a message waits. If none does, `cx` is woken by the next one.
+    pub(crate) fn has_messages(&self, cx: &Context<'_>) -> bool {
+        let mut queue = self.queue();
+        let has = !queue.messages.is_empty();
+        if !has {
+            queue.listen(cx);
+        }
+        has
+    }
+
+    /// Whether nothing was said yet.
+    #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        !self.spoke.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn push(&mut self, message: Bytes) {
+        if MESSAGES_MAX <= self.messages.len() || BYTES_MAX < self.bytes + message.len() {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes += message.len();
+        self.messages.push_back(message);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn listen(&mut self, cx: &Context<'_>) {
+        self.waker = Some(cx.waker().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn outlet(log_level: Option<LogLevel>) -> Outlet {
+        Outlet::new(Wanted {
+            progress_token: Some("\"t\"".into()),
+            progress_messages: true,
+            log_level,
+        })
+    }
+
+    fn said(outlet: &Outlet) -> Vec<String> {
+        let cx = Context::from_waker(Waker::noop());
+        std::iter::from_fn(|| outlet.next(&cx))
+            .map(|message| String::from_utf8_lossy(&message).into_owned())
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn prog_01_progress_only_grows() {
+        let outlet = outlet(None);
+        for progress in [1.0, 1.0, 0.5, f64::NAN, 2.5] {
+            outlet.progress(progress, Some(10.0), "");
+            tokio::time::advance(PROGRESS_PAUSE).await;
+        }
+        assert_eq!(
+            said(&outlet),
+            [1.0, 2.5].map(|p| format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"t","progress":{p},"total":10}}}}"#
+            ))
+        );
+        assert!(!Outlet::default().progress(1.0, None, ""), "nobody asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn prog_02_progress_is_thinned_out_but_its_end_is_told() {
+        let outlet = outlet(None);
+        for step in 0..=100 {
+            outlet.progress(f64::from(step), Some(100.0), "going \"on\"");
+        }
+        let said = said(&outlet);
+        assert_eq!(said.len(), 2);
+        assert!(
+            said[1].ends_with(r#""progress":100,"total":100,"message":"going \"on\""}}"#),
+            "{}",
+            said[1]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn log_02_messages_are_sent_at_the_level_asked_for_and_above() {
+        let outlet = outlet(Some(LogLevel::Warning));
+        assert!(!outlet.log(LogLevel::Notice, "quiet"));
+        assert!(outlet.log(LogLevel::Error, &serde_json::json!({"why": "because"})));
+        assert_eq!(
+            said(&outlet),
+            [
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":{"why":"because"}}}"#
+            ]
+        );
+        assert!(!Outlet::default().log(LogLevel::Emergency, "unasked"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_is_slow_costs_bounded_memory() {
+        let outlet = outlet(Some(LogLevel::Debug));
+        for _ in 0..10 {
+            for _ in 0..1000 {
+                outlet.log(LogLevel::Info, &"x".repeat(100));
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(said(&outlet).len(), MESSAGES_MAX);
+        assert!(outlet.log(LogLevel::Info, "room again"));
+        assert!(!outlet.log(LogLevel::Info, &"x".repeat(BYTES_MAX)) || said(&outlet).len() == 1);
+    }
+}

@@ -1,0 +1,76 @@
+//! `logging/setLevel`: which log messages a session wants.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Deserialize;
+
+use super::reply::{Reply, begin};
+use super::tools::invalid_params;
+use super::{Caller, Server};
+use crate::catalog::LogLevel;
+use crate::protocol::message::Request;
+
+/// The levels that sessions have set, by session. Other replicas do not know them; there the default applies.
+#[derive(Debug, Default)]
+pub(super) struct Levels {
+    any: AtomicBool,
+    of: Mutex<HashMap<Arc<str>, LogLevel>>,
+}
+
+/// What sessions get that have not said anything.
+const DEFAULT: LogLevel = LogLevel::Info;
+/// So many sessions are remembered; beyond that all are back at the default.
+const SESSIONS_MAX: usize = 100_000;
+
+impl Levels {
+    /// The least level that a session wants.
+    #[inline]
+    pub(super) fn get(&self, session: &str) -> LogLevel {
+        if self.any.load(Ordering::Acquire) {
+            let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+            of.get(session).copied().unwrap_or(DEFAULT)
+        } else {
+            DEFAULT
+        }
+    }
+
+    fn set(&self, session: &Arc<str>, level: LogLevel) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if SESSIONS_MAX <= of.len() {
+            of.clear();
+        }
+        of.insert(Arc::clone(session), level);
+        self.any.store(true, Ordering::Release);
+    }
+}
+
+impl Server {
+    pub(super) fn set_log_level(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+        #[derive(Deserialize)]
+        struct SetLevelParams<'a> {
+            #[serde(borrow)]
+            level: Cow<'a, str>,
+        }
+        let params = request.params.object.unwrap_or("{}");
+        let level = match serde_json::from_str::<SetLevelParams<'_>>(params) {
+            Ok(params) => LogLevel::parse(&params.level),
+            Err(e) => return invalid_params(request.id, &e.to_string()),
+        };
+        let Some(level) = level else {
+            return invalid_params(request.id, LEVELS);
+        };
+        if let Some(session) = &caller.session {
+            self.levels.set(session, level);
+        }
+        let mut out = begin(request.id, 16);
+        out.extend_from_slice(br#","result":{}}"#);
+        Reply::document(out)
+    }
+}
+
+/// LOG-03: what a level may be.
+pub(super) const LEVELS: &str =
+    "the log level is one of debug, info, notice, warning, error, critical, alert, emergency";

@@ -1,0 +1,112 @@
+//! Messages of the one client at the other end of standard input and output.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::call::{OnDisconnect, STDIO};
+use super::reply::{Reply, begin};
+use super::{BatchPolicy, Caller, Local, Server, malformed, not_a_message};
+use crate::auth::Principal;
+use crate::protocol::message::{Message, Payload, Request};
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::seal::Session;
+
+/// What a process has agreed on with its one client.
+#[derive(Debug, Default)]
+pub(crate) struct StdioPeer {
+    session: OnceLock<Session>,
+}
+
+impl Server {
+    /// Answers one line from standard input.
+    pub(crate) async fn handle_stdio(
+        self: &Arc<Self>,
+        local: &Local,
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+        body: Bytes,
+    ) -> Reply {
+        match Payload::read(&body) {
+            Ok(Payload::Single(Message::Request(request))) => {
+                if request.params.meta.protocol_version.is_some() {
+                    let caller = self.stdio_caller(None, principal);
+                    return self.stateless_request(caller, None, &body, &request).await;
+                }
+                self.stdio_request(local, peer, principal, &body, &request)
+                    .await
+            }
+            Ok(Payload::Single(Message::Notification(notification))) => {
+                // Both eras may be in use at once, and ids are unique within each.
+                if let Some(session) = peer.session.get() {
+                    self.notified(&session.log_name, &notification);
+                }
+                self.notified(STDIO, &notification);
+                Reply::Accepted
+            }
+            Ok(Payload::Single(Message::Response(_))) => Reply::Accepted,
+            Ok(Payload::Batch(elements)) => match peer.session.get() {
+                Some(session)
+                    if self.config.batch == BatchPolicy::Always
+                        || self.config.batch == BatchPolicy::Auto
+                            && session.revision.has_batches() =>
+                {
+                    self.batch(
+                        &self.stdio_caller(Some(session), principal),
+                        None,
+                        &body,
+                        elements,
+                    )
+                    .await
+                }
+                _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
+            },
+            Err(problem) => not_a_message(&problem),
+        }
+    }
+
+    async fn stdio_request(
+        self: &Arc<Self>,
+        local: &Local,
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+        body: &Bytes,
+        request: &Request<'_>,
+    ) -> Reply {
+        if let Some(session) = peer.session.get() {
+            let caller = self.stdio_caller(Some(session), principal);
+            return self.session_request(caller, None, body, request).await;
+        }
+        match &*request.method {
+            "initialize" => match self.initialize(local, principal, request) {
+                Ok((session, reply)) => {
+                    let _ = peer.session.set(session);
+                    reply
+                }
+                Err(reply) => reply,
+            },
+            "ping" => Reply::pieces(
+                begin(request.id, 0).into(),
+                Bytes::from_static(br#","result":{}}"#),
+            ),
+            _ => Reply::error(
+                request.id,
+                &ErrorObject::new(
+                    ErrorCode::InvalidRequest,
+                    "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
+                ),
+            ),
+        }
+    }
+
+    fn stdio_caller(&self, session: Option<&Session>, principal: &Arc<Principal>) -> Caller {
+        Caller {
+            principal: Arc::clone(principal),
+            revision: session.map_or(Revision::V2026_07_28, |session| session.revision),
+            session: session.map(|session| Arc::clone(&session.log_name)),
+            // There is no disconnecting from one request only.
+            on_disconnect: OnDisconnect::RunOn,
+            stream_after: Some(self.stream_after()),
+        }
+    }
+}

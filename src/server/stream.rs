@@ -1,0 +1,75 @@
+//! An answer that comes in parts: what a call says while it runs, then how it ended.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::call::{Outcome, Running};
+use super::reply::Answer;
+use crate::catalog::CallContext;
+
+/// One call's messages, the last of which is its answer.
+///
+/// In the stateless era dropping it cancels the call (MH-16).
+pub(crate) struct CallStream {
+    /// `None` once it is done.
+    running: Option<Pin<Box<dyn Future<Output = Option<Answer>> + Send>>>,
+    context: Arc<CallContext>,
+    answer: Option<Answer>,
+}
+
+/// One part of a stream.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// A notification.
+    Message(Bytes),
+    /// The answer, after which nothing comes.
+    Answer(Answer),
+}
+
+impl CallStream {
+    pub(crate) fn new<T: Send + 'static>(
+        running: Running<T>,
+        context: Arc<CallContext>,
+        conclude: impl FnOnce(Outcome<T>) -> Option<Answer> + Send + 'static,
+    ) -> Self {
+        Self {
+            running: Some(Box::pin(async move { conclude(running.await) })),
+            context,
+            answer: None,
+        }
+    }
+
+    /// The next part; `None` at the end, and at once after a call that was cancelled.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+        loop {
+            if self.running.is_none() && self.answer.is_none() {
+                return Poll::Ready(None);
+            }
+            if let Some(message) = self.context.outlet.next(cx) {
+                return Poll::Ready(Some(Part::Message(message)));
+            }
+            let Some(running) = &mut self.running else {
+                return Poll::Ready(self.answer.take().map(Part::Answer));
+            };
+            match running.as_mut().poll(cx) {
+                // What it said last comes before its answer.
+                Poll::Ready(answer) => {
+                    self.running = None;
+                    self.answer = answer;
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CallStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallStream")
+    }
+}

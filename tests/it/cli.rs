@@ -1,0 +1,280 @@
+//! The program, as an operator meets it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+/// The program with nothing in its environment but these variables.
+fn longshore(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    command
+}
+
+/// What it says when it cannot start, with its exit code.
+fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let Output {
+        status,
+        stderr,
+        stdout,
+    } = longshore(arguments, variables).output().expect("started");
+    assert!(stdout.is_empty());
+    (
+        status.code(),
+        String::from_utf8(stderr)
+            .expect("UTF-8")
+            .replace("\\\"", "\""),
+    )
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_its_place_and_a_way_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("longshore.toml");
+    std::fs::write(&path, "[http]\nport = \"many\"\n").expect("written");
+    let path = path.to_str().expect("UTF-8");
+    let missing = format!("{path}.bak");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("bound").port().to_string();
+    for (arguments, variables, parts) in [
+        (
+            &["run", "--port", &port][..],
+            &[][..],
+            &["127.0.0.1", "in use", "--port"][..],
+        ),
+        (
+            &["run", "--config", path],
+            &[],
+            &["longshore.toml", "line 2", "from 0 to 65535"],
+        ),
+        (
+            &["run", "--config", &missing],
+            &[],
+            &["longshore.toml.bak", "No such file", "--config"],
+        ),
+        (
+            &["run", "--host", "192.0.2.1", "--insecure"],
+            &[],
+            &["192.0.2.1", "no such address"],
+        ),
+        (
+            &["run", "--host", "nowhere"],
+            &[],
+            &["--host", "nowhere", "127.0.0.1"],
+        ),
+        (
+            &["run", "--toolset", "demon"],
+            &[],
+            &["toolsets", "\"demon\"", "demo"],
+        ),
+        (
+            &["run"],
+            &[("LONGSHORE_PROT", "1")],
+            &["LONGSHORE_PROT", "LONGSHORE_PORT", "unset"],
+        ),
+        (
+            &["run"],
+            &[("LONGSHORE_SEAL__KEYS", "short")],
+            &["seal.keys[0]", "5 bytes", "openssl"],
+        ),
+    ] {
+        let (code, text) = complaint(arguments, variables);
+        assert_eq!(code, Some(1), "{text}");
+        let last = text.lines().last().unwrap_or_default();
+        for part in parts {
+            assert!(last.contains(part), "{part:?} is not in: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_told_from_a_server_that_fails() {
+    for (arguments, part) in [
+        (&["run", "--prot", "1"][..], "--port"),
+        (&["run", "--port", "65536"], "65535"),
+        (&["serve"], "serve"),
+        (&["run", "--transport", "sse"], "stdio"),
+        (&["--port", "1", "run"], "--port"),
+    ] {
+        let (code, text) = complaint(arguments, &[]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(part) && text.contains("--help"), "{text}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let version = longshore(&["--version"], &[]).output().expect("started");
+    let text = String::from_utf8(version.stdout).expect("UTF-8");
+    assert_eq!(text, format!("longshore {}\n", env!("CARGO_PKG_VERSION")));
+    for arguments in [&["--help"][..], &["run", "--help"]] {
+        let help = longshore(arguments, &[]).output().expect("started");
+        let text = String::from_utf8(help.stdout).expect("UTF-8");
+        for flag in [
+            "--config",
+            "--host",
+            "--port",
+            "--transport",
+            "--toolset",
+            "--workers",
+            "--insecure",
+        ] {
+            assert!(text.contains(flag), "{flag} is not in: {text}");
+        }
+        assert!(help.status.success() && help.stderr.is_empty());
+    }
+}
+
+/// A program that serves over HTTP, killed when it is dropped.
+struct Serving {
+    process: Child,
+    /// All it said until it served.
+    greeting: String,
+    address: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut process = longshore(arguments, variables)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut lines = BufReader::new(process.stderr.as_mut().expect("piped"));
+        let mut greeting = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(
+                lines.read_line(&mut line).expect("UTF-8"),
+                0,
+                "it ended: {greeting}"
+            );
+            greeting.push_str(&line);
+            if let Some((_, rest)) = line.split_once("http://") {
+                break rest.split("/mcp").next().expect("a first part").to_owned();
+            }
+        };
+        Self {
+            process,
+            greeting,
+            address,
+        }
+    }
+
+    fn health(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        write!(
+            stream,
+            "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer
+    }
+
+    #[cfg(unix)]
+    fn stop(&mut self, signal: &str) -> ExitStatus {
+        let id = self.process.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-s", signal, &id])
+            .status()
+            .expect("there is kill");
+        assert!(sent.success());
+        self.process.wait().expect("it ends")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn it_serves_without_a_command_and_stops_when_told() {
+    for (arguments, signal) in [
+        (&["--port", "0"][..], "TERM"),
+        (&["run", "--port", "0", "--toolset", "demo"], "INT"),
+    ] {
+        let mut serving = Serving::start(arguments, &[]);
+        assert!(
+            serving.greeting.contains("7 tools") || serving.greeting.contains("\"tools\":7"),
+            "{}",
+            serving.greeting
+        );
+        assert!(
+            serving.health().starts_with("HTTP/1.1 200"),
+            "{}",
+            serving.health()
+        );
+        assert_eq!(serving.stop(signal).code(), Some(0));
+    }
+}
+
+#[test]
+fn variables_that_kubernetes_and_platforms_set_are_understood() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("bound")
+        .port();
+    let serving = Serving::start(
+        &[],
+        &[
+            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+            ("LONGSHORE_PORT", "tcp://10.0.0.2:3000"),
+            ("LONGSHORE_SERVICE_PORT", "3000"),
+            ("LONGSHORE_HOST", "0.0.0.0"),
+            ("LONGSHORE_LOG", "info"),
+            ("PORT", &free.to_string()),
+        ],
+    );
+    assert_eq!(serving.address, format!("0.0.0.0:{free}"));
+    for line in serving.greeting.lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect("a container's log is JSON");
+    }
+    for setting in ["http.allowed_hosts", "seal.keys"] {
+        assert!(serving.greeting.contains(setting), "{}", serving.greeting);
+    }
+}
+
+#[test]
+fn garbage_on_standard_input_is_answered_and_nothing_else_is_said() {
+    let mut process = longshore(
+        &["run", "--transport", "stdio"],
+        &[("LONGSHORE_LOG", "warn")],
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("started");
+    let mut input = process.stdin.take().expect("piped");
+    input
+        .write_all(b"hello\n\xff\xfe\n{}\n{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n")
+        .expect("written");
+    drop(input);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = process.wait_with_output().expect("it ends");
+    assert_eq!((status.code(), stderr.as_slice()), (Some(0), &b""[..]));
+    let stdout = String::from_utf8(stdout).expect("UTF-8");
+    let mut codes: Vec<_> = stdout
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line is JSON")["error"]["code"].as_i64())
+        .collect();
+    codes.sort();
+    assert_eq!(codes, [None, Some(-32700), Some(-32700), Some(-32600)]);
+    assert!(
+        stdout.contains(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#),
+        "{stdout}"
+    );
+}

@@ -1,0 +1,390 @@
+//! What an application can do with the library beyond `#[tool]`: layers, methods of its own, the harness, and
+//! what its tools learn of their callers.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use longshore::net::Body;
+use longshore::protocol::{ErrorCode, ErrorObject};
+use longshore::transport::http::McpService;
+use longshore::{App, CallContext, Config, tool};
+use serde_json::{Value, json};
+use tower::layer::layer_fn;
+use tower::{Layer, Service};
+use tower_http::set_header::{SetRequestHeaderLayer, SetResponseHeaderLayer};
+
+use crate::support::{Serve, Stateless, request};
+
+/// Returns the message it was given.
+#[tool]
+async fn echo(message: String) -> String {
+    message
+}
+
+/// Says who calls, and how.
+#[tool]
+async fn caller(context: &CallContext) -> Value {
+    let header = |name| {
+        let headers = context.headers()?;
+        Some(
+            headers
+                .get(name)?
+                .to_str()
+                .unwrap_or("not ASCII")
+                .to_owned(),
+        )
+    };
+    json!({
+        "principal": context.principal().name(),
+        "session": context.session_id(),
+        "request": context.request_id().as_json(),
+        "agent": header("user-agent"),
+        "http": context.headers().is_some(),
+    })
+}
+
+/// Never ends.
+#[tool(timeout = "50ms")]
+async fn endless() -> String {
+    std::future::pending().await
+}
+
+// === Layers ===
+
+/// The service that a closure makes of each request.
+#[derive(Clone)]
+struct With<F>(F, McpService);
+
+impl<F, R, B, E> Service<Request<Body>> for With<F>
+where
+    F: FnMut(Request<Body>, McpService) -> R,
+    R: Future<Output = Result<Response<B>, E>> + Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = E;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, E>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), E>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin((self.0)(request, self.1.clone()))
+    }
+}
+
+fn with<F: Clone>(answer: F) -> impl Layer<McpService, Service = With<F>> + Clone {
+    layer_fn(move |inner| With(answer.clone(), inner))
+}
+
+fn header(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
+    (
+        HeaderName::from_static(name),
+        HeaderValue::from_static(value),
+    )
+}
+
+#[test]
+fn a_layer_sees_every_request_and_every_answer() {
+    let (name, value) = header("x-served-by", "a layer");
+    let server = Serve::new()
+        .tool(echo)
+        .app(|app| app.layer(SetResponseHeaderLayer::overriding(name, value)))
+        .start();
+    let call = Stateless::call("echo", json!({"message": "hi"}));
+    for response in [
+        call.send(&server),
+        server.post(&[], "not JSON"),
+        server
+            .connect()
+            .send("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .receive(),
+        server
+            .connect()
+            .send("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .receive(),
+    ] {
+        assert_eq!(response.header("x-served-by"), Some("a layer"));
+    }
+    // The check of the host comes first.
+    let foreign = call.and("host", "evil.example.com").send(&server);
+    assert_eq!((foreign.status, foreign.header("x-served-by")), (403, None));
+}
+
+#[test]
+fn the_first_layer_is_outermost() {
+    let (name, one) = header("x-order", "first");
+    let two = HeaderValue::from_static("second");
+    let server = Serve::new()
+        .tool(caller)
+        .app(|app| {
+            app.layer(SetResponseHeaderLayer::appending(name.clone(), one))
+                .layer(SetResponseHeaderLayer::appending(name, two))
+                .layer(SetRequestHeaderLayer::overriding(
+                    http::header::USER_AGENT,
+                    HeaderValue::from_static("changed on the way"),
+                ))
+        })
+        .start();
+    let response = Stateless::call("caller", json!({}))
+        .and("user-agent", "a client")
+        .send(&server);
+    let order: Vec<_> = response
+        .headers
+        .iter()
+        .filter(|(name, _)| name == "x-order")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!(
+        order,
+        ["second", "first"],
+        "the inner one has its say before the outer one"
+    );
+    let called = response.result()["structuredContent"].clone();
+    assert_eq!(called["agent"], "changed on the way");
+}
+
+#[test]
+fn a_layer_may_answer_with_a_body_of_its_own_type() {
+    let server = Serve::new()
+        .tool(echo)
+        .app(|app| {
+            app.layer(with(|request: Request<Body>, _| async move {
+                let text = format!("{} {}", request.method(), request.uri());
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text))))
+            }))
+        })
+        .start();
+    let response = Stateless::call("echo", json!({"message": "hi"})).send(&server);
+    assert_eq!((response.status, &*response.body), (200, "POST /mcp"));
+}
+
+#[test]
+fn a_layer_that_fails_costs_its_request_and_no_other() {
+    let server = Serve::new()
+        .tool(echo)
+        .app(|app| {
+            app.layer(with(
+                |request: Request<Body>, mut inner: McpService| async move {
+                    if request.headers().contains_key("x-fail") {
+                        return Err("the layer's secret");
+                    }
+                    match inner.call(request).await {
+                        Ok(response) => Ok::<Response<Body>, &str>(response),
+                        Err(never) => match never {},
+                    }
+                },
+            ))
+        })
+        .start();
+    let mut connection = server.connect();
+    let call = Stateless::call("echo", json!({"message": "hi"}));
+    let failed = call.clone().and("x-fail", "1").send_on(&mut connection);
+    assert_eq!((failed.status, &*failed.body), (500, ""));
+    assert_eq!(call.send_on(&mut connection).result()["isError"], false);
+}
+
+#[test]
+fn bodies_have_their_limits_inside_of_layers_too() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|limits| {
+            limits.body_bytes = 1000;
+            limits.body_seconds = 1;
+        })
+        .app(|app| {
+            let (name, value) = header("x-served-by", "a layer");
+            app.layer(SetResponseHeaderLayer::overriding(name, value))
+        })
+        .start();
+    let call = Stateless::call("echo", json!({"message": "x".repeat(1000)}));
+    assert_eq!(call.send(&server).status, StatusCode::PAYLOAD_TOO_LARGE);
+    let text = Stateless::call("echo", json!({"message": "hi"})).text();
+    let mut slow = server.connect();
+    slow.send(&text[..text.len() - 1]);
+    assert_eq!(slow.receive().status, StatusCode::REQUEST_TIMEOUT);
+    slow.assert_closed();
+}
+
+// === Methods ===
+
+fn with_methods(app: App) -> App {
+    app.method(
+        "com.example/echo",
+        |context: Arc<CallContext>, params: Value| async move {
+            Ok(json!({"params": params, "request": context.request_id().as_json()}))
+        },
+    )
+    .method("com.example/fail", |_: Arc<CallContext>, _: Value| async {
+        let error = ErrorObject::new(ErrorCode::Application(7), "no");
+        Err(error.with_data(json!({"why": "because"})))
+    })
+    .method(
+        "com.example/panic",
+        |_: Arc<CallContext>, params: Value| async move {
+            assert!(params["fine"] == true, "on purpose");
+            Ok(json!(1))
+        },
+    )
+    .method("ping", |_: Arc<CallContext>, _: Value| async {
+        Ok(json!("not mine"))
+    })
+}
+
+#[test]
+fn a_method_of_the_applications_own_is_answered_in_every_revision() {
+    let server = Serve::new().app(with_methods).start();
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let session = server.session(revision);
+        let answer = session
+            .request("com.example/echo", &json!({"a": [1]}))
+            .result();
+        assert_eq!(answer, json!({"params": {"a": [1]}, "request": "1"}));
+        let none = session.post(r#"{"jsonrpc":"2.0","id":"x","method":"com.example/echo"}"#);
+        assert_eq!(none.result(), json!({"params": {}, "request": "\"x\""}));
+        let failed = session.request("com.example/fail", &json!({}));
+        assert_eq!(failed.error(200, 7, "1"), "no");
+        assert_eq!(failed.json()["error"]["data"], json!({"why": "because"}));
+    }
+    let answer = Stateless::new("com.example/echo", json!({"a": 1}))
+        .send(&server)
+        .result();
+    assert_eq!(answer["params"]["a"], 1);
+    assert_eq!(answer["resultType"], "complete");
+    Stateless::new("com.example/fail", json!({}))
+        .send(&server)
+        .error(200, 7, "1");
+    // It is mirrored like any other.
+    let unmirrored = Stateless::new("com.example/echo", json!({})).without("mcp-method");
+    unmirrored.send(&server).error(400, -32020, "1");
+}
+
+#[test]
+fn the_specifications_own_methods_cannot_be_replaced() {
+    let server = Serve::new().app(with_methods).start();
+    assert_eq!(
+        server
+            .session("2025-06-18")
+            .request("ping", &json!({}))
+            .result(),
+        json!({})
+    );
+    Stateless::new("ping", json!({}))
+        .send(&server)
+        .error(404, -32601, "1");
+}
+
+#[test]
+fn a_method_that_panics_costs_its_request_and_no_other() {
+    let server = Serve::new().app(with_methods).start();
+    let mut connection = server.connect();
+    let panic = Stateless::new("com.example/panic", json!({}));
+    assert_eq!(
+        panic.send_on(&mut connection).error(200, -32603, "1"),
+        "Internal error"
+    );
+    let fine = panic.params(|params| params["fine"] = true.into());
+    assert_eq!(fine.send_on(&mut connection).result(), json!(1));
+}
+
+// === Tools and their callers ===
+
+#[test]
+fn a_tool_learns_who_calls_in_either_era() {
+    let server = Serve::new().tool(caller).start();
+    let mut stateless = Stateless::call("caller", json!({})).and("user-agent", "a client");
+    stateless.id = json!("id \"7\"");
+    assert_eq!(
+        stateless.send(&server).result()["structuredContent"],
+        json!({
+            "principal": "anonymous", "session": null, "request": r#""id \"7\"""#,
+            "agent": "a client", "http": true,
+        })
+    );
+    let (one, other) = (server.session("2025-06-18"), server.session("2025-06-18"));
+    let seen = [&one, &one, &other].map(|session| {
+        let result = session.call("caller", &json!({})).result();
+        result["structuredContent"]["session"]
+            .as_str()
+            .expect("a name")
+            .to_owned()
+    });
+    assert_eq!(seen[0], seen[1]);
+    assert_ne!(seen[0], seen[2]);
+    assert!(
+        !one.id.contains(&seen[0]),
+        "a name for logs tells nothing of the id"
+    );
+}
+
+#[tokio::test]
+async fn over_the_harness_the_caller_is_the_local_one() {
+    let server = App::new()
+        .tool(caller)
+        .config(Config::default())
+        .harness()
+        .expect("valid");
+    let result = server.call("caller", json!({})).await.expect("a result");
+    let called = &result["structuredContent"];
+    assert_eq!(called["http"], false);
+    assert_eq!(called["principal"], "local");
+    assert_eq!(called["session"], Value::Null);
+}
+
+#[tokio::test]
+async fn the_harness_speaks_every_revision() {
+    let config = Config {
+        toolsets: vec!["demo".to_owned()],
+        ..Config::default()
+    };
+    let server = App::new().config(config).harness().expect("valid");
+    assert_eq!(server.tools().await.expect("a list").len(), 7);
+    let unknown = server
+        .call("ecco", json!({}))
+        .await
+        .expect_err("is unknown");
+    assert_eq!(unknown["message"], "Unknown tool: ecco; did you mean echo?");
+    let initialize = request(
+        "initialize",
+        &json!({"protocolVersion": "2025-03-26", "capabilities": {}}),
+    );
+    let answer = server.send(&initialize).await.expect("an answer");
+    assert_eq!(answer["result"]["protocolVersion"], "2025-03-26");
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"}]"#;
+    let answer = server.send(batch).await.expect("an answer");
+    assert_eq!(answer, json!([{"jsonrpc": "2.0", "id": 1, "result": {}}]));
+    assert_eq!(server.send(r#"{"jsonrpc":"2.0","method":"x"}"#).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_takes_too_long_is_told_to_the_model() {
+    let server = App::new()
+        .tool(endless)
+        .config(Config::default())
+        .harness()
+        .expect("valid");
+    let result = server.call("endless", json!({})).await.expect("a result");
+    assert_eq!(result["isError"], true);
+    assert_eq!(
+        result["content"][0]["text"],
+        "the tool did not answer within 0.05 s"
+    );
+}
+
+#[test]
+fn calls_end_at_their_time_in_both_eras() {
+    let server = Serve::new().tool(endless).start();
+    let call = Stateless::call("endless", json!({}));
+    assert_eq!(call.send(&server).result()["isError"], true);
+    let session = server.session("2025-06-18");
+    assert_eq!(
+        session.call("endless", &json!({})).result()["isError"],
+        true
+    );
+}

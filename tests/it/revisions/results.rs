@@ -1,0 +1,327 @@
+//! What calls answer, as each revision's clients read it.
+
+use longshore::server::ValidationErrors;
+use longshore::{Content, JsonSchema, Output, ToolError, tool};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{INTERNAL, INVALID_PARAMS, WITH_SESSIONS};
+use crate::support::{Running, Serve, Stateless};
+
+#[derive(Serialize, JsonSchema)]
+struct Report {
+    degrees: f64,
+}
+
+/// Reports the weather.
+#[tool(title = "Weather", read_only, meta("com.example/cost" = 3))]
+async fn weather(place: String) -> Report {
+    assert!(!place.is_empty());
+    Report { degrees: 21.5 }
+}
+
+/// Counts.
+#[tool]
+async fn count() -> Vec<u32> {
+    vec![1, 2, 3]
+}
+
+/// One block of each kind.
+#[tool]
+async fn blocks() -> Vec<Content> {
+    vec![
+        Content::text("a \"text\"\n"),
+        Content::image(b"i", "image/png"),
+        Content::audio(b"a", "audio/wav"),
+        Content::resource_link("test://a", "A"),
+        Content::embedded_text("test://b", "text/plain", "b"),
+        Content::embedded_blob("test://c", "application/octet-stream", b"c"),
+    ]
+}
+
+/// Says something of the result itself.
+#[tool]
+async fn annotated() -> Output {
+    let mut meta = Map::new();
+    meta.insert("com.example/cost".to_owned(), json!(3));
+    Output::text("x").with_meta(meta)
+}
+
+/// Finds nothing.
+#[tool]
+async fn broken() -> Result<String, ToolError> {
+    Err(ToolError::new("nothing there"))
+}
+
+/// Is at fault itself.
+#[tool]
+async fn faulty() -> Result<String, ToolError> {
+    Err(ToolError::internal("the password is 1234"))
+}
+
+/// Panics.
+#[tool]
+async fn panics() -> String {
+    panic!("on purpose")
+}
+
+fn server() -> Serve {
+    Serve::new()
+        .tool(weather)
+        .tool(count)
+        .tool(blocks)
+        .tool(annotated)
+        .tool(broken)
+        .tool(faulty)
+        .tool(panics)
+}
+
+/// The text of a call's result in each revision, from old to new.
+fn results(server: &Running, tool: &str, arguments: &Value) -> Vec<String> {
+    let mut bodies: Vec<_> = WITH_SESSIONS
+        .iter()
+        .map(|revision| server.session(revision).call(tool, arguments).body)
+        .collect();
+    bodies.push(Stateless::call(tool, arguments.clone()).send(server).body);
+    let result = |body: String| {
+        let result = body.strip_prefix(r#"{"jsonrpc":"2.0","id":1,"result":"#);
+        result
+            .and_then(|r| r.strip_suffix('}'))
+            .expect("a result")
+            .to_owned()
+    };
+    bodies.into_iter().map(result).collect()
+}
+
+const TAIL: &str = r#","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}"#;
+
+#[test]
+fn tool_10_structured_objects_are_shown_from_2025_06_18_on() {
+    let results = results(&server().start(), "weather", &json!({"place": "x"}));
+    let text = r#"{"content":[{"type":"text","text":"{\"degrees\":21.5}"}]"#;
+    let structured = format!(r#"{text},"structuredContent":{{"degrees":21.5}},"isError":false"#);
+    assert_eq!(results[0], format!(r#"{text},"isError":false}}"#));
+    assert_eq!(results[1], results[0]);
+    assert_eq!(results[2], format!("{structured}}}"));
+    assert_eq!(results[3], results[2]);
+    assert_eq!(results[4], format!("{structured}{TAIL}"));
+}
+
+#[test]
+fn tool_10_other_structured_values_are_shown_in_2026_07_28_alone() {
+    let results = results(&server().start(), "count", &json!({}));
+    for old in &results[..4] {
+        assert_eq!(
+            old,
+            r#"{"content":[{"type":"text","text":"[1,2,3]"}],"isError":false}"#
+        );
+    }
+    assert_eq!(
+        results[4],
+        format!(
+            r#"{{"content":[{{"type":"text","text":"[1,2,3]"}}],"structuredContent":[1,2,3],"isError":false{TAIL}"#
+        )
+    );
+}
+
+#[test]
+fn tool_10_blocks_that_a_revision_does_not_know_are_shown_as_text() {
+    let results = results(&server().start(), "blocks", &json!({}));
+    let first = r#"{"type":"text","text":"a \"text\"\n"},{"type":"image","data":"aQ==","mimeType":"image/png"}"#;
+    let audio = r#"{"type":"audio","data":"YQ==","mimeType":"audio/wav"}"#;
+    let no_audio = r#"{"type":"text","text":"[audio, audio/wav: this client cannot receive it]"}"#;
+    let link = r#"{"type":"resource_link","uri":"test://a","name":"A"}"#;
+    let no_link = r#"{"type":"text","text":"A: test://a"}"#;
+    let last = r#"{"type":"resource","resource":{"uri":"test://b","mimeType":"text/plain","text":"b"}},{"type":"resource","resource":{"uri":"test://c","mimeType":"application/octet-stream","blob":"Yw=="}}"#;
+    let all =
+        |audio, link| format!(r#"{{"content":[{first},{audio},{link},{last}],"isError":false"#);
+    assert_eq!(results[0], all(no_audio, no_link) + "}");
+    assert_eq!(results[1], all(audio, no_link) + "}");
+    assert_eq!(results[2], all(audio, link) + "}");
+    assert_eq!(results[3], all(audio, link) + "}");
+    assert_eq!(results[4], all(audio, link) + TAIL);
+}
+
+#[test]
+fn meta_of_a_result_is_shown_to_all() {
+    let results = results(&server().start(), "annotated", &json!({}));
+    for old in &results[..4] {
+        assert!(
+            old.ends_with(r#""isError":false,"_meta":{"com.example/cost":3}}"#),
+            "{old}"
+        );
+    }
+    assert!(
+        results[4].ends_with(
+            r#""resultType":"complete","_meta":{"com.example/cost":3,"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}"#
+        ),
+        "{}",
+        results[4]
+    );
+}
+
+#[test]
+fn tool_10_listings_hold_what_each_revision_knows() {
+    let server = server().start();
+    let list = |revision: &str| {
+        let listed = match revision {
+            "2026-07-28" => Stateless::new("tools/list", json!({}))
+                .send(&server)
+                .result(),
+            old => server
+                .session(old)
+                .request("tools/list", &json!({}))
+                .result(),
+        };
+        listed["tools"].clone()
+    };
+    let input = r#""inputSchema":{"type":"object","additionalProperties":false,"properties":{"place":{"type":"string"}},"required":["place"]}"#;
+    let output = r#""outputSchema":{"type":"object","properties":{"degrees":{"type":"number","format":"double"}},"required":["degrees"]}"#;
+    let hints = r#""annotations":{"readOnlyHint":true"#;
+    let head = r#"{"name":"weather""#;
+    let says = r#""description":"Reports the weather.""#;
+    let meta = r#""_meta":{"com.example/cost":3}"#;
+    let first = |revision: &str| list(revision)[0].to_string();
+    assert_eq!(first("2024-11-05"), format!("{head},{says},{input}}}"));
+    assert_eq!(
+        first("2025-03-26"),
+        format!(r#"{head},{says},{input},{hints},"title":"Weather"}}}}"#)
+    );
+    for revision in ["2025-06-18", "2025-11-25", "2026-07-28"] {
+        assert_eq!(
+            first(revision),
+            format!(r#"{head},"title":"Weather",{says},{input},{output},{hints}}},{meta}}}"#)
+        );
+    }
+    // The output schema of a list is for those who may be given one.
+    for (revision, shown) in [
+        ("2025-06-18", false),
+        ("2025-11-25", false),
+        ("2026-07-28", true),
+    ] {
+        assert_eq!(
+            list(revision)[1].get("outputSchema").is_some(),
+            shown,
+            "{revision}"
+        );
+    }
+}
+
+#[test]
+fn tool_02_an_unknown_tool_is_told_with_the_one_that_may_have_been_meant() {
+    let server = server().start();
+    let mut messages = Vec::new();
+    for name in ["wether", "Weather", "nothing like it", "", "\u{0}"] {
+        for revision in WITH_SESSIONS {
+            let response = server.session(revision).call(name, &json!({}));
+            messages.push(response.error(200, INVALID_PARAMS, "1"));
+        }
+        let call = Stateless::call("x", json!({})).params(|p| p["name"] = name.into());
+        let call = if name == "\u{0}" {
+            call.with("mcp-name", "=?base64?AA==?=")
+        } else {
+            call.with("mcp-name", name)
+        };
+        messages.push(call.send(&server).error(200, INVALID_PARAMS, "1"));
+    }
+    messages.dedup();
+    assert_eq!(
+        messages,
+        [
+            "Unknown tool: wether; did you mean weather?",
+            "Unknown tool: Weather; did you mean weather?",
+            "Unknown tool: nothing like it",
+            "Unknown tool: ",
+            "Unknown tool: \u{0}",
+        ]
+    );
+}
+
+#[test]
+fn tool_02_a_call_needs_a_name_and_its_arguments_are_an_object() {
+    let server = server().start();
+    let session = server.session("2025-11-25");
+    for params in [
+        json!({}),
+        json!({"name": 1}),
+        json!({"name": null}),
+        json!({"name": "count", "arguments": []}),
+        json!({"name": "count", "arguments": "{}"}),
+        json!({"name": "count", "arguments": null}),
+    ] {
+        session
+            .request("tools/call", &params)
+            .error(200, INVALID_PARAMS, "1");
+    }
+    session
+        .request("tools/call", &json!({"name": "count"}))
+        .result();
+}
+
+#[test]
+fn tool_03_failures_are_results_that_the_model_reads() {
+    for result in results(&server().start(), "broken", &json!({})) {
+        assert!(
+            result.starts_with(
+                r#"{"content":[{"type":"text","text":"nothing there"}],"isError":true"#
+            ),
+            "{result}"
+        );
+    }
+}
+
+#[test]
+fn tool_03_faults_of_the_server_are_its_own_secret() {
+    let server = server().start();
+    for tool in ["faulty", "panics"] {
+        for revision in WITH_SESSIONS {
+            let message = server
+                .session(revision)
+                .call(tool, &json!({}))
+                .error(200, INTERNAL, "1");
+            assert_eq!(message, "Internal error");
+        }
+        let response = Stateless::call(tool, json!({})).send(&server);
+        assert_eq!(response.error(200, INTERNAL, "1"), "Internal error");
+    }
+}
+
+#[test]
+fn tool_04_invalid_arguments_are_shown_to_the_model_from_2025_11_25_on() {
+    let reported = |reporting| {
+        let server = server().validation_errors(reporting).start();
+        let wrong = json!({"place": 7});
+        let mut to_model = Vec::new();
+        let mut responses: Vec<_> = WITH_SESSIONS
+            .iter()
+            .map(|revision| server.session(revision).call("weather", &wrong))
+            .collect();
+        responses.push(Stateless::call("weather", wrong).send(&server));
+        for response in responses {
+            let shown = response.json().get("result").is_some();
+            let message = if shown {
+                let result = response.result();
+                assert_eq!(result["isError"], true);
+                result["content"][0]["text"]
+                    .as_str()
+                    .expect("a text")
+                    .to_owned()
+            } else {
+                response.error(200, INVALID_PARAMS, "1")
+            };
+            let prefix = "Invalid arguments for tool weather: ";
+            assert!(
+                message.starts_with(prefix) && message.contains("place"),
+                "{message}"
+            );
+            to_model.push(shown);
+        }
+        to_model
+    };
+    assert_eq!(
+        reported(ValidationErrors::Auto),
+        [false, false, false, true, true]
+    );
+    assert_eq!(reported(ValidationErrors::Protocol), [false; 5]);
+    assert_eq!(reported(ValidationErrors::Tool), [true; 5]);
+}

@@ -1,0 +1,195 @@
+//! A socket to which bytes are written, and from which answers are read.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long a test waits for bytes that should come, or for an end that should.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// Writes bytes, to the letter.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.try_send(bytes).expect("the server reads");
+        self
+    }
+
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes.as_ref())
+    }
+
+    /// Writes a POST to the endpoint, and reads its answer.
+    pub(crate) fn post(&mut self, headers: &[(&str, &str)], body: &str) -> Response {
+        self.send(post(headers, body)).receive()
+    }
+
+    /// Reads one answer.
+    pub(crate) fn receive(&mut self) -> Response {
+        let status_line = self.line();
+        let status: u16 = status_line
+            .strip_prefix("HTTP/1.1 ")
+            .or_else(|| status_line.strip_prefix("HTTP/1.0 "))
+            .and_then(|rest| rest.get(..3)?.parse().ok())
+            .unwrap_or_else(|| panic!("not a status line: {status_line:?}"));
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(": ") else {
+                break;
+            };
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let mut response = Response {
+            status,
+            headers,
+            body: String::new(),
+        };
+        let length = response
+            .header("content-length")
+            .map(|l| l.parse().expect("a length"));
+        let mut body = vec![0; length.unwrap_or(0)];
+        if response.header("transfer-encoding") == Some("chunked") {
+            loop {
+                let size = usize::from_str_radix(&self.line(), 16).expect("the size of a chunk");
+                let start = body.len();
+                body.resize(start + size, 0);
+                self.stream.read_exact(&mut body[start..]).expect("a chunk");
+                assert_eq!(self.line(), "");
+                if size == 0 {
+                    break;
+                }
+            }
+        } else {
+            self.stream.read_exact(&mut body).expect("a body");
+        }
+        response.body = String::from_utf8(body).expect("UTF-8");
+        response
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream
+            .read_line(&mut line)
+            .expect("a line of an answer");
+        assert!(
+            line.ends_with("\r\n"),
+            "the connection ended after {line:?}"
+        );
+        line.truncate(line.len() - 2);
+        line
+    }
+
+    /// Waits until the server closes the connection, and asserts that it says nothing more before that.
+    pub(crate) fn assert_closed(&mut self) {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => assert_eq!(rest.escape_ascii().to_string(), ""),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset, "not closed in time"),
+        }
+    }
+
+    /// Closes our half: the server reads an end, and may still answer.
+    pub(crate) fn finish(&mut self) -> &mut Self {
+        self.stream
+            .get_ref()
+            .shutdown(Shutdown::Write)
+            .expect("a socket");
+        self
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        self.stream.get_ref()
+    }
+}
+
+/// A POST to the endpoint. Headers that are given replace those that every client sends.
+pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> String {
+    const ALWAYS: [(&str, &str); 3] = [
+        ("host", "localhost"),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+    ];
+    let mut text = "POST /mcp HTTP/1.1\r\n".to_owned();
+    let ours = ALWAYS
+        .iter()
+        .filter(|(name, _)| !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name)));
+    for (name, value) in ours.chain(headers) {
+        text += &format!("{name}: {value}\r\n");
+    }
+    text + &format!("content-length: {}\r\n\r\n{body}", body.len())
+}
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(n, _)| n == name);
+        let value = values.next().map(|(_, value)| value.as_str());
+        assert_eq!(values.next(), None, "{name} is there twice");
+        value
+    }
+
+    /// The body as JSON; it has to be declared as that.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/json"),
+            "{self:?}"
+        );
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Asserts an answer with a result, and returns that.
+    #[track_caller]
+    pub(crate) fn result(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        let mut json = self.json();
+        assert!(json.get("error").is_none(), "{self:?}");
+        assert_eq!(json["jsonrpc"], "2.0");
+        json["result"].take()
+    }
+
+    /// Asserts an error, and returns its message. `id` is JSON text; an empty one stands for none.
+    #[track_caller]
+    pub(crate) fn error(&self, status: u16, code: i64, id: &str) -> String {
+        let json = self.json();
+        let found = (self.status, json["error"]["code"].as_i64());
+        assert_eq!(found, (status, Some(code)), "{self:?}");
+        assert_eq!(json["jsonrpc"], "2.0");
+        assert!(json.get("result").is_none(), "{self:?}");
+        match id {
+            "" => assert!(json.get("id").is_none(), "{self:?}"),
+            id => assert!(self.body.contains(&format!(r#""id":{id},"#)), "{self:?}"),
+        }
+        json["error"]["message"]
+            .as_str()
+            .expect("a message")
+            .to_owned()
+    }
+
+    /// Asserts 202 without a body.
+    #[track_caller]
+    pub(crate) fn accepted(&self) {
+        assert_eq!((self.status, self.body.as_str()), (202, ""), "{self:?}");
+    }
+}

@@ -1,0 +1,9 @@
+//! What the modules of this binary share: a server in the same process, and a client that writes bytes.
+
+mod client;
+mod mcp;
+mod server;
+
+pub(crate) use client::{Connection, Response};
+pub(crate) use mcp::{Session, Stateless, meta, request};
+pub(crate) use server::{Running, Serve};

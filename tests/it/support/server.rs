@@ -1,0 +1,146 @@
+//! A server in a thread of its own, on a port of its own.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use longshore::seal::Secret;
+use longshore::server::{BatchPolicy, ValidationErrors};
+use longshore::transport::http::HttpLimits;
+use longshore::{App, Config, IntoTool};
+use tokio::sync::oneshot;
+
+use super::{Connection, Response, Session};
+
+/// A server that is about to be started; what is not said has its default, but for one worker and a free port.
+pub(crate) struct Serve {
+    app: App,
+    config: Config,
+}
+
+/// A server that runs until it is dropped. Calls that run then are waited for.
+pub(crate) struct Running {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A key of the right length, for servers that are to share one.
+const SHARED_KEY: &str = "a secret that all the replicas of these tests share";
+
+impl Serve {
+    pub(crate) fn new() -> Self {
+        let mut config = Config::default();
+        config.http.port = 0;
+        config.http.workers = Some(1);
+        Self {
+            app: App::new().name("test", "1"),
+            config,
+        }
+    }
+
+    /// The built-in demo toolset, at once.
+    pub(crate) fn demo() -> Running {
+        Self::new()
+            .configured(|c| c.toolsets.push("demo".to_owned()))
+            .start()
+    }
+
+    pub(crate) fn tool(mut self, tool: impl IntoTool) -> Self {
+        self.app = self.app.tool(tool);
+        self
+    }
+
+    pub(crate) fn app(mut self, change: impl FnOnce(App) -> App) -> Self {
+        self.app = change(self.app);
+        self
+    }
+
+    pub(crate) fn configured(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    pub(crate) fn limits(self, change: impl FnOnce(&mut HttpLimits)) -> Self {
+        self.configured(|c| change(&mut c.http.limits))
+    }
+
+    pub(crate) fn batch(self, policy: BatchPolicy) -> Self {
+        self.configured(|c| c.server.batch = policy)
+    }
+
+    pub(crate) fn validation_errors(self, reporting: ValidationErrors) -> Self {
+        self.configured(|c| c.server.validation_errors = reporting)
+    }
+
+    pub(crate) fn page_size(self, tools: usize) -> Self {
+        self.configured(|c| c.server.page_size = tools)
+    }
+
+    /// Seals with the key that all servers of which this is said have.
+    pub(crate) fn shared_key(self) -> Self {
+        self.configured(|c| c.seal.keys = vec![Secret::from(SHARED_KEY.to_owned())])
+    }
+
+    pub(crate) fn start(self) -> Running {
+        let (stop, stopped) = oneshot::channel();
+        let (bound, address) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(async {
+                let server = self.app.config(self.config).bind().expect("a valid server");
+                let _ = bound.send(server.address().expect("serves over HTTP"));
+                let stop = async {
+                    let _ = stopped.await;
+                };
+                server.serve_until(stop).await.expect("serves");
+            });
+        });
+        Running {
+            address: address.recv().expect("the server starts"),
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins to stop, and does not wait for it.
+    pub(crate) fn begin_to_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        Connection::new(stream)
+    }
+
+    /// One POST to the endpoint on a connection of its own, with the headers that every client sends and these.
+    pub(crate) fn post(&self, headers: &[(&str, &str)], body: &str) -> Response {
+        self.connect().post(headers, body)
+    }
+
+    /// A handshake.
+    pub(crate) fn session(&self, revision: &str) -> Session<'_> {
+        Session::begin(self, revision)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.begin_to_stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+            && !std::thread::panicking()
+        {
+            panic!("the server panicked");
+        }
+    }
+}
