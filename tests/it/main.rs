@@ -4,6 +4,8 @@
 mod cli;
 mod docs;
 mod library;
+mod prompts;
+mod resources;
 mod revisions;
 mod streams;
 mod support;
