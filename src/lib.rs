@@ -27,6 +27,8 @@
 //! # Where to read on
 //!
 //! - [`tool`](macro@tool): everything about writing tools, and how to write one without the attribute.
+//! - [`resource`](macro@resource), [`prompt`](macro@prompt): the same for what clients read, and for what people begin
+//!   with.
 //! - [`App`]: further methods, `tower` layers, settings, serving.
 //! - [`Harness`]: testing tools without a socket.
 //! - [`CallContext`]: what a tool may ask about the call that it serves.
@@ -76,6 +78,12 @@ pub use protocol::{
 
 #[doc = include_str!("catalog/tool.md")]
 pub use longshore_macros::tool;
+
+#[doc = include_str!("catalog/resource.md")]
+pub use longshore_macros::resource;
+
+#[doc = include_str!("catalog/prompt.md")]
+pub use longshore_macros::prompt;
 
 #[doc(no_inline)]
 pub use schemars::{self, JsonSchema};
