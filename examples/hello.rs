@@ -14,11 +14,11 @@ use longshore::{App, tool};
 async fn hello(
     /// Who is greeted.
     name: String,
-    /// How often.
-    #[arg(default = 1)]
-    times: u8,
+    /// With which word.
+    #[arg(default = "Hello")]
+    greeting: String,
 ) -> String {
-    format!("Hello, {name}! ").repeat(times.into())
+    format!("{greeting}, {name}!")
 }
 
 fn main() -> longshore::Result {

@@ -2,12 +2,17 @@
 //!
 //! ```sh
 //! cargo run --example layers
-//! curl -i http://127.0.0.1:3000/mcp -H 'content-type: application/json' \
-//!     -d '{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+//!
+//! curl -i http://127.0.0.1:3000/mcp \
+//!     -H 'Content-Type: application/json' \
+//!     -H 'MCP-Protocol-Version: 2026-07-28' \
+//!     -H 'Mcp-Method: com.example/load' \
+//!     -d '{"jsonrpc": "2.0", "id": 1, "method": "com.example/load", "params": {"_meta": {
+//!           "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+//!           "io.modelcontextprotocol/clientCapabilities": {}}}}'
 //! ```
 //!
-//! The answer to a request without a session is a refusal; the header `x-served-by` is on it nevertheless, and the
-//! server prints how long it took.
+//! The answer has the headers `x-served-by` and `server-timing`, one from each layer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Request, Response};
 use longshore::protocol::ErrorObject;
 use longshore::{App, CallContext, tool};
 use serde_json::{Value, json};
@@ -44,7 +49,7 @@ fn main() -> longshore::Result {
         .run()
 }
 
-/// A layer written by hand: says how long each request took.
+/// A layer written by hand: says in a header how long each request took.
 #[derive(Clone, Copy, Debug)]
 struct Timing;
 
@@ -61,9 +66,9 @@ struct Timed<S> {
     inner: S,
 }
 
-impl<S, B> Service<Request<B>> for Timed<S>
+impl<S, Q, R> Service<Request<Q>> for Timed<S>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<Q>, Response = Response<R>>,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
@@ -74,14 +79,16 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
         let begin = Instant::now();
-        let request_line = format!("{} {}", request.method(), request.uri());
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await;
-            eprintln!("{request_line} took {:?}", begin.elapsed());
-            answer
+            let mut answer = answer.await?;
+            let milliseconds = begin.elapsed().as_secs_f64() * 1000.0;
+            if let Ok(timing) = HeaderValue::try_from(format!("total;dur={milliseconds:.3}")) {
+                answer.headers_mut().insert("server-timing", timing);
+            }
+            Ok(answer)
         })
     }
 }

@@ -407,7 +407,7 @@ impl Bound {
         let tools = self.tool_count();
         match self.address() {
             Some(address) => {
-                tracing::info!(url = %format_args!("http://{address}/mcp"), tools, "serving")
+                tracing::info!(url = %format_args!("http://{address}/mcp"), tools, "serving");
             }
             None => tracing::info!(tools, "serving over standard input and output"),
         }

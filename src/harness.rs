@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -182,10 +183,14 @@ impl Harness {
     pub async fn send_and_listen(&self, message: &str) -> Vec<Value> {
         self.local.look_at_the_clock();
         let body = Bytes::copy_from_slice(message.as_bytes());
-        let reply = self
-            .server
-            .handle_stdio(&self.local, &self.peer, &self.principal, body)
-            .await;
+        let handled = poll_fn(|cx| {
+            let (local, peer) = (&self.local, &self.peer);
+            Poll::Ready(
+                self.server
+                    .handle_stdio(cx, local, peer, &self.principal, &body),
+            )
+        });
+        let reply = handled.await.reply().await;
         let mut messages = Vec::new();
         match reply {
             Reply::Accepted | Reply::Cancelled => {}

@@ -44,20 +44,20 @@
 extern crate self as longshore;
 
 // The rooms, in the order in which to read them. A room uses only rooms above it.
-pub mod app;
+pub mod protocol;
+pub mod environment;
+pub mod net;
 pub mod auth;
+pub mod seal;
 pub mod catalog;
+pub mod source;
+pub mod server;
+pub mod transport;
+pub mod harness;
+pub mod config;
+pub mod app;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod config;
-pub mod environment;
-pub mod harness;
-pub mod net;
-pub mod protocol;
-pub mod seal;
-pub mod server;
-pub mod source;
-pub mod transport;
 
 pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]

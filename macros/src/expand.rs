@@ -17,7 +17,7 @@ pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
     let conditions = &tool.conditions;
     let arguments = arguments(tool);
     let implementation = implementation(tool);
-    let unit = unit(tool, quote!(#arguments #implementation));
+    let unit = unit(tool, &quote!(#arguments #implementation));
     // Outside of that scope, where the name is the tool's.
     let collected = tool.options.collect.then(|| {
         quote! {
@@ -34,7 +34,7 @@ pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
 /// A unit struct of the function's name that has `implementation`, and that is called like the function.
 ///
 /// The function itself moves into an anonymous scope, where it keeps its name: that is what a backtrace shows.
-pub(crate) fn unit<O>(offered: &Function<O>, implementation: TokenStream) -> TokenStream {
+pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> TokenStream {
     let Function {
         function,
         documentation,

@@ -13,7 +13,7 @@ use crate::parse::{Argument, Function, Parameter, inside_option};
 pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
     let name = &resource.function.sig.ident;
     let definition = resource_definition(resource);
-    let called = called(resource, quote!(ResourceError));
+    let called = called(resource, &quote!(ResourceError));
     let contents = quote_spanned! {resource.returns.span()=>
         let __longshore_success = ::longshore::__private::Success::new(__longshore_success);
         (&&&__longshore_success).__longshore_contents(&__LONGSHORE_DEFINITION)
@@ -24,7 +24,7 @@ pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
         .as_ref()
         .is_some_and(|uri| uri.value().contains('{'));
     let implementation = if is_template {
-        let completion = completion(resource, quote!(VariableFuture), quote!(ResourceError));
+        let completion = completion(resource, &quote!(VariableFuture), &quote!(ResourceError));
         quote! {
             impl ::longshore::__private::ResourceTemplate for #name {
                 fn definition(&self) -> &::longshore::__private::ResourceDefinition {
@@ -77,7 +77,7 @@ pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
     };
     unit(
         resource,
-        quote! {
+        &quote! {
             use ::longshore::__private::{
                 AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
                 ContentsBytes as _, ContentsKnown as _, ContentsOption as _, ContentsOther as _,
@@ -96,8 +96,8 @@ pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
 pub(crate) fn prompt(prompt: &Function<PromptOptions>) -> TokenStream {
     let name = &prompt.function.sig.ident;
     let definition = prompt_definition(prompt);
-    let called = called(prompt, quote!(PromptError));
-    let completion = completion(prompt, quote!(ArgumentFuture), quote!(PromptError));
+    let called = called(prompt, &quote!(PromptError));
+    let completion = completion(prompt, &quote!(ArgumentFuture), &quote!(PromptError));
     let messages = quote_spanned! {prompt.returns.span()=>
         ::core::result::Result::Ok(
             ::longshore::__private::IntoMessages::into_messages(__longshore_success)
@@ -105,7 +105,7 @@ pub(crate) fn prompt(prompt: &Function<PromptOptions>) -> TokenStream {
     };
     unit(
         prompt,
-        quote! {
+        &quote! {
             use ::longshore::__private::{
                 AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
             };
@@ -140,7 +140,7 @@ pub(crate) fn prompt(prompt: &Function<PromptOptions>) -> TokenStream {
 // === Calls ===
 
 /// Reads the parameters, calls the function, and takes apart what it returned.
-fn called<O>(offered: &Function<O>, error: TokenStream) -> TokenStream {
+fn called<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
     let name = &offered.function.sig.ident;
     let returns = &offered.returns;
     let read = offered.arguments().enumerate().map(|(i, argument)| {
@@ -212,7 +212,7 @@ fn parameter(argument: &Argument) -> TokenStream {
 }
 
 /// Which parameters have suggestions, and where they come from.
-fn completion<O>(offered: &Function<O>, future: TokenStream, error: TokenStream) -> TokenStream {
+fn completion<O>(offered: &Function<O>, future: &TokenStream, error: &TokenStream) -> TokenStream {
     let completed: Vec<_> = offered
         .arguments()
         .filter_map(|a| Some((a.name(), a.options.complete.as_ref()?)))

@@ -29,20 +29,22 @@ pub(super) fn start_logging() -> Audience {
         .with_env_filter(filter)
         .with_writer(io::stderr);
     let terminal = io::stderr().is_terminal();
-    let audience = if probe.is_in_container() && !terminal {
+    if probe.is_in_container() && !terminal {
         log.json().flatten_event(true).init();
-        Audience::Programs
     } else {
         let colour = terminal && probe.variable("NO_COLOR").is_none();
         log.with_ansi(colour).with_target(false).init();
-        Audience::People
-    };
+    }
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
         tracing::error!(place, message, "panicked");
     }));
-    audience
+    if probe.is_orchestrated() && !terminal {
+        Audience::Programs
+    } else {
+        Audience::People
+    }
 }
 
 /// Says where the server is and how to reach it, at a glance.

@@ -7,7 +7,7 @@ use crate::environment::Probe;
 
 /// Serves what the settings name; without any, the demo toolset.
 pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
-    let mut config = Config::load(flags, &Probe::real()).map_err(crate::AppError::from)?;
+    let mut config = Config::load(flags, &Probe::real()).map_err(crate::app::AppError::from)?;
     if config.toolsets.is_empty() {
         config.toolsets.push("demo".to_owned());
     }
@@ -15,7 +15,7 @@ pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(crate::AppError::from)?;
+        .map_err(crate::app::AppError::from)?;
     let served = runtime.block_on(async {
         let bound = App::new().config(config).bind()?;
         match (audience, bound.address()) {

@@ -66,10 +66,12 @@ impl Probe {
                 .as_ref()
                 .is_some_and(|root| root.join(path.trim_start_matches('/')).exists())
         };
-        self.variable("KUBERNETES_SERVICE_HOST").is_some()
-            || self.variable("K_SERVICE").is_some()
-            || self.variable("container").is_some()
-            || marks.iter().any(exists)
+        self.is_orchestrated() || self.variable("container").is_some() || marks.iter().any(exists)
+    }
+
+    /// Whether a platform runs the process, Kubernetes or Cloud Run, and nobody watches it start.
+    pub fn is_orchestrated(&self) -> bool {
+        self.variable("KUBERNETES_SERVICE_HOST").is_some() || self.variable("K_SERVICE").is_some()
     }
 }
 
@@ -83,5 +85,7 @@ mod tests {
         assert!(Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1")]).is_in_container());
         assert!(Probe::of([("K_SERVICE", "weather")]).is_in_container());
         assert!(!Probe::of([("K_SERVICE", "")]).is_in_container());
+        assert!(Probe::of([("container", "podman")]).is_in_container());
+        assert!(!Probe::of([("container", "podman")]).is_orchestrated());
     }
 }

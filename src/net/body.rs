@@ -132,11 +132,11 @@ pub(crate) enum ReadError {
 /// Reads a body of at most `max` bytes. A body of one frame, as most are, is not copied; room is made for what
 /// has arrived, not for what was announced.
 #[inline]
-pub(crate) async fn read_capped(mut body: Body, max: usize) -> Result<Bytes, ReadError> {
+pub(crate) async fn read_capped(body: &mut Body, max: usize) -> Result<Bytes, ReadError> {
     if body.size_hint().lower() > max as u64 {
         return Err(ReadError::TooLarge { max });
     }
-    let Some(first) = next_data(&mut body).await? else {
+    let Some(first) = next_data(body).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > max {
@@ -148,13 +148,13 @@ pub(crate) async fn read_capped(mut body: Body, max: usize) -> Result<Bytes, Rea
     read_rest(body, first, max).await
 }
 
-async fn read_rest(mut body: Body, first: Bytes, max: usize) -> Result<Bytes, ReadError> {
+async fn read_rest(body: &mut Body, first: Bytes, max: usize) -> Result<Bytes, ReadError> {
     /// More than this is not set aside on an announcement alone.
     const TRUSTED_BYTES: u64 = 128 * 1024;
     let announced = body.size_hint().lower().min(TRUSTED_BYTES);
     let mut whole = Vec::with_capacity(first.len() + announced as usize);
     whole.extend_from_slice(&first);
-    while let Some(data) = next_data(&mut body).await? {
+    while let Some(data) = next_data(body).await? {
         if whole.len() + data.len() > max {
             return Err(ReadError::TooLarge { max });
         }
@@ -193,8 +193,9 @@ mod tests {
 
     #[tokio::test]
     async fn reads_bodies_up_to_the_limit_and_not_beyond() {
-        let read =
-            |body, max| async move { read_capped(body, max).await.map_err(|e| e.to_string()) };
+        async fn read(mut body: Body, max: usize) -> Result<Bytes, String> {
+            read_capped(&mut body, max).await.map_err(|e| e.to_string())
+        }
         let too_large = Err("the body is larger than 5 bytes".to_owned());
         assert_eq!(
             read(frames(&["ab", "", "cde"]), 5).await,
@@ -209,14 +210,14 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"abc");
-        let read = read_capped(Body::from(bytes.clone()), 5)
+        let read = read_capped(&mut Body::from(bytes.clone()), 5)
             .await
             .expect("small");
         assert_eq!(read.as_ptr(), bytes.as_ptr());
         let broken = [Err::<Frame<Bytes>, BodyError>("reset".into())];
-        let broken = Body::new(StreamBody::new(futures_util::stream::iter(broken)));
+        let mut broken = Body::new(StreamBody::new(futures_util::stream::iter(broken)));
         assert!(matches!(
-            read_capped(broken, 5).await,
+            read_capped(&mut broken, 5).await,
             Err(ReadError::Broken(_))
         ));
     }

@@ -115,7 +115,7 @@ impl<'a> Message<'a> {
             return Err(Malformed::invalid("a message is an object", None));
         }
         let mut envelope = Envelope::default();
-        scanner.object(|scanner, key| envelope.member(scanner, key))?;
+        scanner.object(|scanner, key| key.with_text(|key| envelope.member(scanner, key)))?;
         scanner.end()?;
         envelope.into_message()
     }
@@ -137,8 +137,8 @@ struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     #[inline]
-    fn member(&mut self, scanner: &mut Scanner<'a>, key: JsonString<'a>) -> Result<(), ScanError> {
-        match &*key.unescape() {
+    fn member(&mut self, scanner: &mut Scanner<'a>, key: &str) -> Result<(), ScanError> {
+        match key {
             "jsonrpc" => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.jsonrpc, value);
@@ -156,7 +156,7 @@ impl<'a> Envelope<'a> {
                     self.problem("a member appears twice");
                 }
                 let start = scanner.at();
-                scanner.object(|scanner, key| self.param(scanner, key))?;
+                scanner.object(|scanner, key| key.with_text(|key| self.param(scanner, key)))?;
                 self.params.object = Some(scanner.since(start));
             }
             "params" => {
@@ -183,8 +183,8 @@ impl<'a> Envelope<'a> {
     }
 
     #[inline]
-    fn param(&mut self, scanner: &mut Scanner<'a>, key: JsonString<'a>) -> Result<(), ScanError> {
-        match &*key.unescape() {
+    fn param(&mut self, scanner: &mut Scanner<'a>, key: &str) -> Result<(), ScanError> {
+        match key {
             "name" => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.params.name, value);
@@ -202,7 +202,7 @@ impl<'a> Envelope<'a> {
                     self.problem("a member appears twice");
                 }
                 if scanner.peek() == Some(b'{') {
-                    scanner.object(|scanner, key| self.meta(scanner, key))?;
+                    scanner.object(|scanner, key| key.with_text(|key| self.meta(scanner, key)))?;
                 } else {
                     scanner.value()?;
                 }
@@ -215,9 +215,9 @@ impl<'a> Envelope<'a> {
     }
 
     #[inline]
-    fn meta(&mut self, scanner: &mut Scanner<'a>, key: JsonString<'a>) -> Result<(), ScanError> {
+    fn meta(&mut self, scanner: &mut Scanner<'a>, key: &str) -> Result<(), ScanError> {
         let value = scanner.value()?;
-        match &*key.unescape() {
+        match key {
             "io.modelcontextprotocol/protocolVersion" => {
                 self.once(|e| &mut e.params.meta.protocol_version, value);
             }

@@ -1,6 +1,6 @@
 //! The words of the specification, as data. No I/O, no clock, no runtime.
 //!
-//! [`message`] turns bytes into JSON-RPC messages, [`Revision`] is the only place that compares revisions, and
+//! `message` turns bytes into JSON-RPC messages, [`Revision`] is the only place that compares revisions, and
 //! the other files hold what messages are made of.
 
 mod capabilities;

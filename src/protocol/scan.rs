@@ -414,6 +414,16 @@ impl<'a> JsonString<'a> {
         })
     }
 
+    /// Hands over what it means, which is nearly always what it says.
+    #[inline]
+    pub(crate) fn with_text<R>(self, read: impl FnOnce(&str) -> R) -> R {
+        if self.escaped {
+            read(&self.unescape())
+        } else {
+            read(self.raw)
+        }
+    }
+
     /// What it means, escapes undone.
     #[inline]
     pub(crate) fn unescape(self) -> Cow<'a, str> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
-use aws_lc_rs::{hmac, rand};
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -188,10 +188,12 @@ impl Purpose<'_> {
     }
 }
 
+/// Bytes that nobody can guess, from the system. The cryptographic library's own generator gathers timing jitter at
+/// its first use, which takes longer than everything else that happens at start.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     assert!(
-        rand::fill(&mut bytes).is_ok(),
+        getrandom::fill(&mut bytes).is_ok(),
         "the system has no randomness to give"
     );
     bytes

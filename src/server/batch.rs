@@ -1,12 +1,13 @@
 //! Arrays of messages, which 2025-03-26 alone has.
 
 use std::sync::Arc;
+use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use futures_util::future::join_all;
 
 use super::reply::Reply;
-use super::{Caller, Server, malformed, not_a_message};
+use super::{Caller, Handled, Headers, Server, malformed, not_a_message};
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
 
@@ -17,63 +18,88 @@ const BATCH_ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 impl Server {
     /// Answers the messages of an array side by side, in their order, those that want no answer left out.
-    pub(super) async fn batch(
+    pub(super) fn batch(
         self: &Arc<Self>,
-        caller: &Caller,
-        headers: Option<&HeaderMap>,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<&Headers<'_>>,
         body: &Bytes,
-        elements: Vec<&str>,
-    ) -> Reply {
+        elements: &[&str],
+    ) -> Handled {
         if elements.is_empty() {
-            return malformed("an array of messages has at least one");
+            return Handled::Now(malformed("an array of messages has at least one"));
         }
         if elements.len() > BATCH_MAX {
-            return malformed("an array has at most 50 messages");
+            return Handled::Now(malformed("an array has at most 50 messages"));
         }
-        let answers = elements.into_iter().map(|text| async move {
-            let request = match Message::read(text) {
-                Ok(Message::Request(request)) => request,
-                Ok(Message::Notification(notification)) => {
-                    if let Some(session) = &caller.session {
-                        self.notified(session, &notification);
-                    }
-                    return None;
-                }
-                Ok(Message::Response(_)) => return None,
-                Err(problem) => return Some(not_a_message(&problem)),
+        let mut answers = Vec::with_capacity(elements.len());
+        for text in elements {
+            // Each call takes headers of its own along.
+            let mut all = headers.map(|headers| headers.all.clone());
+            let headers = match (headers, &mut all) {
+                (Some(headers), Some(all)) => Some(Headers {
+                    mcp: headers.mcp,
+                    all,
+                }),
+                _ => None,
             };
-            // RPC-07, and a request of the stateless era is never in an array.
-            if request.method == "initialize" || request.params.meta.protocol_version.is_some() {
-                let error = ErrorObject::new(
-                    ErrorCode::InvalidRequest,
-                    "this request is not accepted in an array of messages",
-                );
-                return Some(Reply::error(request.id, &error));
-            }
-            let headers = headers.cloned();
-            Some(Box::pin(self.session_request(caller.clone(), headers, body, &request)).await)
-        });
-        let answers = futures_util::future::join_all(answers).await;
-        let mut out = b"[".to_vec();
-        for answer in answers.into_iter().flatten() {
-            let Reply::Answer(answer) = answer else {
-                continue;
-            };
-            if out.len() + answer.head.len() + answer.rest.len() > BATCH_ANSWER_MAX_BYTES {
-                return malformed(
-                    "the answers together are too large; send fewer requests at once",
-                );
-            }
-            if out.len() > 1 {
-                out.push(b',');
-            }
-            out.extend_from_slice(&answer.head);
-            out.extend_from_slice(&answer.rest);
+            answers.extend(self.batched(cx, caller, headers, body, text));
         }
-        if out.len() == 1 {
-            return Reply::Accepted;
-        }
-        out.push(b']');
-        Reply::document(out)
+        Handled::Later(Box::pin(async move {
+            join(join_all(answers.into_iter().map(Handled::reply)).await)
+        }))
     }
+
+    /// One message of an array. `None` if it wants no answer.
+    fn batched(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
+        body: &Bytes,
+        text: &str,
+    ) -> Option<Handled> {
+        let request = match Message::read(text) {
+            Ok(Message::Request(request)) => request,
+            Ok(Message::Notification(notification)) => {
+                if let Some(session) = caller.session {
+                    self.notified(session, &notification);
+                }
+                return None;
+            }
+            Ok(Message::Response(_)) => return None,
+            Err(problem) => return Some(Handled::Now(not_a_message(&problem))),
+        };
+        // RPC-07, and a request of the stateless era is never in an array.
+        if request.method == "initialize" || request.params.meta.protocol_version.is_some() {
+            let error = ErrorObject::new(
+                ErrorCode::InvalidRequest,
+                "this request is not accepted in an array of messages",
+            );
+            return Some(Handled::Now(Reply::error(request.id, &error)));
+        }
+        Some(self.session_request(cx, caller, headers, body, &request))
+    }
+}
+
+fn join(answers: Vec<Reply>) -> Reply {
+    let mut out = b"[".to_vec();
+    for answer in answers {
+        let Reply::Answer(answer) = answer else {
+            continue;
+        };
+        if out.len() + answer.head.len() + answer.rest.len() > BATCH_ANSWER_MAX_BYTES {
+            return malformed("the answers together are too large; send fewer requests at once");
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&answer.head);
+        out.extend_from_slice(&answer.rest);
+    }
+    if out.len() == 1 {
+        return Reply::Accepted;
+    }
+    out.push(b']');
+    Reply::document(out)
 }

@@ -57,31 +57,33 @@ pub(crate) enum Step<T> {
     Streams(Running<T>),
 }
 
-/// Runs a call to its end, or to where its answer has to become a stream. Most are done at the first poll and never
-/// leave this function's frame; a timer is armed, and a task of its own made, only for those that are not.
+/// Begins a call and polls it once, where it stands: most are done then, and no timer was armed and no task made.
+///
+/// # Errors
+///
+/// The call, where it has to wait.
 #[inline]
-pub(crate) async fn run<T: Send + 'static>(
+pub(crate) fn begin<T>(
+    cx: &mut Context<'_>,
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
     terms: Terms,
-    inflight: &Arc<Inflight>,
-) -> Step<T> {
+) -> Result<Step<T>, Guarded<T>> {
     let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
-        return Step::Done(Outcome::Panicked);
+        return Ok(Step::Done(Outcome::Panicked));
     };
     let mut call = Guarded(call);
-    let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut call).poll(cx))).await;
-    match first {
+    match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) if context.outlet.is_silent() || terms.stream_after.is_none() => {
-            Step::Done(outcome)
+            Ok(Step::Done(outcome))
         }
-        Poll::Ready(outcome) => Step::Streams(Running::Done(Some(outcome))),
-        Poll::Pending => Box::pin(wait(call, context, terms, inflight)).await,
+        Poll::Ready(outcome) => Ok(Step::Streams(Running::Done(Some(outcome)))),
+        Poll::Pending => Err(call),
     }
 }
 
-/// Waits for a call that was not done at once.
-async fn wait<T: Send + 'static>(
+/// Goes on with a call to its end, or to where its answer has to become a stream.
+pub(crate) async fn wait<T: Send + 'static>(
     call: Guarded<T>,
     context: &Arc<CallContext>,
     terms: Terms,

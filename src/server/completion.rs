@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
-use http::HeaderMap;
 use serde::Deserialize;
 
 use super::call::Outcome;
@@ -12,10 +12,10 @@ use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server, truncated};
+use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
-    CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters, PromptError,
-    ResourceError, ResourceErrorKind,
+    Catalog, CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters,
+    PromptError, ResourceError, ResourceErrorKind,
 };
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
@@ -65,7 +65,29 @@ enum Whose<'c> {
     Template(&'c CatalogTemplate),
 }
 
-impl Whose<'_> {
+impl<'c> Whose<'c> {
+    /// Finds what a reference means.
+    fn found(reference: &Reference<'_>, catalog: &'c Catalog, id: &str) -> Result<Self, Reply> {
+        match (&*reference.kind, &reference.name, &reference.uri) {
+            ("ref/prompt", Some(name), _) => match catalog.prompts.get(name) {
+                Some(entry) => Ok(Self::Prompt(entry)),
+                None => Err(unknown_prompt(id, name)),
+            },
+            ("ref/resource", _, Some(uri)) => match catalog.templates.get(uri) {
+                Some(entry) => Ok(Self::Template(entry)),
+                None => {
+                    let message = format!("Unknown resource template: {}", truncated(uri));
+                    let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+                    Err(Reply::error(id, &error))
+                }
+            },
+            _ => {
+                let forms = r#"ref is {"type":"ref/prompt","name":...} or {"type":"ref/resource","uri":...}"#;
+                Err(invalid_params(id, forms))
+            }
+        }
+    }
+
     /// `None` if it has no such argument, else whether there are suggestions for it.
     fn completes(&self, argument: &str) -> Option<bool> {
         match self {
@@ -93,83 +115,60 @@ impl Whose<'_> {
 
 impl Server {
     /// Suggests values for an argument of a prompt, or for a variable of a template.
-    pub(super) async fn complete(
-        self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+    pub(super) fn complete(
+        &self,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Result<Handled, Reply> {
         let id = request.id;
         let params = request.params.object.unwrap_or("{}");
-        let params: CompleteParams<'_> = match serde_json::from_str(params) {
-            Ok(params) => params,
-            Err(e) => return invalid_params(id, &without_place(&e)),
-        };
+        let params: CompleteParams<'_> =
+            serde_json::from_str(params).map_err(|e| invalid_params(id, &without_place(&e)))?;
         let Argument { name, value } = params.argument;
         if value.len() > VALUE_MAX_BYTES {
-            return invalid_params(id, "argument.value has more than 8192 bytes");
+            return Err(invalid_params(
+                id,
+                "argument.value has more than 8192 bytes",
+            ));
         }
         let generation = self.generation.load_full();
-        let whose = match (&*params.reference.kind, &params.reference) {
-            (
-                "ref/prompt",
-                Reference {
-                    name: Some(name), ..
-                },
-            ) => match generation.catalog.prompts.get(name) {
-                Some(entry) => Whose::Prompt(entry),
-                None => return unknown_prompt(id, name),
-            },
-            ("ref/resource", Reference { uri: Some(uri), .. }) => {
-                match generation.catalog.templates.get(uri) {
-                    Some(entry) => Whose::Template(entry),
-                    None => {
-                        let message = format!("Unknown resource template: {}", truncated(uri));
-                        let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-                        return Reply::error(id, &error);
-                    }
-                }
-            }
-            _ => {
-                return invalid_params(
-                    id,
-                    "ref is {\"type\":\"ref/prompt\",\"name\":...} or {\"type\":\"ref/resource\",\"uri\":...}",
-                );
-            }
-        };
+        let whose = Whose::found(&params.reference, &generation.catalog, id)?;
         match whose.completes(&name) {
             Some(true) => {}
             Some(false) => {
-                return write(id, &generation, caller.revision, &Completions::default());
+                let none = Completions::default();
+                return Ok(Handled::Now(write(id, &generation, caller.revision, &none)));
             }
             None => {
                 let problem = format!("there is no argument `{}`", truncated(&name));
-                return invalid_params(id, &problem);
+                return Err(invalid_params(id, &problem));
             }
         }
         let arguments = params.context.unwrap_or_default().arguments;
         let asked =
             CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
-        let terms = self.terms(&caller, whose.timeout());
+        let terms = self.terms(caller, whose.timeout());
         let completing = Completing {
             id: id.to_owned(),
             argument: asked.argument.clone(),
             revision: caller.revision,
             generation: Arc::clone(&generation),
         };
-        let context = caller.into_context(headers, request, None);
-        match whose {
+        let context = caller.context(headers, request, None);
+        Ok(match whose {
             Whose::Prompt(entry) => {
                 let start = |context| entry.prompt.complete(context, asked);
                 let conclude = move |outcome| completing.conclude(outcome, prompt_failed);
-                self.run(start, context, terms, conclude).await
+                self.run(cx, start, context, terms, conclude)
             }
             Whose::Template(entry) => {
                 let start = |context| entry.template.complete(context, asked);
                 let conclude = move |outcome| completing.conclude(outcome, template_failed);
-                self.run(start, context, terms, conclude).await
+                self.run(cx, start, context, terms, conclude)
             }
-        }
+        })
     }
 }
 

@@ -110,16 +110,9 @@ impl Server {
             })
     }
 
-    /// Ends a session (LH-09).
-    pub(crate) fn end_session(
-        &self,
-        local: &Local,
-        principal: &Principal,
-        id: Option<&[u8]>,
-    ) -> Result<(), Reply> {
-        let session = self.session(local, principal, id, None)?;
-        self.revoked.end(&session, local.now());
+    /// Ends a session.
+    pub(super) fn revoke(&self, local: &Local, session: &Session) {
+        self.revoked.end(session, local.now());
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
-        Ok(())
     }
 }

@@ -1,14 +1,17 @@
 //! Messages that come over HTTP: which lifecycle each belongs to, and what its headers have to say.
 
 use std::sync::Arc;
+use std::task::Context;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use super::call::OnDisconnect;
-use super::mirror::{self, Mirrored, VersionHeader};
+use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
-use super::{BatchPolicy, Caller, Local, Server, malformed, not_a_message, stateless};
+use super::{
+    BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
+};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request};
 use crate::protocol::{ErrorCode, Revision};
@@ -16,102 +19,117 @@ use crate::seal::Session;
 
 /// The head of an HTTP request, as far as the server needs to know it.
 #[derive(Debug)]
-pub(crate) struct HttpHead {
-    pub(crate) principal: Arc<Principal>,
-    pub(crate) headers: HeaderMap,
-    /// What `MCP-Protocol-Version` among the headers says.
-    pub(crate) version: VersionHeader,
+pub(crate) struct HttpHead<'a> {
+    pub(crate) principal: &'a Arc<Principal>,
+    /// All headers; a call takes them along.
+    pub(crate) headers: &'a mut HeaderMap,
+    /// Those that the protocol gives a meaning to.
+    pub(crate) mcp: &'a McpHeaders,
     /// Whether the client takes an event stream for an answer.
     pub(crate) takes_streams: bool,
 }
 
-static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+impl HttpHead<'_> {
+    fn headers(&mut self) -> Headers<'_> {
+        Headers {
+            mcp: self.mcp,
+            all: self.headers,
+        }
+    }
+}
 
 impl Server {
-    /// Answers the body of one POST.
+    /// Answers the body of one POST. What can be said at once is; `cx` is for what cannot.
     #[inline]
-    pub(crate) async fn handle_http(
+    pub(crate) fn handle_http(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         local: &Local,
-        head: HttpHead,
-        body: Bytes,
-    ) -> Reply {
-        match Payload::read(&body) {
+        head: &mut HttpHead<'_>,
+        body: &Bytes,
+    ) -> Handled {
+        let version = head.mcp.version();
+        Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                self.http_request(local, head, &body, &request).await
+                return self.http_request(cx, local, head, version, body, &request);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
-                let stateless = notification.params.meta.protocol_version.is_some();
-                if stateless || head.version == VersionHeader::Stateless {
-                    return Reply::Accepted;
+                let modern = notification.params.meta.protocol_version.is_some();
+                if modern || version == VersionHeader::Stateless {
+                    Reply::Accepted
+                } else {
+                    self.heard(local, head, version, Some(&notification))
                 }
-                self.heard(local, &head, Some(&notification))
             }
-            Ok(Payload::Single(Message::Response(_))) => {
-                if head.version == VersionHeader::Stateless {
-                    // MH-21: nothing was asked, so there is nothing to answer.
-                    return malformed("a client of this revision sends no responses");
-                }
-                self.heard(local, &head, None)
+            // MH-21: nothing was asked, so there is nothing to answer.
+            Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
+                malformed("a client of this revision sends no responses")
             }
-            Ok(Payload::Batch(elements)) => self.http_batch(local, head, &body, elements).await,
+            Ok(Payload::Single(Message::Response(_))) => self.heard(local, head, version, None),
+            Ok(Payload::Batch(elements)) => {
+                return self.http_batch(cx, local, head, version, body, &elements);
+            }
             Err(problem) => not_a_message(&problem),
-        }
+        })
     }
 
     /// One request, by the decision table of eras.
     #[inline]
-    async fn http_request(
+    fn http_request(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         local: &Local,
-        head: HttpHead,
+        head: &mut HttpHead<'_>,
+        version: VersionHeader,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Handled {
+        let stream_after = head.takes_streams.then(|| self.stream_after());
         let modern = request.params.meta.protocol_version.is_some();
-        if modern || head.version == VersionHeader::Stateless {
+        if modern || version == VersionHeader::Stateless {
             let caller = Caller {
                 principal: head.principal,
                 revision: Revision::V2026_07_28,
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
-                stream_after: head.takes_streams.then(|| self.stream_after()),
+                stream_after,
             };
-            let headers = Some(head.headers);
-            return self.stateless_request(caller, headers, body, request).await;
+            let headers = Some(head.headers());
+            return self.stateless_request(cx, caller, headers, body, request);
         }
-        if request.method == "initialize" && head.version != VersionHeader::Unknown {
-            return match self.initialize(local, &head.principal, request) {
+        if request.method == "initialize" && version != VersionHeader::Unknown {
+            return Handled::Now(match self.initialize(local, head.principal, request) {
                 Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
                     session: Some(session.seal(&self.keys, &self.mount)),
                     ..answer
                 }),
                 Ok((_, reply)) | Err(reply) => reply,
-            };
+            });
         }
-        let session = match self.session_of(local, &head, Some(request.id)) {
+        let session = match self.session_of(local, head, version, Some(request.id)) {
             Ok(session) => session,
-            Err(reply) => return reply,
+            Err(reply) => return Handled::Now(reply),
         };
         let caller = Caller {
             principal: head.principal,
             revision: session.revision,
-            session: Some(Arc::clone(&session.log_name)),
+            session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
-            stream_after: head.takes_streams.then(|| self.stream_after()),
+            stream_after,
         };
-        let headers = Some(head.headers);
-        self.session_request(caller, headers, body, request).await
+        let headers = Some(head.headers());
+        self.session_request(cx, caller, headers, body, request)
     }
 
     /// A notification or a response of the handshake era: heard if the session is good (HTTP-05).
     fn heard(
         &self,
         local: &Local,
-        head: &HttpHead,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
         notification: Option<&Notification<'_>>,
     ) -> Reply {
-        match self.session_of(local, head, None) {
+        match self.session_of(local, head, version, None) {
             Ok(session) => {
                 if let Some(notification) = notification {
                     self.notified(&session.log_name, notification);
@@ -123,34 +141,42 @@ impl Server {
     }
 
     /// An array of messages (RPC-06 to RPC-08).
-    async fn http_batch(
+    fn http_batch(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         local: &Local,
-        head: HttpHead,
+        head: &mut HttpHead<'_>,
+        version: VersionHeader,
         body: &Bytes,
-        elements: Vec<&str>,
-    ) -> Reply {
+        elements: &[&str],
+    ) -> Handled {
         let no_batch = "an array of messages is not accepted: only 2025-03-26 has batches";
-        if head.version == VersionHeader::Stateless || self.config.batch == BatchPolicy::Never {
-            return malformed(no_batch);
+        if version == VersionHeader::Stateless || self.config.batch == BatchPolicy::Never {
+            return Handled::Now(malformed(no_batch));
         }
-        let session = match self.session_of(local, &head, None) {
+        let session = match self.session_of(local, head, version, None) {
             Ok(session) => session,
-            Err(reply) => return reply,
+            Err(reply) => return Handled::Now(reply),
         };
         if !session.revision.has_batches() && self.config.batch != BatchPolicy::Always {
-            return malformed(no_batch);
+            return Handled::Now(malformed(no_batch));
         }
         let caller = Caller {
             principal: head.principal,
             revision: session.revision,
-            session: Some(Arc::clone(&session.log_name)),
+            session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
         };
-        self.batch(&caller, Some(&head.headers), body, elements)
-            .await
+        self.batch(cx, caller, Some(&head.headers()), body, elements)
+    }
+
+    /// Ends the session that a DELETE names (LH-09).
+    pub(crate) fn end_session(&self, local: &Local, head: &HttpHead<'_>) -> Result<(), Reply> {
+        let session = self.session_of(local, head, VersionHeader::Absent, None)?;
+        self.revoke(local, &session);
+        Ok(())
     }
 
     /// The session that a request of the handshake era names; `request` is its id.
@@ -158,42 +184,35 @@ impl Server {
     fn session_of(
         &self,
         local: &Local,
-        head: &HttpHead,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
         request: Option<&str>,
     ) -> Result<Arc<Session>, Reply> {
-        if head.version == VersionHeader::Unknown {
-            return Err(unknown_version(request, &head.headers));
+        if version == VersionHeader::Unknown {
+            return Err(unknown_version(request, head.mcp));
         }
-        let id = session_id(&head.headers, request)?;
-        self.session(local, &head.principal, id, request)
+        let id = match &head.mcp.session {
+            Once::Absent => None,
+            Once::One(value) => Some(value.as_bytes().trim_ascii()),
+            Once::Repeated => {
+                return Err(Reply::refuse(
+                    Refusal::Malformed,
+                    request,
+                    ErrorCode::InvalidRequest,
+                    "Mcp-Session-Id appears more than once",
+                ));
+            }
+        };
+        self.session(local, head.principal, id, request)
     }
 }
 
 /// LH-10: a version header that names no revision that is served.
 #[cold]
-fn unknown_version(id: Option<&str>, headers: &HeaderMap) -> Reply {
-    match mirror::read(headers, &mirror::VERSION) {
+fn unknown_version(id: Option<&str>, mcp: &McpHeaders) -> Reply {
+    match mcp.version.read() {
         Mirrored::Text(text) => stateless::unsupported_version(id, &text),
         Mirrored::Repeated => stateless::unsupported_version(id, "several at once"),
         Mirrored::Invalid(_) | Mirrored::Absent => stateless::unsupported_version(id, "not ASCII"),
     }
-}
-
-/// The value of `Mcp-Session-Id`. `request` is the id of the request that has it, if it is one.
-#[inline]
-pub(crate) fn session_id<'h>(
-    headers: &'h HeaderMap,
-    request: Option<&str>,
-) -> Result<Option<&'h [u8]>, Reply> {
-    let mut values = headers.get_all(&SESSION_ID).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(Reply::refuse(
-            Refusal::Malformed,
-            request,
-            ErrorCode::InvalidRequest,
-            "Mcp-Session-Id appears more than once",
-        ));
-    }
-    Ok(first.map(|value| value.as_bytes().trim_ascii()))
 }

@@ -12,25 +12,25 @@ use crate::catalog::{Listed, Table};
 use crate::protocol::message::Request;
 
 impl Server {
-    pub(super) fn list_tools(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+    pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.tools;
         self.list(&generation, &generation.tools, table, caller, request)
     }
 
-    pub(super) fn list_resources(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+    pub(super) fn list_resources(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.resources;
         self.list(&generation, &generation.resources, table, caller, request)
     }
 
-    pub(super) fn list_templates(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+    pub(super) fn list_templates(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.templates;
         self.list(&generation, &generation.templates, table, caller, request)
     }
 
-    pub(super) fn list_prompts(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+    pub(super) fn list_prompts(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.prompts;
         self.list(&generation, &generation.prompts, table, caller, request)
@@ -42,7 +42,7 @@ impl Server {
         generation: &Generation,
         listings: &Listings,
         table: &Table<T>,
-        caller: &Caller,
+        caller: Caller<'_>,
         request: &Request<'_>,
     ) -> Reply {
         #[derive(Deserialize)]

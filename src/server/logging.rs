@@ -48,7 +48,7 @@ impl Levels {
 }
 
 impl Server {
-    pub(super) fn set_log_level(&self, caller: &Caller, request: &Request<'_>) -> Reply {
+    pub(super) fn set_log_level(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         #[derive(Deserialize)]
         struct SetLevelParams<'a> {
             #[serde(borrow)]
@@ -62,7 +62,7 @@ impl Server {
         let Some(level) = level else {
             return invalid_params(request.id, LEVELS);
         };
-        if let Some(session) = &caller.session {
+        if let Some(session) = caller.session {
             self.levels.set(session, level);
         }
         let mut out = begin(request.id, 16);

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -12,9 +11,71 @@ use super::truncated;
 use crate::catalog::{HeaderParameter, ParameterKind};
 use crate::protocol::Revision;
 
-pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-pub(super) static METHOD: HeaderName = HeaderName::from_static("mcp-method");
-pub(super) static NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// The headers that the protocol gives a meaning to, found in one pass over all of them.
+#[derive(Debug, Default)]
+pub(crate) struct McpHeaders {
+    pub(super) version: Once,
+    pub(super) session: Once,
+    pub(super) method: Once,
+    pub(super) name: Once,
+}
+
+/// A header that may stand there once. Values share the bytes that came in.
+#[derive(Debug, Default)]
+pub(super) enum Once {
+    #[default]
+    Absent,
+    One(HeaderValue),
+    Repeated,
+}
+
+impl McpHeaders {
+    /// Takes note of a header, if it is one of ours. `name` is in lower case.
+    #[inline]
+    pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) {
+        match name {
+            "mcp-protocol-version" => self.version.add(value),
+            "mcp-session-id" => self.session.add(value),
+            "mcp-method" => self.method.add(value),
+            "mcp-name" => self.name.add(value),
+            _ => {}
+        }
+    }
+
+    /// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.
+    #[inline]
+    pub(crate) fn version(&self) -> VersionHeader {
+        match self.version.read() {
+            Mirrored::Absent => VersionHeader::Absent,
+            Mirrored::Text(text) => match Revision::parse(&text) {
+                Some(revision) if revision.has_sessions() => VersionHeader::WithSessions,
+                Some(_) => VersionHeader::Stateless,
+                None => VersionHeader::Unknown,
+            },
+            Mirrored::Repeated | Mirrored::Invalid(_) => VersionHeader::Unknown,
+        }
+    }
+}
+
+impl Once {
+    #[inline]
+    fn add(&mut self, value: &HeaderValue) {
+        *self = match self {
+            Self::Absent => Self::One(value.clone()),
+            _ => Self::Repeated,
+        };
+    }
+
+    /// What it says, blanks around it trimmed (HTTP-09).
+    #[inline]
+    pub(super) fn read(&self) -> Mirrored<'_> {
+        match self {
+            Self::Absent => Mirrored::Absent,
+            Self::Repeated => Mirrored::Repeated,
+            Self::One(value) => read_value(value),
+        }
+    }
+}
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,9 +88,8 @@ pub(crate) enum Mirrored<'a> {
 }
 
 /// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionHeader {
-    #[default]
     Absent,
     /// A revision with sessions. Which one does not matter: the session's own counts.
     WithSessions,
@@ -39,40 +99,18 @@ pub(crate) enum VersionHeader {
     Unknown,
 }
 
-impl VersionHeader {
-    /// What one value says.
-    #[inline]
-    pub(crate) fn of(value: &HeaderValue) -> Self {
-        match value
-            .to_str()
-            .map(|text| Revision::parse(text.trim_matches([' ', '\t'])))
-        {
-            Ok(Some(revision)) if revision.has_sessions() => Self::WithSessions,
-            Ok(Some(_)) => Self::Stateless,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// A second value makes it unclear which one was read elsewhere.
-    pub(crate) fn and(self, value: &HeaderValue) -> Self {
-        if self == Self::Absent {
-            Self::of(value)
-        } else {
-            Self::Unknown
-        }
+/// Reads a header.
+fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Mirrored<'h> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Mirrored::Absent,
+        (Some(value), None) => read_value(value),
+        (Some(_), Some(_)) => Mirrored::Repeated,
     }
 }
 
-/// Reads a header, blanks around it trimmed (HTTP-09).
 #[inline]
-pub(crate) fn read(headers: &HeaderMap, name: impl AsHeaderName) -> Mirrored<'_> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else {
-        return Mirrored::Absent;
-    };
-    if values.next().is_some() {
-        return Mirrored::Repeated;
-    }
+fn read_value(value: &HeaderValue) -> Mirrored<'_> {
     match value.to_str() {
         Ok(text) => Mirrored::Text(Cow::Borrowed(text.trim_matches([' ', '\t']))),
         Err(_) => Mirrored::Invalid("has characters other than visible ASCII"),
@@ -173,12 +211,21 @@ mod tests {
     }
 
     fn name(value: &str) -> Mirrored<'static> {
-        match read(&headers(&[("mcp-name", value)]), &NAME).decoded() {
+        let headers = headers(&[("mcp-name", value)]);
+        match once(&headers).read().decoded() {
             Mirrored::Text(text) => Mirrored::Text(Cow::Owned(text.into_owned())),
             Mirrored::Absent => Mirrored::Absent,
             Mirrored::Repeated => Mirrored::Repeated,
             Mirrored::Invalid(reason) => Mirrored::Invalid(reason),
         }
+    }
+
+    fn once(headers: &HeaderMap) -> Once {
+        let mut found = McpHeaders::default();
+        for (name, value) in headers {
+            found.add(name.as_str(), value);
+        }
+        found.name
     }
 
     #[test]
@@ -223,7 +270,7 @@ mod tests {
     #[test]
     fn mh_22_repeated_headers_are_refused() {
         let headers = headers(&[("mcp-name", "a"), ("mcp-name", "a")]);
-        assert_eq!(read(&headers, &NAME), Mirrored::Repeated);
+        assert_eq!(once(&headers).read(), Mirrored::Repeated);
     }
 
     fn parameter(kind: ParameterKind) -> HeaderParameter {

@@ -1,7 +1,7 @@
 //! A message in, a reply out. No sockets here.
 //!
-//! [`Server::handle_http`] and [`Server::handle_stdio`] decide for each message which of the two lifecycles it
-//! belongs to ([`handshake`] up to 2025-11-25, [`stateless`] for 2026-07-28), and hand what both agree on to
+//! `http.rs` and `stdio.rs` decide for each message which of the two lifecycles it belongs to (`handshake.rs` up to
+//! 2025-11-25, `stateless.rs` for 2026-07-28), and hand what both agree on to
 //! one dispatcher. Everything after that is shared.
 
 mod batch;
@@ -23,12 +23,16 @@ mod resources;
 mod stateless;
 mod stdio;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 use ::http::HeaderMap;
@@ -41,10 +45,10 @@ use serde_json::{Map, Value};
 
 pub(crate) use call::next_heartbeat;
 pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
-pub(crate) use http::{HttpHead, session_id};
+pub(crate) use http::HttpHead;
 pub(crate) use local::Local;
 pub use method::{MethodFuture, MethodHandler};
-pub(crate) use mirror::VersionHeader;
+pub(crate) use mirror::{McpHeaders, VersionHeader};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
 pub(crate) use stream::{CallStream, Part};
@@ -74,32 +78,39 @@ pub(crate) struct Server {
     levels: Levels,
 }
 
+/// What comes of a message.
+pub(crate) enum Handled {
+    /// The usual case: nothing had to wait.
+    Now(Reply),
+    Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+}
+
 /// Who sent a request, once its lifecycle has settled that.
-#[derive(Clone, Debug)]
-struct Caller {
-    principal: Arc<Principal>,
+#[derive(Clone, Copy, Debug)]
+struct Caller<'a> {
+    principal: &'a Arc<Principal>,
     revision: Revision,
     /// The session's name for logs.
-    session: Option<Arc<str>>,
+    session: Option<&'a Arc<str>>,
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
 }
 
-impl Caller {
+impl Caller<'_> {
     /// What a tool, a resource or a prompt may ask about the request, and how it is heard.
     #[inline]
-    fn into_context(
+    fn context(
         self,
-        headers: Option<HeaderMap>,
+        headers: Option<Headers<'_>>,
         request: &Request<'_>,
         log_level: Option<LogLevel>,
     ) -> Arc<CallContext> {
         Arc::new(CallContext {
-            principal: self.principal,
-            session: self.session,
+            principal: Arc::clone(self.principal),
+            session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
-            headers,
+            headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::new(Wanted {
                 progress_token: progress_token(request),
                 progress_messages: self.revision.has_annotations(),
@@ -113,6 +124,13 @@ impl Caller {
 fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
     let token = request.params.meta.progress_token?;
     message::is_id(token).then(|| token.into())
+}
+
+/// The headers of an HTTP request.
+struct Headers<'a> {
+    mcp: &'a McpHeaders,
+    /// All of them; a call takes them along.
+    all: &'a mut HeaderMap,
 }
 
 impl Server {
@@ -148,43 +166,44 @@ impl Server {
 
     /// A request within a session.
     #[inline]
-    async fn session_request(
+    fn session_request(
         self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Handled {
         match Method::parse(&request.method).filter(|method| method.is_in(caller.revision)) {
-            Some(method) => self.dispatch(method, caller, headers, body, request).await,
+            Some(method) => self.dispatch(cx, method, caller, headers, body, request),
             None => self
                 .other_method(caller, headers, request)
-                .await
-                .unwrap_or_else(|| method_not_found(request)),
+                .unwrap_or_else(|| Handled::Now(method_not_found(request))),
         }
     }
 
     /// A request that stands alone.
     #[inline]
-    async fn stateless_request(
+    fn stateless_request(
         self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
-        match stateless::check_envelope(request, headers.as_ref()) {
+    ) -> Handled {
+        let mcp = headers.as_ref().map(|headers| headers.mcp);
+        match stateless::check_envelope(request, mcp) {
             // A call's level is looked at after its name.
             Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
-                Ok(_) => self.dispatch(method, caller, headers, body, request).await,
-                Err(refusal) => refusal,
+                Ok(_) => self.dispatch(cx, method, caller, headers, body, request),
+                Err(refusal) => Handled::Now(refusal),
             },
-            Ok(method) => self.dispatch(method, caller, headers, body, request).await,
+            Ok(method) => self.dispatch(cx, method, caller, headers, body, request),
             Err(refusal) if is_unknown_method(&refusal) => self
                 .other_method(caller, headers, request)
-                .await
-                .unwrap_or(refusal),
-            Err(refusal) => refusal,
+                .unwrap_or(Handled::Now(refusal)),
+            Err(refusal) => Handled::Now(refusal),
         }
     }
 
@@ -211,17 +230,18 @@ impl Server {
 
     /// What both lifecycles end in.
     #[inline]
-    async fn dispatch(
+    fn dispatch(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         method: Method,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
-        match method {
-            Method::ToolsCall => self.call_tool(caller, headers, body, request).await,
-            Method::ToolsList => self.list_tools(&caller, request),
+    ) -> Handled {
+        Handled::Now(match method {
+            Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
+            Method::ToolsList => self.list_tools(caller, request),
             Method::Ping => Reply::pieces(
                 begin(request.id, 0).into(),
                 Bytes::from_static(br#","result":{}}"#),
@@ -230,45 +250,47 @@ impl Server {
                 begin(request.id, 0).into(),
                 self.generation.load().discovered.clone(),
             ),
-            Method::SetLogLevel => self.set_log_level(&caller, request),
+            Method::SetLogLevel => self.set_log_level(caller, request),
             // A session has begun already, and over HTTP each handshake begins one of its own.
             Method::Initialize => Reply::error(
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
-            other => Box::pin(self.dispatch_further(other, caller, headers, request)).await,
-        }
+            other => return self.dispatch_further(cx, other, caller, headers, request),
+        })
     }
 
-    /// The methods of what need not be there. Apart and boxed, so that calls of tools do not carry their futures.
-    async fn dispatch_further(
+    /// The methods of what need not be there.
+    fn dispatch_further(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         method: Method,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Handled {
         if !self.generation.load().offers(method) {
-            return if caller.revision.has_sessions() {
+            return Handled::Now(if caller.revision.has_sessions() {
                 method_not_found(request)
             } else {
                 stateless::unknown_method(request)
-            };
+            });
         }
-        match method {
-            Method::ResourcesList => self.list_resources(&caller, request),
-            Method::TemplatesList => self.list_templates(&caller, request),
-            Method::ResourcesRead => self.read_resource(caller, headers, request).await,
-            Method::PromptsList => self.list_prompts(&caller, request),
-            Method::PromptsGet => self.get_prompt(caller, headers, request).await,
-            Method::Complete => self.complete(caller, headers, request).await,
+        let handled = match method {
+            Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
+            Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
+            Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
+            Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
+            Method::Complete => self.complete(cx, caller, headers, request),
             Method::Initialize
             | Method::Ping
             | Method::Discover
             | Method::SetLogLevel
             | Method::ToolsList
             | Method::ToolsCall => unreachable!("dispatched before"),
-        }
+        };
+        handled.unwrap_or_else(Handled::Now)
     }
 
     /// Checks a request that names something, as far as headers and `_meta` go (MH-05, LOG-03), before the name is
@@ -276,23 +298,23 @@ impl Server {
     #[inline]
     fn check_named(
         &self,
-        caller: &Caller,
-        headers: Option<&HeaderMap>,
+        caller: Caller<'_>,
+        headers: Option<&Headers<'_>>,
         request: &Request<'_>,
         name: &str,
     ) -> Result<Option<LogLevel>, Reply> {
         if caller.revision.has_sessions() {
-            return Ok(caller.session.as_ref().map(|s| self.levels.get(s)));
+            return Ok(caller.session.map(|session| self.levels.get(session)));
         }
         if let Some(headers) = headers {
-            stateless::check_name(request, name, headers)?;
+            stateless::check_name(request, name, headers.mcp)?;
         }
         stateless::log_level(request)
     }
 
     /// How a call of the caller's is to be run; `timeout` is what was asked for.
     #[inline]
-    fn terms(&self, caller: &Caller, timeout: Option<Duration>) -> Terms {
+    fn terms(&self, caller: Caller<'_>, timeout: Option<Duration>) -> Terms {
         Terms {
             timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
             on_disconnect: caller.on_disconnect,
@@ -301,32 +323,41 @@ impl Server {
     }
 
     /// Runs what somebody has written for this server, and answers with what comes of it.
-    async fn run<T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &self,
+        cx: &mut Context<'_>,
         start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         context: Arc<CallContext>,
         terms: Terms,
         conclude: impl FnOnce(Outcome<T>) -> Reply + Send + 'static,
-    ) -> Reply {
-        match call::run(start, &context, terms, &self.inflight).await {
-            Step::Done(outcome) => conclude(outcome),
-            Step::Streams(running) => {
-                let conclude = |outcome| match conclude(outcome) {
-                    Reply::Answer(answer) => Some(answer),
-                    Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
-                };
-                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+    ) -> Handled {
+        let begun = match call::begin(cx, start, &context, terms) {
+            Ok(Step::Done(outcome)) => return Handled::Now(conclude(outcome)),
+            begun => begun,
+        };
+        let inflight = Arc::clone(&self.inflight);
+        Handled::Later(Box::pin(async move {
+            let step = match begun {
+                Ok(step) => step,
+                Err(call) => call::wait(call, &context, terms, &inflight).await,
+            };
+            match step {
+                Step::Done(outcome) => conclude(outcome),
+                Step::Streams(running) => {
+                    let conclude = |outcome| conclude(outcome).into_answer();
+                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                }
             }
-        }
+        }))
     }
 
     /// A method of the application's own. `None` if there is none of the name.
-    async fn other_method(
+    fn other_method(
         &self,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         request: &Request<'_>,
-    ) -> Option<Reply> {
+    ) -> Option<Handled> {
         // The specification's own stay what they are, also in revisions that do not have them.
         if Method::parse(&request.method).is_some() {
             return None;
@@ -335,35 +366,55 @@ impl Server {
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
             Ok(params) => Value::Object(params),
-            Err(e) => return Some(tools::invalid_params(request.id, &e.to_string())),
+            Err(e) => {
+                return Some(Handled::Now(tools::invalid_params(
+                    request.id,
+                    &e.to_string(),
+                )));
+            }
         };
-        let stateless = caller.revision.has_result_type();
         let context = Arc::new(CallContext {
-            principal: caller.principal,
-            session: caller.session,
+            principal: Arc::clone(caller.principal),
+            session: caller.session.cloned(),
             request_id: RequestId::from_json(request.id),
-            headers,
+            headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
         });
-        // The handler's own code runs within the guard too: whatever panics, this request alone fails.
-        let call = AssertUnwindSafe(async { handler.call(context, params).await }).catch_unwind();
-        let Ok(answer) = call.await else {
-            tracing::error!(method = %request.method, "a method panicked; its request failed, nothing else is affected");
-            return Some(tools::internal_error(request.id));
-        };
-        Some(match answer {
-            Ok(mut result) => {
-                if stateless && let Value::Object(result) = &mut result {
-                    result.entry("resultType").or_insert("complete".into());
+        let stateless = caller.revision.has_result_type();
+        let (id, name) = (request.id.to_owned(), request.method.to_string());
+        Some(Handled::Later(Box::pin(async move {
+            // The handler's own code runs within the guard too: whatever panics, this request alone fails.
+            let call = async { handler.call(context, params).await };
+            match AssertUnwindSafe(call).catch_unwind().await {
+                Ok(Ok(result)) => other_result(&id, result, stateless),
+                Ok(Err(error)) => Reply::error(&id, &error),
+                Err(_) => {
+                    tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
+                    tools::internal_error(&id)
                 }
-                let mut out = begin(request.id, 128);
-                out.extend_from_slice(br#","result":"#);
-                out.extend_from_slice(result.to_string().as_bytes());
-                out.push(b'}');
-                Reply::document(out)
             }
-            Err(error) => Reply::error(request.id, &error),
-        })
+        })))
+    }
+}
+
+fn other_result(id: &str, mut result: Value, stateless: bool) -> Reply {
+    if stateless && let Value::Object(result) = &mut result {
+        result.entry("resultType").or_insert("complete".into());
+    }
+    let mut out = begin(id, 128);
+    out.extend_from_slice(br#","result":"#);
+    out.extend_from_slice(result.to_string().as_bytes());
+    out.push(b'}');
+    Reply::document(out)
+}
+
+impl Handled {
+    /// The reply, once there is one.
+    pub(crate) async fn reply(self) -> Reply {
+        match self {
+            Self::Now(reply) => reply,
+            Self::Later(reply) => reply.await,
+        }
     }
 }
 

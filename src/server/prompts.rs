@@ -1,47 +1,42 @@
 //! `prompts/get`.
 
 use std::sync::Arc;
-
-use http::HeaderMap;
+use std::task::Context;
 
 use super::call::Outcome;
 use super::content::push_block;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server, truncated};
+use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
 
 impl Server {
     /// Makes the messages of a prompt.
-    pub(super) async fn get_prompt(
-        self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+    pub(super) fn get_prompt(
+        &self,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Result<Handled, Reply> {
         let Some(name) = request.params.name.and_then(message::string) else {
-            return invalid_params(
+            return Err(invalid_params(
                 request.id,
                 "name is required, a string: which prompt to get",
-            );
+            ));
         };
-        let log_level = match self.check_named(&caller, headers.as_ref(), request, &name) {
-            Ok(level) => level,
-            Err(refusal) => return refusal,
-        };
+        let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let generation = self.generation.load_full();
         let Some(entry) = generation.catalog.prompts.get(&name) else {
-            return unknown_prompt(request.id, &name);
+            return Err(unknown_prompt(request.id, &name));
         };
         let definition = entry.prompt.definition();
-        let arguments = match read_arguments(request.params.arguments, definition) {
-            Ok(arguments) => arguments,
-            Err(problem) => return invalid_params(request.id, &problem),
-        };
-        let terms = self.terms(&caller, definition.timeout);
+        let arguments = read_arguments(request.params.arguments, definition)
+            .map_err(|problem| invalid_params(request.id, &problem))?;
+        let terms = self.terms(caller, definition.timeout);
         let getting = Getting {
             id: request.id.to_owned(),
             name: name.into_owned(),
@@ -49,12 +44,10 @@ impl Server {
             revision: caller.revision,
             generation: Arc::clone(&generation),
         };
-        let context = caller.into_context(headers, request, log_level);
+        let context = caller.context(headers, request, log_level);
         let start = |context| entry.prompt.get(context, arguments);
-        self.run(start, context, terms, move |outcome| {
-            getting.conclude(outcome)
-        })
-        .await
+        let conclude = move |outcome| getting.conclude(outcome);
+        Ok(self.run(cx, start, context, terms, conclude))
     }
 }
 

@@ -63,6 +63,14 @@ impl Answer {
 }
 
 impl Reply {
+    /// The document, if it is one.
+    pub(crate) fn into_answer(self) -> Option<Answer> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
+        }
+    }
+
     /// A whole document.
     pub(crate) fn document(body: Vec<u8>) -> Self {
         Self::pieces(body.into(), Bytes::new())

@@ -1,9 +1,9 @@
 //! `resources/read`.
 
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
-use http::HeaderMap;
 use serde_json::json;
 
 use super::call::Outcome;
@@ -11,7 +11,7 @@ use super::content::push_contents;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server, truncated};
+use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
     ResourceErrorKind, ResourceTemplate,
@@ -21,35 +21,31 @@ use crate::protocol::{ErrorCode, ErrorObject, ResourceContents, Revision, fault_
 
 impl Server {
     /// Reads a resource.
-    pub(super) async fn read_resource(
-        self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+    pub(super) fn read_resource(
+        &self,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Result<Handled, Reply> {
         let Some(uri) = request.params.uri.and_then(message::string) else {
-            return invalid_params(
+            return Err(invalid_params(
                 request.id,
                 "uri is required, a string: which resource to read",
-            );
+            ));
         };
-        let log_level = match self.check_named(&caller, headers.as_ref(), request, &uri) {
-            Ok(level) => level,
-            Err(refusal) => return refusal,
-        };
+        let log_level = self.check_named(caller, headers.as_ref(), request, &uri)?;
         if let Some(problem) = fault_of_uri(&uri) {
             let message = format!("Invalid params: uri: {problem}");
             let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-            return Reply::error(
-                request.id,
-                &error.with_data(json!({"uri": truncated(&uri)})),
-            );
+            let error = error.with_data(json!({"uri": truncated(&uri)}));
+            return Err(Reply::error(request.id, &error));
         }
         let generation = self.generation.load_full();
         let Some(found) = Found::at(&uri, &generation.catalog) else {
-            return not_found(request.id, &uri, caller.revision);
+            return Err(not_found(request.id, &uri, caller.revision));
         };
-        let terms = self.terms(&caller, found.definition().timeout);
+        let terms = self.terms(caller, found.definition().timeout);
         let reading = Reading {
             id: request.id.to_owned(),
             uri: uri.clone().into_owned(),
@@ -57,12 +53,10 @@ impl Server {
             revision: caller.revision,
             generation: Arc::clone(&generation),
         };
-        let context = caller.into_context(headers, request, log_level);
+        let context = caller.context(headers, request, log_level);
         let start = |context| found.read(context, &uri);
-        self.run(start, context, terms, move |outcome| {
-            reading.conclude(outcome)
-        })
-        .await
+        let conclude = move |outcome| reading.conclude(outcome);
+        Ok(self.run(cx, start, context, terms, conclude))
     }
 }
 

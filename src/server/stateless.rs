@@ -1,10 +1,10 @@
 //! The lifecycle of 2026-07-28: each request says everything about itself, and headers mirror some of it.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use serde_json::json;
 
 use super::generation::supported_versions;
-use super::mirror::{self, Mirrored};
+use super::mirror::{self, McpHeaders, Mirrored};
 use super::reply::{Refusal, Reply};
 use super::{logging, tools, truncated};
 use crate::catalog::{CatalogTool, LogLevel};
@@ -15,7 +15,7 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 /// which clients expect to hear of mistakes. `headers` is `None` where the transport has none.
 pub(super) fn check_envelope(
     request: &Request<'_>,
-    headers: Option<&HeaderMap>,
+    headers: Option<&McpHeaders>,
 ) -> Result<Method, Reply> {
     let id = Some(request.id);
     let version = check_meta(&request.params.meta).map_err(|what| {
@@ -23,23 +23,13 @@ pub(super) fn check_envelope(
         Reply::refuse(Refusal::Meta, id, ErrorCode::InvalidParams, message)
     })?;
     if let Some(headers) = headers {
-        check_mirror(
-            id,
-            &mirror::VERSION,
-            mirror::read(headers, &mirror::VERSION),
-            &version,
-        )?;
+        check_mirror(id, "mcp-protocol-version", headers.version.read(), &version)?;
     }
     if Revision::parse(&version).is_none_or(Revision::has_sessions) {
         return Err(unsupported_version(id, &version));
     }
     if let Some(headers) = headers {
-        check_mirror(
-            id,
-            &mirror::METHOD,
-            mirror::read(headers, &mirror::METHOD),
-            &request.method,
-        )?;
+        check_mirror(id, "mcp-method", headers.method.read(), &request.method)?;
     }
     Method::parse(&request.method)
         .filter(|method| method.is_in(Revision::V2026_07_28))
@@ -71,10 +61,14 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
 pub(super) fn check_name(
     request: &Request<'_>,
     name: &str,
-    headers: &HeaderMap,
+    headers: &McpHeaders,
 ) -> Result<(), Reply> {
-    let value = mirror::read(headers, &mirror::NAME).decoded();
-    check_mirror(Some(request.id), &mirror::NAME, value, name)
+    check_mirror(
+        Some(request.id),
+        "mcp-name",
+        headers.name.read().decoded(),
+        name,
+    )
 }
 
 /// MH-10 to MH-12: arguments that the tool wants mirrored are, and say the same.
@@ -132,7 +126,7 @@ pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply
 #[inline]
 fn check_mirror(
     id: Option<&str>,
-    header: &HeaderName,
+    header: &'static str,
     value: Mirrored<'_>,
     body: &str,
 ) -> Result<(), Reply> {

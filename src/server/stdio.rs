@@ -1,12 +1,13 @@
 //! Messages of the one client at the other end of standard input and output.
 
 use std::sync::{Arc, OnceLock};
+use std::task::Context;
 
 use bytes::Bytes;
 
 use super::call::{OnDisconnect, STDIO};
 use super::reply::{Reply, begin};
-use super::{BatchPolicy, Caller, Local, Server, malformed, not_a_message};
+use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
@@ -19,22 +20,18 @@ pub(crate) struct StdioPeer {
 }
 
 impl Server {
-    /// Answers one line from standard input.
-    pub(crate) async fn handle_stdio(
+    /// Answers one message. What can be said at once is; `cx` is for what cannot.
+    pub(crate) fn handle_stdio(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         local: &Local,
         peer: &StdioPeer,
         principal: &Arc<Principal>,
-        body: Bytes,
-    ) -> Reply {
-        match Payload::read(&body) {
+        body: &Bytes,
+    ) -> Handled {
+        Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                if request.params.meta.protocol_version.is_some() {
-                    let caller = self.stdio_caller(None, principal);
-                    return self.stateless_request(caller, None, &body, &request).await;
-                }
-                self.stdio_request(local, peer, principal, &body, &request)
-                    .await
+                return self.stdio_request(cx, local, peer, principal, body, &request);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 // Both eras may be in use at once, and ids are unique within each.
@@ -51,33 +48,33 @@ impl Server {
                         || self.config.batch == BatchPolicy::Auto
                             && session.revision.has_batches() =>
                 {
-                    self.batch(
-                        &self.stdio_caller(Some(session), principal),
-                        None,
-                        &body,
-                        elements,
-                    )
-                    .await
+                    let caller = self.stdio_caller(Some(session), principal);
+                    return self.batch(cx, caller, None, body, &elements);
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
             },
             Err(problem) => not_a_message(&problem),
-        }
+        })
     }
 
-    async fn stdio_request(
+    fn stdio_request(
         self: &Arc<Self>,
+        cx: &mut Context<'_>,
         local: &Local,
         peer: &StdioPeer,
         principal: &Arc<Principal>,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Handled {
+        if request.params.meta.protocol_version.is_some() {
+            let caller = self.stdio_caller(None, principal);
+            return self.stateless_request(cx, caller, None, body, request);
+        }
         if let Some(session) = peer.session.get() {
             let caller = self.stdio_caller(Some(session), principal);
-            return self.session_request(caller, None, body, request).await;
+            return self.session_request(cx, caller, None, body, request);
         }
-        match &*request.method {
+        Handled::Now(match &*request.method {
             "initialize" => match self.initialize(local, principal, request) {
                 Ok((session, reply)) => {
                     let _ = peer.session.set(session);
@@ -96,14 +93,18 @@ impl Server {
                     "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
                 ),
             ),
-        }
+        })
     }
 
-    fn stdio_caller(&self, session: Option<&Session>, principal: &Arc<Principal>) -> Caller {
+    fn stdio_caller<'a>(
+        &self,
+        session: Option<&'a Session>,
+        principal: &'a Arc<Principal>,
+    ) -> Caller<'a> {
         Caller {
-            principal: Arc::clone(principal),
+            principal,
             revision: session.map_or(Revision::V2026_07_28, |session| session.revision),
-            session: session.map(|session| Arc::clone(&session.log_name)),
+            session: session.map(|session| &session.log_name),
             // There is no disconnecting from one request only.
             on_disconnect: OnDisconnect::RunOn,
             stream_after: Some(self.stream_after()),

@@ -1,86 +1,135 @@
 //! `tools/call`.
 
 use std::sync::Arc;
+use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
 
-use super::call::{self, Outcome, Step};
+use super::call::{self, Outcome, Step, Terms};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Answer, Reply, begin, finish};
 use super::stream::CallStream;
-use super::{Caller, Server, ValidationErrors, stateless, truncated};
-use crate::catalog::{Arguments, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind};
+use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
+use crate::catalog::{
+    Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
+};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 impl Server {
-    /// Calls a tool. `headers` are those of the HTTP request; in the stateless era they have to agree with the body.
+    /// Calls a tool. In the stateless era the headers have to agree with the body.
     #[inline]
-    pub(super) async fn call_tool(
+    pub(super) fn call_tool(
         self: &Arc<Self>,
-        caller: Caller,
-        headers: Option<HeaderMap>,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Reply {
+    ) -> Handled {
+        let generation = self.generation.load();
+        match self.start_call(&generation, caller, headers, body, request) {
+            Err(refusal) => Handled::Now(refusal),
+            Ok(Started {
+                entry,
+                arguments,
+                context,
+                terms,
+            }) => {
+                let writer = ResultWriter {
+                    generation: &generation,
+                    entry,
+                    id: request.id,
+                    revision: caller.revision,
+                    reporting: self.config.validation_errors,
+                };
+                let start = |context| entry.tool.call(context, arguments);
+                let begun = call::begin(cx, start, &context, terms);
+                if let Ok(Step::Done(outcome)) = begun {
+                    return Handled::Now(writer.conclude(outcome));
+                }
+                let conclusion = Conclusion {
+                    name: writer.name().to_owned(),
+                    id: request.id.to_owned(),
+                    revision: caller.revision,
+                    reporting: self.config.validation_errors,
+                    generation: Arc::clone(&generation),
+                };
+                let inflight = Arc::clone(&self.inflight);
+                Handled::Later(Box::pin(async move {
+                    let step = match begun {
+                        Ok(step) => step,
+                        Err(call) => call::wait(call, &context, terms, &inflight).await,
+                    };
+                    match step {
+                        Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
+                        Step::Streams(running) => {
+                            let conclude = move |outcome| conclusion.answer(outcome);
+                            Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                        }
+                    }
+                }))
+            }
+        }
+    }
+
+    /// Everything that has to be right before a tool is called.
+    #[inline]
+    fn start_call<'g>(
+        &self,
+        generation: &'g Generation,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
+        body: &Bytes,
+        request: &Request<'_>,
+    ) -> Result<Started<'g>, Reply> {
         let Some(name) = request.params.name.and_then(message::string) else {
-            return invalid_params(request.id, "name is required, a string: which tool to call");
+            let problem = "name is required, a string: which tool to call";
+            return Err(invalid_params(request.id, problem));
         };
-        let generation = self.generation.load_full();
-        let log_level = match self.check_named(&caller, headers.as_ref(), request, &name) {
-            Ok(level) => level,
-            Err(refusal) => return refusal,
-        };
+        let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let Some(entry) = generation.catalog.tool(&name) else {
-            return unknown_tool(&generation, request.id, &name);
+            return Err(unknown_tool(generation, request.id, &name));
         };
         if !caller.revision.has_sessions()
             && let Some(headers) = &headers
-            && let Err(refusal) =
-                stateless::check_parameters(request.id, entry, &request.params, headers)
         {
-            return refusal;
+            stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
         }
         let arguments = match request.params.arguments {
             None => Arguments::none(),
             Some(object) if message::is_object(object) => {
                 Arguments::from_checked(body.slice_ref(object.as_bytes()))
             }
-            Some(_) => return invalid_params(request.id, "arguments is an object"),
+            Some(_) => return Err(invalid_params(request.id, "arguments is an object")),
         };
-        let writer = ResultWriter {
-            generation: &generation,
-            entry,
-            id: request.id,
-            revision: caller.revision,
-            reporting: self.config.validation_errors,
-        };
-        let arguments = match entry.check(arguments) {
-            Ok(arguments) => arguments,
-            Err(invalid) => return writer.failure(&invalid.into()),
-        };
+        let arguments = entry.check(arguments).map_err(|invalid| {
+            let writer = ResultWriter {
+                generation,
+                entry,
+                id: request.id,
+                revision: caller.revision,
+                reporting: self.config.validation_errors,
+            };
+            writer.failure(&invalid.into())
+        })?;
         let timeout = entry.tool.definition().timeout;
-        let terms = self.terms(&caller, timeout);
-        let revision = caller.revision;
-        let context = caller.into_context(headers, request, log_level);
-        let start = |context| entry.tool.call(context, arguments);
-        match call::run(start, &context, terms, &self.inflight).await {
-            Step::Done(outcome) => writer.conclude(outcome),
-            Step::Streams(running) => {
-                let owned = Conclusion {
-                    name: name.into_owned(),
-                    id: request.id.to_owned(),
-                    revision,
-                    reporting: self.config.validation_errors,
-                    generation: Arc::clone(&generation),
-                };
-                let conclude = move |outcome| owned.conclude(outcome);
-                Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
-            }
-        }
+        Ok(Started {
+            entry,
+            arguments,
+            terms: self.terms(caller, timeout),
+            context: caller.context(headers, request, log_level),
+        })
     }
+}
+
+/// A call about to be made.
+struct Started<'g> {
+    entry: &'g CatalogTool,
+    arguments: Arguments,
+    terms: Terms,
+    context: Arc<CallContext>,
 }
 
 /// What it takes to write a result once its request is gone.
@@ -93,18 +142,21 @@ struct Conclusion {
 }
 
 impl Conclusion {
-    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Option<Answer> {
-        let writer = ResultWriter {
-            generation: &self.generation,
-            entry: self.generation.catalog.tool(&self.name)?,
-            id: &self.id,
-            revision: self.revision,
-            reporting: self.reporting,
-        };
-        match writer.conclude(outcome) {
-            Reply::Answer(answer) => Some(answer),
-            Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
+    fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> Reply) -> Reply {
+        match self.generation.catalog.tool(&self.name) {
+            Some(entry) => write(ResultWriter {
+                generation: &self.generation,
+                entry,
+                id: &self.id,
+                revision: self.revision,
+                reporting: self.reporting,
+            }),
+            None => internal_error(&self.id),
         }
+    }
+
+    fn answer(&self, outcome: Outcome<Result<Output, ToolError>>) -> Option<Answer> {
+        self.writer(|writer| writer.conclude(outcome)).into_answer()
     }
 }
 

@@ -1,12 +1,22 @@
 //! The one integration binary.
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    clippy::disallowed_methods,
+    reason = "tests are written to be read, and trust the server they talk to"
+)]
 
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod layers;
 mod library;
 mod prompts;
 mod resources;
 mod revisions;
+#[cfg(feature = "cli")]
+mod stdio;
+mod streamable_http;
 mod streams;
 mod support;
 mod tool_attribute;

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 
 use super::config::HttpConfig;
 use super::connection::{ConnectionState, Phase};
@@ -15,7 +15,7 @@ use super::headers::Summary;
 use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
-use crate::server::{self, HttpHead, Local, Server, VersionHeader};
+use crate::server::{HttpHead, Local, Server, VersionHeader};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -29,59 +29,56 @@ const METHODS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {
-    /// Any request from head to answer. Every refusal becomes an answer here, so that hyper never sees an error
-    /// and never drops a connection on our account.
+    /// A message from head to answer.
     #[inline]
-    pub(crate) async fn handle(
+    pub(crate) async fn post(
         &self,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
-        summary: Summary,
-        request: Request<Body>,
-    ) -> Response<Body> {
-        let result = match *request.method() {
-            Method::POST => self.post(local, connection, summary, request).await,
-            Method::DELETE => self.delete(local, summary, request.headers()),
-            // Nothing is streamed outside of answers, so there is no stream to open (LH-03, MH-01).
-            _ => Err(not_allowed(summary)),
-        };
-        result.unwrap_or_else(Rejection::into_rpc)
-    }
-
-    #[inline]
-    async fn post(
-        &self,
-        local: &Local,
-        connection: Option<&Arc<ConnectionState>>,
-        summary: Summary,
-        request: Request<Body>,
+        summary: &Summary,
+        headers: &mut HeaderMap,
+        body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
         summary.check_media(self.config.strict_accept)?;
-        let (head, body) = request.into_parts();
         let body = self.read(connection, body).await?;
-        let head = HttpHead {
-            principal: Arc::clone(&self.principal),
-            headers: head.headers,
-            version: summary.version,
-            takes_streams: summary.takes_streams(),
-        };
-        let reply = self.server.handle_http(local, head, body).await;
+        let handled = poll_fn(|cx| {
+            let mut head = HttpHead {
+                principal: &self.principal,
+                headers,
+                mcp: &summary.mcp,
+                takes_streams: summary.takes_streams(),
+            };
+            Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
+        });
+        let reply = handled.await.reply().await;
         Ok(respond(reply, connection))
     }
 
-    /// Ends a session (LH-09).
-    fn delete(
+    /// Anything else: the end of a session (LH-09), or a refusal.
+    pub(crate) fn other(
         &self,
+        method: &Method,
         local: &Local,
-        summary: Summary,
-        headers: &HeaderMap,
+        summary: &Summary,
+        headers: &mut HeaderMap,
     ) -> Result<Response<Body>, Rejection> {
-        if summary.version == VersionHeader::Stateless {
-            return Err(not_allowed(summary));
+        let stateless = summary.mcp.version() == VersionHeader::Stateless;
+        if stateless || method != Method::DELETE {
+            // Nothing is streamed outside of answers, so there is no stream to open (LH-03, MH-01).
+            let allowed = if stateless {
+                METHODS_STATELESS
+            } else {
+                METHODS
+            };
+            return Err(Rejection::MethodNotAllowed(allowed));
         }
-        let ended = server::session_id(headers, None)
-            .and_then(|id| self.server.end_session(local, &self.principal, id));
-        Ok(match ended {
+        let head = HttpHead {
+            principal: &self.principal,
+            headers,
+            mcp: &summary.mcp,
+            takes_streams: false,
+        };
+        Ok(match self.server.end_session(local, &head) {
             Ok(()) => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
@@ -97,7 +94,7 @@ impl Endpoint {
     async fn read(
         &self,
         connection: Option<&Arc<ConnectionState>>,
-        body: Body,
+        body: &mut Body,
     ) -> Result<Bytes, Rejection> {
         let limits = &self.config.limits;
         let read = read_capped(body, limits.body_bytes);
@@ -124,12 +121,4 @@ impl Endpoint {
             }
         }
     }
-}
-
-fn not_allowed(summary: Summary) -> Rejection {
-    Rejection::MethodNotAllowed(if summary.version == VersionHeader::Stateless {
-        METHODS_STATELESS
-    } else {
-        METHODS
-    })
 }

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::status::Rejection;
-use crate::server::VersionHeader;
+use crate::server::McpHeaders;
 
 /// The header fields that decide over a request, found in one pass over all of them.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Fields<'h> {
     content_type: Field<'h>,
     transfer_encoding: Field<'h>,
     accept: Accept,
-    version: VersionHeader,
+    mcp: McpHeaders,
     /// Bytes of all fields, with a colon, a space and a line end for each.
     bytes: usize,
 }
@@ -39,11 +39,11 @@ struct Accept {
 }
 
 /// What the endpoint needs to know of the headers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Summary {
     is_json: Result<(), Rejection>,
     accept: Accept,
-    pub(crate) version: VersionHeader,
+    pub(crate) mcp: McpHeaders,
 }
 
 impl<'h> Fields<'h> {
@@ -59,19 +59,18 @@ impl<'h> Fields<'h> {
                 "content-type" => fields.content_type.add(value),
                 "transfer-encoding" => fields.transfer_encoding.add(value),
                 "accept" => fields.accept.add(value),
-                "mcp-protocol-version" => fields.version = fields.version.and(value),
-                _ => {}
+                _ => fields.mcp.add(name, value),
             }
         }
         fields
     }
 
     #[inline]
-    pub(crate) fn summary(&self) -> Summary {
+    pub(crate) fn summary(self) -> Summary {
         Summary {
             is_json: check_content_type(self.content_type),
             accept: self.accept,
-            version: self.version,
+            mcp: self.mcp,
         }
     }
 

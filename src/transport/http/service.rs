@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
 use hyper::body::Incoming;
@@ -66,16 +67,21 @@ impl WorkerService {
     ) -> Result<Response<Body>, Infallible> {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
-        let request = request.map(Body::from);
-        let mut response = match router.admit(&request) {
+        let (mut head, body) = request.into_parts();
+        let mut body = Body::from(body);
+        let mut response = match router.admit(&head) {
             Err(rejection) => rejection.into_rpc(),
             Ok(summary) => match &self.layered {
                 None => {
+                    let connection = Some(connection);
                     router
-                        .route(&self.local, Some(connection), summary, request)
+                        .route(&self.local, connection, &summary, &mut head, &mut body)
                         .await
                 }
-                Some(layered) => Box::pin(self.through_layers(layered, connection, request)).await,
+                Some(layered) => {
+                    let request = Request::from_parts(head, body);
+                    Box::pin(self.through_layers(layered, connection, request)).await
+                }
             },
         };
         connection.body_is_read();
@@ -110,33 +116,47 @@ impl WorkerService {
 impl Router {
     /// What is checked of every request, before any layer sees it.
     #[inline]
-    fn admit<B>(&self, request: &Request<B>) -> Result<Summary, Rejection> {
-        let fields = Fields::read(request.headers());
-        fields.check_size(request.uri(), &self.endpoint.config.limits)?;
-        fields.check_framing(request.version() == Version::HTTP_10)?;
+    fn admit(&self, head: &Parts) -> Result<Summary, Rejection> {
+        let fields = Fields::read(&head.headers);
+        fields.check_size(&head.uri, &self.endpoint.config.limits)?;
+        fields.check_framing(head.version == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if request.uri().path() != HEALTH {
-            self.guard.check(request.uri(), &fields)?;
+        if head.uri.path() != HEALTH {
+            self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
     }
 
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
+    /// Every refusal becomes an answer here, so that hyper never sees an error and never drops a connection on our
+    /// account.
     #[inline]
     async fn route(
         &self,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
-        summary: Summary,
-        request: Request<Body>,
+        summary: &Summary,
+        head: &mut Parts,
+        body: &mut Body,
     ) -> Response<Body> {
-        match request.uri().path() {
-            "/mcp" | "/mcp/" => {
-                self.endpoint
-                    .handle(local, connection, summary, request)
-                    .await
+        let Parts {
+            method,
+            uri,
+            headers,
+            ..
+        } = head;
+        match uri.path() {
+            "/mcp" | "/mcp/" if *method == Method::POST => {
+                let answer = self
+                    .endpoint
+                    .post(local, connection, summary, headers, body);
+                answer.await.unwrap_or_else(Rejection::into_rpc)
             }
-            HEALTH => self.health(request.method()),
+            "/mcp" | "/mcp/" => self
+                .endpoint
+                .other(method, local, summary, headers)
+                .unwrap_or_else(Rejection::into_rpc),
+            HEALTH => self.health(method),
             _ => Rejection::NotFound.into_problem(),
         }
     }
@@ -200,11 +220,14 @@ impl Service<Request<Body>> for McpService {
             Inner::Router { router, local } => {
                 let (router, local) = (Arc::clone(router), Arc::clone(local));
                 let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
-                // Layers may have changed the headers.
-                let summary = Fields::read(request.headers()).summary();
+                let (mut head, mut body) = request.into_parts();
                 Box::pin(async move {
+                    // Layers may have changed the headers.
+                    let summary = Fields::read(&head.headers).summary();
                     let connection = connection.as_ref();
-                    Ok(router.route(&local, connection, summary, request).await)
+                    Ok(router
+                        .route(&local, connection, &summary, &mut head, &mut body)
+                        .await)
                 })
             }
             Inner::Layered(service) => Box::pin(service.call(request)),

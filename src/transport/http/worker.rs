@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -278,7 +279,7 @@ async fn serve(
     drain: Arc<Drain>,
     limits: HttpLimits,
 ) {
-    let multiplexed = match speaks_http2(&stream, &drain).await {
+    let multiplexed = match speaks_http2(&stream, &state, &drain).await {
         Ok(Some(multiplexed)) => multiplexed,
         Ok(None) => return,
         Err(error) => {
@@ -322,7 +323,11 @@ async fn serve(
 
 /// Whether a client begins with the preface of HTTP/2. `None` if it went away, or is to go away, before it said
 /// anything.
-async fn speaks_http2(stream: &TcpStream, drain: &Drain) -> io::Result<Option<bool>> {
+async fn speaks_http2(
+    stream: &TcpStream,
+    state: &ConnectionState,
+    drain: &Drain,
+) -> io::Result<Option<bool>> {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0";
     let mut beginning = [0; PREFACE.len()];
     loop {
@@ -339,8 +344,15 @@ async fn speaks_http2(stream: &TcpStream, drain: &Drain) -> io::Result<Option<bo
             [] => return Ok(None),
             _ if !PREFACE.starts_with(seen) => return Ok(Some(false)),
             _ if seen.len() == PREFACE.len() => return Ok(Some(true)),
+            // Nothing follows.
+            _ if stream.ready(Interest::READABLE).await?.is_read_closed() => return Ok(None),
             // Part of it has come; more cannot be waited for without taking what is there.
-            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            _ => {
+                if state.phase() == Phase::Idle {
+                    state.enter(Phase::Head);
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         }
     }
 }

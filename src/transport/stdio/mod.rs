@@ -8,6 +8,7 @@ mod framing;
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -87,9 +88,11 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
         let (peer, answers) = (Arc::clone(&peer), answers.clone());
         tokio::spawn(async move {
             let local = Local::new();
-            let reply = server
-                .handle_stdio(&local, &peer, &principal, Bytes::from(message))
-                .await;
+            let body = Bytes::from(message);
+            let handled = poll_fn(|cx| {
+                Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))
+            });
+            let reply = handled.await.reply().await;
             match reply {
                 Reply::Answer(answer) => drop(answers.send(answer).await),
                 Reply::Stream(stream) => send_parts(stream, &answers).await,

@@ -62,17 +62,17 @@ impl Spoiled {
             (3, |s| s.content_type = "application/json"),
             (4, |s| s.cut = false),
             (6, |s| {
-                s.call = s.call.clone().meta("clientCapabilities", json!({}))
+                s.call = s.call.clone().meta("clientCapabilities", json!({}));
             }),
             (7, |s| {
-                s.call = s.call.clone().with("mcp-protocol-version", "1900-01-01")
+                s.call = s.call.clone().with("mcp-protocol-version", "1900-01-01");
             }),
             (8, |s| {
                 s.call = s.call.clone().meta("protocolVersion", json!("2026-07-28"));
                 s.call = s.call.clone().with("mcp-protocol-version", "2026-07-28");
             }),
             (9, |s| {
-                s.call = s.call.clone().with("mcp-method", &s.call.method)
+                s.call = s.call.clone().with("mcp-method", &s.call.method);
             }),
             (10, |s| {
                 s.call.method = "tools/call".to_owned();
@@ -80,7 +80,7 @@ impl Spoiled {
             }),
             (11, |s| s.call = s.call.clone().with("mcp-name", "unknown")),
             (12, |s| {
-                s.call = s.call.clone().meta("logLevel", json!("debug"))
+                s.call = s.call.clone().meta("logLevel", json!("debug"));
             }),
             (13, |s| {
                 s.call = s.call.clone().params(|p| p["name"] = json!("query"));

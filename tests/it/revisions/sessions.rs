@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{INVALID_PARAMS, WITH_SESSIONS};
-use crate::support::{Connection, Response, Serve, Session, request};
+use crate::support::{Connection, Gate, Response, Serve, Session, request};
 
 #[test]
 fn ver_01_a_revision_that_is_served_is_confirmed_and_the_newest_offered_instead_of_others() {
@@ -215,22 +215,20 @@ fn lh_11_the_session_says_which_revision_counts() {
 
 #[test]
 fn lh_17_one_session_has_several_calls_at_once() {
-    let server = Serve::demo();
+    let (gate, tool) = Gate::new();
+    let server = Serve::new().tool(tool).start();
     let session = server.session("2025-11-25");
-    let slow = session.text(
-        "tools/call",
-        &json!({"name": "wait", "arguments": {"seconds": 60}}),
-    );
-    let mut waiting: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    let call = session.text("tools/call", &json!({"name": "gate"}));
+    let mut waiting = [server.connect(), server.connect(), server.connect()];
     for connection in &mut waiting {
-        connection.send(&slow);
+        connection.send(&call);
+        gate.begun();
     }
     session.request("ping", &json!({})).result();
-    assert_eq!(
-        session.call("echo", &json!({"message": "hi"})).result()["isError"],
-        false
-    );
-    delete(server.connect(), &session.headers());
+    for connection in &mut waiting {
+        gate.open();
+        connection.receive().result();
+    }
 }
 
 #[test]

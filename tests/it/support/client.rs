@@ -45,8 +45,8 @@ impl Connection {
         self.send(post(headers, body)).receive()
     }
 
-    /// Reads one answer.
-    pub(crate) fn receive(&mut self) -> Response {
+    /// Reads the head of an answer that has no body.
+    pub(crate) fn receive_head(&mut self) -> Response {
         let status_line = self.line();
         let status: u16 = status_line
             .strip_prefix("HTTP/1.1 ")
@@ -61,11 +61,16 @@ impl Connection {
             };
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        let mut response = Response {
+        Response {
             status,
             headers,
             body: String::new(),
-        };
+        }
+    }
+
+    /// Reads one answer.
+    pub(crate) fn receive(&mut self) -> Response {
+        let mut response = self.receive_head();
         let length = response
             .header("content-length")
             .map(|l| l.parse().expect("a length"));
@@ -107,6 +112,14 @@ impl Connection {
         match self.stream.read_to_end(&mut rest) {
             Ok(_) => assert_eq!(rest.escape_ascii().to_string(), ""),
             Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset, "not closed in time"),
+        }
+    }
+
+    /// Waits until the server closes the connection, whatever it says before that.
+    pub(crate) fn assert_ends(&mut self) {
+        let ended = std::io::copy(&mut self.stream, &mut std::io::sink());
+        if let Err(e) = ended {
+            assert_eq!(e.kind(), ErrorKind::ConnectionReset, "not closed in time");
         }
     }
 

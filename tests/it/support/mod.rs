@@ -1,9 +1,11 @@
 //! What the modules of this binary share: a server in the same process, and a client that writes bytes.
 
 mod client;
+mod gate;
 mod mcp;
 mod server;
 
-pub(crate) use client::{Connection, Response};
+pub(crate) use client::{Connection, Response, post};
+pub(crate) use gate::{End, Gate};
 pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use server::{Running, Serve};

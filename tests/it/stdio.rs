@@ -1,0 +1,297 @@
+//! The program over standard input and output.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{meta, request};
+
+/// The program, as a client starts it.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+impl Program {
+    fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(["run", "--transport", "stdio"])
+            .args(arguments)
+            .env_clear()
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("is piped"));
+        Self {
+            child,
+            input,
+            output,
+        }
+    }
+
+    fn demo() -> Self {
+        Self::start(&[], &[])
+    }
+
+    /// Writes bytes as they are.
+    fn write(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        let input = self.input.as_mut().expect("is open");
+        input.write_all(bytes.as_ref()).expect("the program reads");
+        self
+    }
+
+    /// Writes a line.
+    fn send(&mut self, line: &str) -> &mut Self {
+        self.write(format!("{line}\n"))
+    }
+
+    /// Reads a line, which is one message.
+    fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("UTF-8");
+        assert!(line.ends_with('\n'), "the output ended after {line:?}");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
+    }
+
+    fn ask(&mut self, line: &str) -> Value {
+        self.send(line).receive()
+    }
+
+    fn initialize(&mut self, revision: &str) -> Value {
+        let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
+        let answer = self.ask(&request("initialize", &params));
+        self.send(INITIALIZED);
+        answer["result"].clone()
+    }
+
+    /// Ends the input, and returns what else comes out before the program has ended.
+    fn end(mut self) -> (ExitStatus, String) {
+        drop(self.input.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("UTF-8");
+        (self.child.wait().expect("it ends"), rest)
+    }
+
+    #[track_caller]
+    fn assert_ends_well(self) {
+        let (status, rest) = self.end();
+        assert_eq!((status.code(), &*rest), (Some(0), ""));
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended, unless a test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_handshake_era_is_served() {
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let mut program = Program::demo();
+        assert_eq!(
+            program.ask(PING)["result"],
+            json!({}),
+            "before anything else"
+        );
+        let initialized = program.initialize(revision);
+        assert_eq!(initialized["protocolVersion"], revision);
+        let listed = program.ask(&request("tools/list", &json!({})));
+        assert!(
+            listed["result"]["tools"]
+                .as_array()
+                .is_some_and(|tools| tools.len() > 3)
+        );
+        let call = json!({"name": "echo", "arguments": {"message": "a\nb\u{e9}"}});
+        let called = program.ask(&request("tools/call", &call));
+        assert_eq!(called["result"]["content"][0]["text"], "a\nb\u{e9}");
+        program.assert_ends_well();
+    }
+}
+
+#[test]
+fn the_stateless_era_is_served_without_a_handshake_and_beside_one() {
+    let mut program = Program::demo();
+    let discover = request("server/discover", &json!({"_meta": meta()}));
+    assert_eq!(program.ask(&discover)["result"]["resultType"], "complete");
+    program.initialize("2025-06-18");
+    let call = json!({"name": "echo", "arguments": {"message": "hi"}, "_meta": meta()});
+    let called = program.ask(&request("tools/call", &call));
+    assert_eq!(called["result"]["resultType"], "complete");
+    assert_eq!(program.ask(PING)["result"], json!({}));
+    // META-01, VER-02, ERA-04: as over HTTP.
+    for (method, key, value, code) in [
+        ("tools/list", "protocolVersion", json!("1900-01-01"), -32022),
+        ("tools/list", "clientCapabilities", Value::Null, -32602),
+        ("ping", "clientInfo", json!({}), -32601),
+    ] {
+        let mut meta = meta();
+        meta[format!("io.modelcontextprotocol/{key}")] = value;
+        let refused = program.ask(&request(method, &json!({"_meta": meta})));
+        assert_eq!(refused["error"]["code"], code, "{refused}");
+    }
+    program.assert_ends_well();
+}
+
+#[test]
+fn requests_before_the_handshake_and_handshakes_after_it_are_refused() {
+    let mut program = Program::demo();
+    let early = program.ask(&request("tools/list", &json!({})));
+    assert_eq!(early["error"]["code"], -32600);
+    program.initialize("2025-06-18");
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+    let again = program.ask(&request("initialize", &params));
+    assert_eq!(again["error"]["code"], -32600);
+    program.ask(&request("tools/list", &json!({})));
+    program.assert_ends_well();
+}
+
+#[test]
+fn rpc_06_a_line_may_be_an_array_in_2025_03_26_alone() {
+    let batch = format!("[{PING},{INITIALIZED},{PING}]");
+    let mut program = Program::demo();
+    assert_eq!(program.ask(&batch)["error"]["code"], -32600);
+    program.initialize("2025-03-26");
+    assert_eq!(program.ask(&batch).as_array().map(Vec::len), Some(2));
+    program.assert_ends_well();
+    let mut program = Program::demo();
+    program.initialize("2025-06-18");
+    assert_eq!(program.ask(&batch)["error"]["code"], -32600);
+    program.assert_ends_well();
+}
+
+#[test]
+fn std_01_02_one_line_for_each_message_and_nothing_else() {
+    let mut program = Program::start(&[], &[("LONGSHORE_LOG", "trace")]);
+    program.initialize("2025-06-18");
+    // Carriage returns, blanks and empty lines are let pass.
+    program.write(format!("\n \r\n  {PING} \r\n"));
+    assert_eq!(program.receive()["result"], json!({}));
+    let call = json!({"name": "fail", "arguments": {"reason": "line\nbreak"}});
+    assert_eq!(
+        program.ask(&request("tools/call", &call))["result"]["isError"],
+        true
+    );
+    program.assert_ends_well();
+}
+
+#[test]
+fn std_04_it_ends_with_its_input_and_answers_what_was_asked_before() {
+    let (status, rest) = Program::demo().end();
+    assert_eq!((status.code(), &*rest), (Some(0), ""));
+    let mut program = Program::demo();
+    program.initialize("2025-06-18");
+    // Without a line end: the end of the input is one.
+    let call = json!({"name": "wait", "arguments": {"seconds": 0.05}});
+    program.write(request("tools/call", &call));
+    let (status, rest) = program.end();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(rest.lines().count(), 1);
+    assert!(rest.contains("waited for 0.05 s"), "{rest}");
+}
+
+#[test]
+fn garbage_is_answered_and_the_next_line_read() {
+    let mut program = Program::demo();
+    program.initialize("2025-06-18");
+    for (garbage, code) in [
+        (&b"garbage"[..], -32700),
+        (b"{", -32700),
+        (b"\xff\xfe", -32700),
+        (b"\0", -32700),
+        (b"1", -32600),
+        (br#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
+        (&b"[".repeat(20_000), -32700),
+    ] {
+        program.write(garbage).write("\n");
+        let answer = program.receive();
+        assert_eq!(answer["error"]["code"], code, "{}", garbage.escape_ascii());
+        assert!(answer.get("id").is_none());
+    }
+    assert_eq!(program.ask(PING)["result"], json!({}));
+    program.assert_ends_well();
+}
+
+#[test]
+fn a_line_that_is_too_long_is_answered_and_the_next_one_read() {
+    let mut program = Program::start(&[], &[("LONGSHORE_STDIO__MESSAGE_BYTES", "1000")]);
+    program.initialize("2025-06-18");
+    program.write("x".repeat(100_000)).write("\n");
+    let refused = program.receive();
+    assert_eq!(refused["error"]["code"], -32600);
+    let message = refused["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("stdio.message_bytes"), "{message}");
+    assert_eq!(program.ask(PING)["result"], json!({}));
+    program.assert_ends_well();
+}
+
+#[test]
+fn a_slow_call_holds_up_no_other() {
+    let mut program = Program::demo();
+    program.initialize("2025-06-18");
+    let slow = json!({"name": "wait", "arguments": {"seconds": 60}});
+    program.send(&request("tools/call", &slow).replace("\"id\":1", "\"id\":\"slow\""));
+    assert_eq!(program.ask(PING)["id"], 1);
+    // It is not waited for when the input ends.
+    let (status, rest) = program.end();
+    assert_eq!((status.code(), &*rest), (Some(0), ""));
+}
+
+// === Content-Length framing ===
+
+fn framed(message: &str) -> String {
+    format!("Content-Length: {}\r\n\r\n{message}", message.len())
+}
+
+impl Program {
+    /// Reads one message with its header.
+    fn receive_framed(&mut self) -> Value {
+        let mut header = String::new();
+        self.output.read_line(&mut header).expect("UTF-8");
+        let length = header
+            .strip_prefix("Content-Length: ")
+            .and_then(|h| h.strip_suffix("\r\n"));
+        let length: usize = length.and_then(|l| l.parse().ok()).expect("a length");
+        let mut message = vec![0; 2 + length];
+        self.output.read_exact(&mut message).expect("a message");
+        assert_eq!(message[..2], *b"\r\n");
+        serde_json::from_slice(&message[2..]).expect("JSON")
+    }
+}
+
+#[test]
+fn messages_with_a_length_are_recognised_and_answered_alike() {
+    let mut program = Program::demo();
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+    program.write(framed(&request("initialize", &params)));
+    assert_eq!(
+        program.receive_framed()["result"]["protocolVersion"],
+        "2025-06-18"
+    );
+    program.write(framed(INITIALIZED) + &framed(PING) + &framed("garbage\n\n") + &framed(PING));
+    assert_eq!(program.receive_framed()["result"], json!({}));
+    assert_eq!(program.receive_framed()["error"]["code"], -32700);
+    assert_eq!(program.receive_framed()["result"], json!({}));
+    program.assert_ends_well();
+}
+
+#[test]
+fn a_frame_that_is_none_is_answered_and_ends_the_program() {
+    let mut program = Program::demo();
+    program.write(framed(PING));
+    program.receive_framed();
+    program.write("Content-Length: many\r\n\r\n{}");
+    assert_eq!(program.receive_framed()["error"]["code"], -32600);
+    program.assert_ends_well();
+}

@@ -1,0 +1,242 @@
+//! Where one request ends and the next begins.
+
+use longshore::tool;
+use serde_json::json;
+
+use crate::support::{Gate, Serve, Stateless};
+
+/// Returns the message it was given.
+#[tool]
+async fn echo(message: String) -> String {
+    message
+}
+
+fn echoing(message: &str) -> Stateless {
+    Stateless::call("echo", json!({"message": message}))
+}
+
+/// A request whose body is framed in another way: instead of `content-length: n`, and the body with it.
+fn framed(header: &str, frame: impl FnOnce(&str) -> String) -> String {
+    let text = echoing("hi").text();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let (head, length) = head.rsplit_once("\r\n").expect("several fields");
+    assert!(length.starts_with("content-length: "));
+    let header = header.replace("LENGTH", &body.len().to_string());
+    format!("{head}\r\n{header}\r\n\r\n{}", frame(body))
+}
+
+/// A body in two chunks.
+fn chunked(body: &str) -> String {
+    let (one, other) = body.split_at(10);
+    format!(
+        "a\r\n{one}\r\n{:X};name=\"value\"\r\n{other}\r\n0\r\n\r\n",
+        other.len()
+    )
+}
+
+#[test]
+fn chunked_bodies_are_put_together_again() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    for _ in 0..2 {
+        let answer = connection
+            .send(framed("transfer-encoding: chunked", chunked))
+            .receive();
+        assert_eq!(answer.result()["content"][0]["text"], "hi");
+    }
+    let with_trailers = framed("Transfer-Encoding: Chunked", |body| {
+        chunked(body).replace("0\r\n\r\n", "0\r\nmcp-name: other\r\n\r\n")
+    });
+    assert_eq!(
+        connection.send(with_trailers).receive().result()["isError"],
+        false
+    );
+    assert_eq!(
+        echoing("again").send_on(&mut connection).result()["isError"],
+        false
+    );
+}
+
+#[test]
+fn framings_that_can_be_read_in_two_ways_are_refused_and_the_connection_closed() {
+    let server = Serve::new().tool(echo).start();
+    for header in [
+        "transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+        "transfer-encoding: gzip",
+        "transfer-encoding: gzip, chunked",
+        "transfer-encoding: identity",
+        "transfer-encoding: chunked, gzip",
+        "transfer-encoding: chunked, chunked",
+        "content-length: LENGTH\r\ncontent-length: 5",
+        "content-length: +5",
+        "content-length: 5, 5",
+        "content-length: 0x5",
+        "content-length: -1",
+        "content-length: ",
+        "content-length: 99999999999999999999999",
+        "content-length : LENGTH",
+        "transfer-encoding : chunked",
+    ] {
+        let mut connection = server.connect();
+        connection.send(framed(header, chunked));
+        let response = connection.receive();
+        assert_eq!(response.status, 400, "{header:?} {response:?}");
+        connection.assert_closed();
+    }
+    let old = framed("transfer-encoding: chunked", chunked).replace("HTTP/1.1", "HTTP/1.0");
+    let mut connection = server.connect();
+    assert_eq!(connection.send(old).receive().status, 400);
+    connection.assert_closed();
+}
+
+#[test]
+fn a_length_beside_chunks_does_not_count_and_the_connection_ends() {
+    let server = Serve::new().tool(echo).start();
+    let smuggled = echoing("smuggled").text();
+    for header in [
+        "content-length: LENGTH\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: LENGTH",
+        "content-length: 3\r\ntransfer-encoding: chunked",
+        "content-length: 0\r\ntransfer-encoding: chunked",
+    ] {
+        let mut connection = server.connect();
+        connection.send(framed(header, chunked) + &smuggled);
+        let answer = connection.receive();
+        assert_eq!(answer.header("connection"), Some("close"), "{header:?}");
+        assert_eq!(answer.result()["content"][0]["text"], "hi");
+        // Nobody takes the rest for a request.
+        connection.assert_closed();
+    }
+}
+
+#[test]
+fn chunks_that_are_none_are_refused_and_the_connection_closed() {
+    let server = Serve::new().tool(echo).start();
+    for chunks in [
+        "x\r\nabc\r\n0\r\n\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n",
+        "+3\r\nabc\r\n0\r\n\r\n",
+        "3\r\nabcd\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nabc",
+        "\r\nabc",
+    ] {
+        let mut connection = server.connect();
+        connection.send(framed("transfer-encoding: chunked", |_| chunks.to_owned()));
+        let response = connection.receive();
+        response.error(400, 400, "");
+        connection.assert_closed();
+    }
+}
+
+#[test]
+fn what_is_no_http_is_refused_and_the_connection_closed() {
+    let server = Serve::new().tool(echo).start();
+    for text in [
+        "nonsense\r\n\r\n",
+        "POST /mcp\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nhost localhost\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nho st: localhost\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nhost: local\0host\r\n\r\n",
+        "POST /m cp HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00",
+    ] {
+        let mut connection = server.connect();
+        connection.send(text).finish();
+        let response = connection.receive_head();
+        assert_eq!(response.status, 400, "{text:?}");
+    }
+}
+
+#[test]
+fn a_connection_is_kept_for_many_requests() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    for n in 0..100 {
+        let message = n.to_string();
+        let answer = echoing(&message).send_on(&mut connection);
+        assert_eq!(answer.header("connection"), None);
+        assert_eq!(answer.result()["content"][0]["text"], message);
+    }
+}
+
+#[test]
+fn a_client_may_ask_for_the_connection_to_be_closed() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    let answer = echoing("hi")
+        .and("connection", "close")
+        .send_on(&mut connection);
+    assert_eq!(answer.header("connection"), Some("close"));
+    connection.assert_closed();
+    let mut old = server.connect();
+    old.send(echoing("hi").text().replace("HTTP/1.1", "HTTP/1.0"));
+    old.receive().result();
+    old.assert_closed();
+}
+
+#[test]
+fn requests_that_come_together_are_answered_in_their_order() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    let many: String = (0..50).map(|n| echoing(&n.to_string()).text()).collect();
+    connection.send(many);
+    for n in 0..50 {
+        let answer = connection.receive().result();
+        assert_eq!(answer["content"][0]["text"], n.to_string());
+    }
+}
+
+#[test]
+fn a_request_and_a_half_is_answered_once_and_then_again() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new().tool(echo).tool(tool).start();
+    let mut connection = server.connect();
+    for cut in [1, 20, 200] {
+        let (call, next) = (
+            Stateless::call("gate", json!({})).text(),
+            echoing("half").text(),
+        );
+        let (half, rest) = next.split_at(cut);
+        connection.send(call + half);
+        gate.begun();
+        gate.open();
+        // It is answered although part of the next request has come, and that part is not lost.
+        assert_eq!(
+            connection.receive().result()["content"][0]["text"],
+            "through"
+        );
+        connection.send(rest);
+        assert_eq!(connection.receive().result()["content"][0]["text"], "half");
+    }
+}
+
+#[test]
+fn a_body_is_waited_for_and_said_to_be_welcome() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.body_bytes = 1000)
+        .start();
+    let text = echoing("hi").and("expect", "100-continue").text();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let mut connection = server.connect();
+    connection.send(format!("{head}\r\n\r\n"));
+    assert_eq!(connection.receive_head().status, 100);
+    assert_eq!(connection.send(body).receive().result()["isError"], false);
+    // One that is too large is not.
+    let (head, _) = head.rsplit_once("\r\n").expect("several fields");
+    connection.send(format!("{head}\r\ncontent-length: 1001\r\n\r\n"));
+    connection.receive().error(413, 413, "");
+    connection.assert_closed();
+}
+
+#[test]
+fn offers_to_speak_another_protocol_are_not_taken_up() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    for protocol in ["websocket", "h2c", "TLS/1.0"] {
+        let upgrade = echoing("hi")
+            .and("connection", "upgrade")
+            .and("upgrade", protocol);
+        assert_eq!(upgrade.send_on(&mut connection).result()["isError"], false);
+    }
+}

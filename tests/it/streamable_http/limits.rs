@@ -1,0 +1,281 @@
+//! How much and how long. The sweep that ends what takes too long runs once a second, so limits of one second
+//! are seen to act within three.
+
+use longshore::tool;
+use longshore::transport::http::HttpLimits;
+use serde_json::json;
+
+use crate::support::{Gate, Running, Serve, Stateless, post, request};
+
+/// Returns the message it was given.
+#[tool]
+async fn echo(message: String) -> String {
+    message
+}
+
+/// Returns a text that fits into no socket's buffers.
+#[tool]
+async fn flood() -> String {
+    "x".repeat(32 * 1024 * 1024)
+}
+
+fn limited(change: impl FnOnce(&mut HttpLimits)) -> Running {
+    Serve::new().tool(echo).tool(flood).limits(change).start()
+}
+
+fn echoing(message: &str) -> Stateless {
+    Stateless::call("echo", json!({"message": message}))
+}
+
+/// The head of a POST without the fields that frame its body.
+const HEAD: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+
+// === How much ===
+
+#[test]
+fn a_body_has_its_limit_to_the_byte() {
+    let ping = request("ping", &json!({}));
+    let server = limited(|l| l.body_bytes = ping.len());
+    server.post(&[], &ping).error(400, -32600, "1");
+    let mut connection = server.connect();
+    let response = connection.post(&[], &(ping.clone() + " "));
+    response.error(413, 413, "");
+    assert_eq!(
+        response.json()["error"]["data"],
+        json!({"setting": "http.limits.body_bytes"})
+    );
+    assert_eq!(response.header("connection"), Some("close"));
+    connection.assert_closed();
+    // The same in chunks, whose sum nobody announced.
+    let chunks = |body: &str| {
+        let (one, other) = body.split_at(7);
+        let (m, n) = (one.len(), other.len());
+        format!(
+            "{HEAD}transfer-encoding: chunked\r\n\r\n{m:x}\r\n{one}\r\n{n:x}\r\n{other}\r\n0\r\n\r\n"
+        )
+    };
+    server
+        .connect()
+        .send(chunks(&ping))
+        .receive()
+        .error(400, -32600, "1");
+    let mut connection = server.connect();
+    connection
+        .send(chunks(&(ping + " ")))
+        .receive()
+        .error(413, 413, "");
+    connection.assert_closed();
+}
+
+#[test]
+fn a_gibibyte_that_is_announced_is_refused_at_once() {
+    let server = limited(|_| {});
+    for length in [1 << 30, u64::MAX / 2] {
+        let mut connection = server.connect();
+        connection.send(format!("{HEAD}content-length: {length}\r\n\r\n"));
+        let response = connection.receive();
+        response.error(413, 413, "");
+        assert_eq!(response.header("connection"), Some("close"));
+        connection.assert_closed();
+    }
+}
+
+#[test]
+fn a_body_without_end_is_cut_off() {
+    let server = limited(|l| l.body_bytes = 100_000);
+    let mut connection = server.connect();
+    connection.send(format!("{HEAD}transfer-encoding: chunked\r\n\r\n"));
+    let chunk = format!("2710\r\n{}\r\n", " ".repeat(10_000));
+    // The server may close while more is on its way.
+    while connection.try_send(&chunk).is_ok() {}
+    connection.assert_ends();
+    echoing("still here").send(&server).result();
+}
+
+#[test]
+fn a_target_has_its_limit_to_the_byte() {
+    let server = limited(|l| l.target_bytes = 100);
+    let mut connection = server.connect();
+    let target = |length: usize| format!("/mcp?{}", "x".repeat(length - 5));
+    let ask = |length| {
+        echoing("hi")
+            .text()
+            .replace("POST /mcp ", &format!("POST {} ", target(length)))
+    };
+    connection.send(ask(100)).receive().result();
+    connection.send(ask(101)).receive().error(414, 414, "");
+    // What the buffer has no room for is refused before that.
+    let mut connection = server.connect();
+    connection.send(ask(70_000));
+    assert!(matches!(connection.receive_head().status, 414 | 431));
+}
+
+#[test]
+fn header_fields_have_a_limit() {
+    let server = limited(|l| l.header_bytes = 2000);
+    let mut connection = server.connect();
+    echoing("hi")
+        .and("x-filler", &"x".repeat(1000))
+        .send_on(&mut connection)
+        .result();
+    echoing("hi")
+        .and("x-filler", &"x".repeat(2000))
+        .send_on(&mut connection)
+        .error(431, 431, "");
+    let fields = (0..100).fold(echoing("hi"), |call, n| call.and(&format!("x-{n}"), "y"));
+    let mut connection = server.connect();
+    connection.send(fields.text());
+    assert_eq!(connection.receive_head().status, 431);
+    let mut connection = server.connect();
+    connection.send(echoing("hi").and("x-filler", &"x".repeat(70_000)).text());
+    assert_eq!(connection.receive_head().status, 431);
+}
+
+#[test]
+fn a_connection_is_closed_after_so_many_requests() {
+    let server = limited(|l| l.connection_requests = 3);
+    let mut connection = server.connect();
+    for last in [false, false, true] {
+        let answer = echoing("hi").send_on(&mut connection);
+        assert_eq!(answer.header("connection"), last.then_some("close"));
+        answer.result();
+    }
+    connection.assert_closed();
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_until_one_is_closed() {
+    let server = limited(|l| l.connections = 1);
+    let mut first = server.connect();
+    echoing("first").send_on(&mut first).result();
+    let mut second = server.connect();
+    second.send(echoing("second").text());
+    echoing("first again").send_on(&mut first).result();
+    drop(first);
+    assert_eq!(second.receive().result()["content"][0]["text"], "second");
+}
+
+// === How long ===
+
+#[test]
+fn a_body_that_stops_half_way_is_answered_408() {
+    let server = limited(|l| l.body_seconds = 1);
+    let text = echoing("hi").text();
+    let mut connections = [server.connect(), server.connect(), server.connect()];
+    // A second request on a connection has as much time as the first.
+    connections[0].send(&text).receive().result();
+    for (connection, missing) in connections.iter_mut().zip([1, 1, 50]) {
+        connection.send(&text[..text.len() - missing]);
+    }
+    for mut connection in connections {
+        let response = connection.receive();
+        response.error(408, 408, "");
+        let setting = json!({"setting": "http.limits.body_seconds"});
+        assert_eq!(response.json()["error"]["data"], setting);
+        assert_eq!(response.header("connection"), Some("close"));
+        connection.assert_closed();
+    }
+}
+
+#[test]
+fn a_body_whose_client_has_gone_is_nobodys() {
+    let server = limited(|_| {});
+    let text = echoing("hi").text();
+    let mut connection = server.connect();
+    connection.send(&text[..text.len() - 1]).finish();
+    connection.assert_ends();
+    echoing("still here").send(&server).result();
+}
+
+#[test]
+fn a_head_that_does_not_end_closes_the_connection() {
+    let server = limited(|l| l.header_seconds = 1);
+    let beginnings = [
+        "",
+        "P",
+        "PRI * HT",
+        "POST /mcp HTTP/1.1\r\n",
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ",
+    ];
+    let connections = beginnings.map(|beginning| {
+        let mut connection = server.connect();
+        if beginning.is_empty() {
+            // Also after a request that was good.
+            echoing("hi").send_on(&mut connection).result();
+            connection.send("POST /mcp HTTP/1.1\r\n");
+        }
+        connection.send(beginning);
+        connection
+    });
+    for mut connection in connections {
+        connection.assert_closed();
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_at_the_first_byte_leaves_nothing_behind() {
+    let server = limited(|l| l.connections = 1);
+    for beginning in ["", "P", "PRI * HTTP/2", "POST"] {
+        let mut gone = server.connect();
+        gone.send(beginning);
+        drop(gone);
+        // Its place is free again.
+        echoing("next").send(&server).result();
+    }
+}
+
+#[test]
+fn a_connection_that_does_nothing_is_closed() {
+    let server = limited(|l| l.idle_seconds = 1);
+    let (mut fresh, mut used) = (server.connect(), server.connect());
+    echoing("hi").send_on(&mut used).result();
+    fresh.assert_closed();
+    used.assert_closed();
+}
+
+#[test]
+fn a_connection_whose_call_takes_long_is_not_idle() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(tool)
+        .limits(|l| {
+            l.idle_seconds = 1;
+            l.header_seconds = 1;
+            l.body_seconds = 1;
+            l.write_stall_seconds = 1;
+        })
+        .start();
+    let mut connection = server.connect();
+    connection.send(Stateless::call("gate", json!({})).text());
+    gate.begun();
+    // One that is idle from now on is ended, and this one is not.
+    server.connect().assert_closed();
+    gate.assert_running();
+    gate.open();
+    connection.receive().result();
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_given_up() {
+    let server = limited(|l| {
+        l.write_stall_seconds = 1;
+        l.connections = 1;
+    });
+    let mut deaf = server.connect();
+    deaf.send(Stateless::call("flood", json!({})).text());
+    // There is room for another connection only once this one is gone.
+    let mut next = server.connect();
+    next.send(echoing("next").text());
+    next.receive().result();
+    drop(deaf);
+}
+
+#[test]
+fn an_answer_that_is_taken_slowly_comes_whole() {
+    let server = limited(|_| {});
+    let mut connection = server.connect();
+    connection.send(Stateless::call("flood", json!({})).text() + &post(&[], "x"));
+    let answer = connection.receive();
+    assert!(answer.body.len() > 32 * 1024 * 1024);
+    connection.receive().error(400, -32700, "");
+}

@@ -1,0 +1,10 @@
+//! HTTP as it comes over a socket: what is answered, what is refused, and what happens to a connection after
+//! that.
+
+mod bodies;
+mod disconnects;
+mod framing;
+mod http2;
+mod limits;
+mod requests;
+mod workers;
