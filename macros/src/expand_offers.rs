@@ -16,7 +16,7 @@ pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
     let called = called(resource, &quote!(ResourceError));
     let contents = quote_spanned! {resource.returns.span()=>
         let __longshore_success = ::longshore::__private::Success::new(__longshore_success);
-        (&&&__longshore_success).__longshore_contents(&__LONGSHORE_DEFINITION)
+        (&&&&__longshore_success).__longshore_contents(&__LONGSHORE_DEFINITION)
     };
     let is_template = resource
         .options

@@ -31,6 +31,9 @@ pub struct ServerConfig {
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
     pub list_ttl_ms: u64,
+    /// How much is kept in memory of what resources with a time to live said, in bytes. 0 keeps nothing. Default:
+    /// 16777216, 16 MiB.
+    pub contents_cache_bytes: usize,
     /// When several messages may come in one array. Default: `auto`.
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
@@ -77,6 +80,7 @@ impl Default for ServerConfig {
             stream_after_seconds: 10,
             page_size: 1000,
             list_ttl_ms: 300_000,
+            contents_cache_bytes: 16 * 1024 * 1024,
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
         }

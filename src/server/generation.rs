@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::ServerConfig;
+use super::kept::Kept;
 use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
@@ -19,6 +20,8 @@ pub(crate) struct Generation {
     pub(crate) templates: Listings,
     pub(crate) prompts: Listings,
     has_completions: bool,
+    /// What resources said. A new generation begins without.
+    pub(crate) kept: Kept,
     /// What follows the id in an answer to `initialize`, for each revision; empty for those without.
     initialized: [Bytes; Revision::ALL.len()],
     /// What follows the id in an answer to `server/discover`.
@@ -68,6 +71,7 @@ impl Generation {
             templates: Listings::default(),
             prompts: Listings::default(),
             has_completions: catalog.has_completions(),
+            kept: Kept::new(config.contents_cache_bytes),
             server_info: info,
             catalog,
             result_tail,

@@ -12,6 +12,7 @@ mod content;
 mod generation;
 mod handshake;
 mod http;
+mod kept;
 mod lists;
 mod local;
 mod logging;

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::call::Outcome;
 use super::content::push_contents;
 use super::generation::Generation;
+use super::kept::Key;
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, truncated};
@@ -45,14 +46,24 @@ impl Server {
         let Some(found) = Found::at(&uri, &generation.catalog) else {
             return Err(not_found(request.id, &uri, caller.revision));
         };
-        let terms = self.terms(caller, found.definition().timeout);
+        let definition = found.definition();
+        let terms = self.terms(caller, definition.timeout);
+        let key = definition.ttl.and_then(|_| {
+            let scope = definition.cache_scope;
+            Key::of(&uri, scope, caller.principal)
+        });
+        let kept = key.as_ref().and_then(|key| generation.kept.get(key));
         let reading = Reading {
             id: request.id.to_owned(),
             uri: uri.clone().into_owned(),
-            definition: found.definition().clone(),
+            definition: definition.clone(),
             revision: caller.revision,
             generation: Arc::clone(&generation),
+            key,
         };
+        if let Some((contents, left)) = kept {
+            return Ok(Handled::Now(reading.write(&contents, left)));
+        }
         let context = caller.context(headers, request, log_level);
         let start = |context| found.read(context, &uri);
         let conclude = move |outcome| reading.conclude(outcome);
@@ -67,28 +78,33 @@ struct Reading {
     definition: ResourceDefinition,
     revision: Revision,
     generation: Arc<Generation>,
+    /// Where the contents are kept, if they are.
+    key: Option<Key>,
 }
 
 impl Reading {
-    fn conclude(&self, outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>) -> Reply {
-        let uri = truncated(&self.uri);
+    fn conclude(mut self, outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>) -> Reply {
         match outcome {
             // RES-03: no contents do not stand for a resource.
             Outcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
             Outcome::Done(Ok(contents)) => {
                 let contents = completed(contents, &self.uri, &self.definition);
                 let ttl = self.definition.ttl.unwrap_or_default();
-                self.write(&contents, ttl)
+                let reply = self.write(&contents, ttl);
+                if let Some(key) = self.key.take() {
+                    self.generation.kept.put(key, contents.into(), ttl);
+                }
+                reply
             }
             Outcome::Done(Err(error)) => self.failed(&error),
             Outcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
-                tracing::warn!(%uri, limit_s, "a reading ran out of time");
+                tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
                 let message = format!("the resource was not there within {limit_s} s");
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Outcome::Panicked => {
-                tracing::error!(%uri, "a resource panicked; its reading failed, nothing else is affected");
+                tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its reading failed, nothing else is affected");
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,

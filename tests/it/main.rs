@@ -11,6 +11,7 @@ mod cli;
 mod docs;
 mod layers;
 mod library;
+mod offer_attributes;
 mod prompts;
 mod resources;
 mod revisions;

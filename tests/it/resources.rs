@@ -2,6 +2,7 @@
 //! that they hold the server to.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore::catalog::CatalogError;
@@ -554,4 +555,67 @@ async fn a_fixed_resource_comes_before_templates_and_these_in_order() {
         let read = harness.read(uri).await.expect("contents");
         assert_eq!(read["contents"][0]["text"], text);
     }
+}
+
+// === Keeping ===
+
+/// A resource that says how often it was read.
+fn counting(definition: ResourceDefinition) -> impl longshore::IntoResource {
+    let count = AtomicUsize::new(0);
+    resource_fn(definition, move |_| {
+        let count = count.fetch_add(1, Ordering::Relaxed) + 1;
+        async move { Ok(count.to_string()) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn cache_01_what_was_read_stays_good_for_its_time_to_live() {
+    let harness = App::new()
+        .resource(counting(
+            definition("test://kept").ttl(Duration::from_secs(60)),
+        ))
+        .resource(counting(definition("test://anew")))
+        .harness()
+        .expect("valid");
+    let read = async |uri: &str| {
+        let read = harness.read(uri).await.expect("contents");
+        let text = read["contents"][0]["text"]
+            .as_str()
+            .expect("text")
+            .to_owned();
+        (text, read["ttlMs"].as_u64().expect("a time"))
+    };
+    assert_eq!(read("test://kept").await, ("1".to_owned(), 60_000));
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(read("test://kept").await, ("1".to_owned(), 40_000));
+    tokio::time::advance(Duration::from_secs(40)).await;
+    assert_eq!(read("test://kept").await, ("2".to_owned(), 60_000));
+    for count in ["1", "2"] {
+        assert_eq!(read("test://anew").await, (count.to_owned(), 0));
+    }
+}
+
+#[test]
+fn cache_04_only_public_contents_are_kept_for_callers_nobody_knows() {
+    let minute = |uri: &str| definition(uri).ttl(Duration::from_secs(60));
+    let server = Serve::new()
+        .app(|app| {
+            app.resource(counting(minute("test://own")))
+                .resource(counting(
+                    minute("test://all").cache_scope(CacheScope::Public),
+                ))
+        })
+        .start();
+    for (uri, texts) in [("test://own", ["1", "2"]), ("test://all", ["1", "1"])] {
+        for text in texts {
+            let read = stateless_read(&server, uri);
+            assert_eq!(read["result"]["contents"][0]["text"], text, "{uri}");
+        }
+    }
+    // In whatever revision it was read, it is there for all.
+    let params = json!({"uri": "test://all"});
+    let read = server
+        .session("2024-11-05")
+        .request("resources/read", &params);
+    assert_eq!(read.result()["contents"][0]["text"], "1");
 }
