@@ -1,4 +1,4 @@
-//! The builder: tools and settings in, a running server out.
+//! The builder: tools, resources, prompts and settings in, a running server out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,10 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower::{Layer, Service};
 
-use crate::catalog::{Catalog, CatalogError, IntoTool, Tool};
+use crate::catalog::{
+    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    ResourceTemplate, Tool,
+};
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
@@ -47,6 +50,8 @@ use crate::transport::stdio::{self, StdioConfig};
 #[derive(Default)]
 pub struct App {
     tools: Vec<Arc<dyn Tool>>,
+    resources: Vec<AnyResource>,
+    prompts: Vec<Arc<dyn Prompt>>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     name: Option<(String, String)>,
@@ -61,7 +66,7 @@ pub enum AppError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A tool cannot be offered.
+    /// A tool, a resource or a prompt cannot be offered.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// A sealing key cannot be used.
@@ -159,6 +164,27 @@ impl App {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Adds a resource, or a template of resources: a function with `#[resource]`, or anything else that is a
+    /// [`Resource`](crate::Resource).
+    #[must_use]
+    pub fn resource(mut self, resource: impl IntoResource) -> Self {
+        self.resources.push(resource.into_resource());
+        self
+    }
+
+    /// Adds a template of resources that is no function with `#[resource]`.
+    #[must_use]
+    pub fn resource_template(self, template: impl ResourceTemplate) -> Self {
+        self.resource(Arc::new(template) as Arc<dyn ResourceTemplate>)
+    }
+
+    /// Adds a prompt: a function with `#[prompt]`, or anything else that is a [`Prompt`].
+    #[must_use]
+    pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
+        self.prompts.push(prompt.into_prompt());
         self
     }
 
@@ -304,15 +330,20 @@ impl App {
     }
 
     fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
-        let mut tools = self.tools;
+        let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
         for toolset in &config.toolsets {
-            tools.extend(builtin(toolset)?);
+            let toolset = builtin(toolset)?;
+            tools.extend(toolset.tools);
+            resources.extend(toolset.resources);
+            prompts.extend(toolset.prompts);
         }
         let keys = KeyRing::new(&config.seal)?;
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, keys.is_shared());
         }
-        let catalog = Catalog::new(tools)?;
+        let catalog = Catalog::new(tools)?
+            .with_resources(resources)?
+            .with_prompts(prompts)?;
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,

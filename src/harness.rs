@@ -1,4 +1,4 @@
-//! Tools tested without a socket.
+//! Tools, resources and prompts tested without a socket.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -67,21 +67,89 @@ impl Harness {
             .await
     }
 
+    /// Reads a resource as a client of the newest revision does.
+    ///
+    /// ```
+    /// use longshore::{App, ResourceDefinition, StaticResource};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let greeting = StaticResource::text(ResourceDefinition::new("about://greeting", "greeting"), "Ahoy!");
+    /// let server = App::new().resource(greeting).harness()?;
+    /// let result = server.read("about://greeting").await.expect("contents");
+    /// assert_eq!(result["contents"][0]["text"], "Ahoy!");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object, for example of a resource that is not there.
+    pub async fn read(&self, uri: &str) -> Result<Value, Value> {
+        self.request("resources/read", json!({"uri": uri})).await
+    }
+
+    /// Gets a prompt as a client of the newest revision does. `arguments` is an object of strings.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object, for example of a missing argument.
+    pub async fn get_prompt(&self, prompt: &str, arguments: Value) -> Result<Value, Value> {
+        self.request(
+            "prompts/get",
+            json!({"name": prompt, "arguments": arguments}),
+        )
+        .await
+    }
+
     /// The definitions of all tools, as a client of the newest revision sees them.
     ///
     /// # Errors
     ///
     /// The JSON-RPC error object.
     pub async fn tools(&self) -> Result<Vec<Value>, Value> {
-        let mut tools = Vec::new();
+        self.list("tools/list", "tools").await
+    }
+
+    /// The definitions of all resources that are no templates, as a client of the newest revision sees them.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object; there is no such method where there are no resources.
+    pub async fn resources(&self) -> Result<Vec<Value>, Value> {
+        self.list("resources/list", "resources").await
+    }
+
+    /// The definitions of all templates of resources, as a client of the newest revision sees them.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object; there is no such method where there are no resources.
+    pub async fn resource_templates(&self) -> Result<Vec<Value>, Value> {
+        self.list("resources/templates/list", "resourceTemplates")
+            .await
+    }
+
+    /// The definitions of all prompts, as a client of the newest revision sees them.
+    ///
+    /// # Errors
+    ///
+    /// The JSON-RPC error object; there is no such method where there are no prompts.
+    pub async fn prompts(&self) -> Result<Vec<Value>, Value> {
+        self.list("prompts/list", "prompts").await
+    }
+
+    /// All pages of a list.
+    async fn list(&self, method: &str, member: &str) -> Result<Vec<Value>, Value> {
+        let mut entries = Vec::new();
         let mut params = json!({});
         loop {
-            let mut page = self.request("tools/list", params).await?;
-            if let Value::Array(more) = page["tools"].take() {
-                tools.extend(more);
+            let mut page = self.request(method, params).await?;
+            if let Value::Array(more) = page[member].take() {
+                entries.extend(more);
             }
             if page["nextCursor"].is_null() {
-                return Ok(tools);
+                return Ok(entries);
             }
             params = json!({"cursor": page["nextCursor"]});
         }

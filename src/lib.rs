@@ -27,6 +27,8 @@
 //! # Where to read on
 //!
 //! - [`tool`](macro@tool): everything about writing tools, and how to write one without the attribute.
+//! - [`resource`](macro@resource), [`prompt`](macro@prompt): the same for what clients read, and for what people begin
+//!   with.
 //! - [`App`]: further methods, `tower` layers, settings, serving.
 //! - [`Harness`]: testing tools without a socket.
 //! - [`CallContext`]: what a tool may ask about the call that it serves.
@@ -66,15 +68,27 @@ pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{
-    Arguments, CallContext, Definition, IntoOutput, IntoTool, InvalidArguments, LogLevel, Output,
-    Tool, ToolError, collected_tools, tool_fn,
+    Arguments, CallContext, CompletionRequest, Completions, Definition, IntoOutput, IntoPrompt,
+    IntoResource, IntoTool, InvalidArguments, LogLevel, Output, Parameters, Prompt,
+    PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition, ResourceError,
+    ResourceTemplate, StaticResource, Tool, ToolError, collected_tools, prompt_fn, resource_fn,
+    template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;
-pub use protocol::{Content, Icon, ToolAnnotations};
+pub use protocol::{
+    Annotations, CacheScope, Content, Icon, PromptArgument, PromptMessage, ResourceContents, Role,
+    ToolAnnotations, UriTemplate,
+};
 
 #[doc = include_str!("catalog/tool.md")]
 pub use longshore_macros::tool;
+
+#[doc = include_str!("catalog/resource.md")]
+pub use longshore_macros::resource;
+
+#[doc = include_str!("catalog/prompt.md")]
+pub use longshore_macros::prompt;
 
 #[doc(no_inline)]
 pub use schemars::{self, JsonSchema};

@@ -6,27 +6,18 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, ExprLit, Ident, Lit};
 
-use crate::options::Preset;
-use crate::parse::{Argument, Parameter, ToolFn};
+use crate::options::{Preset, ToolOptions};
+use crate::parse::{Argument, Function, Parameter};
 
-/// A unit struct of the function's name that is the tool, and that is called like the function.
-///
-/// The function itself moves into an anonymous scope, where it keeps its name: that is what a backtrace shows.
+pub(crate) type ToolFn = Function<ToolOptions>;
+
+/// The tool, and its announcement if it asks for one.
 pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
-    let ToolFn {
-        function,
-        documentation,
-        conditions,
-        ..
-    } = tool;
-    let name = &function.sig.ident;
-    let visibility = &function.vis;
-    let mut function = function.clone();
-    function.vis = syn::Visibility::Inherited;
-
+    let name = &tool.function.sig.ident;
+    let conditions = &tool.conditions;
     let arguments = arguments(tool);
     let implementation = implementation(tool);
-    let callable = callable(tool);
+    let unit = unit(tool, &quote!(#arguments #implementation));
     // Outside of that scope, where the name is the tool's.
     let collected = tool.options.collect.then(|| {
         quote! {
@@ -37,6 +28,24 @@ pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
         }
     });
 
+    quote!(#unit #collected)
+}
+
+/// A unit struct of the function's name that has `implementation`, and that is called like the function.
+///
+/// The function itself moves into an anonymous scope, where it keeps its name: that is what a backtrace shows.
+pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> TokenStream {
+    let Function {
+        function,
+        documentation,
+        conditions,
+        ..
+    } = offered;
+    let name = &function.sig.ident;
+    let visibility = &function.vis;
+    let mut function = function.clone();
+    function.vis = syn::Visibility::Inherited;
+    let callable = callable(offered);
     quote! {
         #(#conditions)*
         #(#documentation)*
@@ -53,12 +62,9 @@ pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
                 clippy::unused_async
             )]
             #function
-            #arguments
             #implementation
             #callable
         };
-
-        #collected
     }
 }
 
@@ -119,20 +125,24 @@ fn field(i: usize, argument: &Argument) -> TokenStream {
     quote!(#(#attributes)* #description #rename #default #header #ident: #ty)
 }
 
+/// The value of a preset. A string in quotes may stand for a `String`.
+pub(crate) fn preset(value: &Expr) -> TokenStream {
+    match value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
+        other => other.to_token_stream(),
+    }
+}
+
 fn default(i: usize, argument: &Argument) -> Option<TokenStream> {
     let Some(Preset::Value(value)) = &argument.options.default else {
         return None;
     };
     let name = name_of_default(i);
     let ty = &argument.ty;
-    // A string in quotes may stand for a `String`.
-    let value = match value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
-        other => other.to_token_stream(),
-    };
+    let value = preset(value);
     Some(quote! {
         fn #name() -> #ty {
             #value
@@ -219,7 +229,7 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         Parameter::Argument(_) => rest.next().to_token_stream(),
     });
     let called = quote!(#name(#(#passed),*));
-    let returned = if tool.options.blocking.is_some() {
+    let returned = if tool.blocking.is_some() {
         quote!(::longshore::__private::run_blocking(move || #called).await?)
     } else {
         quote!(#called.await)
@@ -230,7 +240,7 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
     }
 }
 
-fn local(i: usize) -> Ident {
+pub(crate) fn local(i: usize) -> Ident {
     format_ident!("__longshore_{i}", span = Span::mixed_site())
 }
 
@@ -288,7 +298,7 @@ fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
 }
 
 /// The text of a doc comment, without the space that follows `///`.
-fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
+pub(crate) fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
     let mut lines = Vec::new();
     for attribute in attributes {
         // `#[doc(hidden)]` and its like are no text.
@@ -315,8 +325,8 @@ fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
 
 // === The function ===
 
-/// Lets the tool be called like the function that it was.
-fn callable(tool: &ToolFn) -> TokenStream {
+/// Lets what stands for the function be called like it.
+fn callable<O>(tool: &Function<O>) -> TokenStream {
     let name = &tool.function.sig.ident;
     let returns = &tool.returns;
     let has_context = tool
@@ -333,7 +343,7 @@ fn callable(tool: &ToolFn) -> TokenStream {
         })
         .collect();
     let locals: Vec<_> = (0..types.len()).map(local).collect();
-    let (output, body) = if tool.options.blocking.is_some() {
+    let (output, body) = if tool.blocking.is_some() {
         (quote!(#returns), quote!(#name(#(#locals),*)))
     } else {
         let bound = life.as_ref().map(|life| quote!(+ #life));

@@ -1,4 +1,4 @@
-//! The words in `#[tool(...)]` and `#[arg(...)]`, and what is wrong with them.
+//! The words in `#[tool(...)]`, `#[resource(...)]`, `#[prompt(...)]` and `#[arg(...)]`, and what is wrong with them.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Expr, ExprLit, Lit, LitStr, Meta, Token};
+use syn::{Expr, ExprLit, Lit, LitStr, Meta, Path, Token};
+
+use crate::parse::Kind;
 
 /// Mistakes, gathered so that all of a function's are told at once.
 #[derive(Default)]
@@ -31,6 +33,34 @@ pub(crate) struct ToolOptions {
     pub(crate) collect: bool,
 }
 
+/// What `#[resource(...)]` says.
+#[derive(Default)]
+pub(crate) struct ResourceOptions {
+    pub(crate) uri: Option<LitStr>,
+    pub(crate) mime_type: Option<LitStr>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) public: bool,
+    pub(crate) common: CommonOptions,
+}
+
+/// What `#[prompt(...)]` says.
+#[derive(Default)]
+pub(crate) struct PromptOptions {
+    pub(crate) common: CommonOptions,
+}
+
+/// What resources and prompts have in common.
+#[derive(Default)]
+pub(crate) struct CommonOptions {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) title: Option<LitStr>,
+    pub(crate) description: Option<LitStr>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) icons: Vec<LitStr>,
+    pub(crate) meta: Vec<MetaEntry>,
+    pub(crate) blocking: Option<proc_macro2::Span>,
+}
+
 /// `"com.example/cost" = 3`
 pub(crate) struct MetaEntry {
     pub(crate) key: LitStr,
@@ -45,6 +75,9 @@ pub(crate) struct ArgOptions {
     pub(crate) default: Option<Preset>,
     pub(crate) header: Option<LitStr>,
     pub(crate) flatten: Option<proc_macro2::Span>,
+    pub(crate) title: Option<LitStr>,
+    /// The function that suggests values.
+    pub(crate) complete: Option<Path>,
 }
 
 /// What a parameter is when it is left out.
@@ -124,16 +157,8 @@ impl ToolOptions {
             "open_world" => set(&mut self.open_world, option, flag(option), mistakes),
             "timeout" => set(&mut self.timeout, option, duration(option), mistakes),
             "scopes" => self.take_scopes(option, mistakes),
-            "icon" => {
-                if let Some(icon) = mistakes.ok(text(option)) {
-                    let uri = icon.value();
-                    if !uri.starts_with("https://") && !uri.starts_with("data:") {
-                        mistakes.at(&icon, "an icon is an `https:` or a `data:` URI");
-                    }
-                    self.icons.push(icon);
-                }
-            }
-            "meta" => self.take_meta(option, mistakes),
+            "icon" => take_icon(&mut self.icons, option, mistakes),
+            "meta" => take_meta(&mut self.meta, option, mistakes),
             "blocking" => {
                 let mut said = self.blocking.map(|_| true);
                 set(&mut said, option, word(option), mistakes);
@@ -171,14 +196,118 @@ impl ToolOptions {
             self.scopes.push(scope);
         }
     }
+}
 
-    fn take_meta(&mut self, option: &Meta, mistakes: &mut Mistakes) {
-        let entries = entries::<MetaEntry>(option, r#"meta("..." = ..., ...)"#);
-        for entry in mistakes.ok(entries).into_iter().flatten() {
-            if self.meta.iter().any(|m| m.key.value() == entry.key.value()) {
-                mistakes.at(&entry.key, "this key of `_meta` is given twice");
+fn take_icon(icons: &mut Vec<LitStr>, option: &Meta, mistakes: &mut Mistakes) {
+    if let Some(icon) = mistakes.ok(text(option)) {
+        let uri = icon.value();
+        if !uri.starts_with("https://") && !uri.starts_with("data:") {
+            mistakes.at(&icon, "an icon is an `https:` or a `data:` URI");
+        }
+        icons.push(icon);
+    }
+}
+
+fn take_meta(all: &mut Vec<MetaEntry>, option: &Meta, mistakes: &mut Mistakes) {
+    let entries = entries::<MetaEntry>(option, r#"meta("..." = ..., ...)"#);
+    for entry in mistakes.ok(entries).into_iter().flatten() {
+        if all.iter().any(|m| m.key.value() == entry.key.value()) {
+            mistakes.at(&entry.key, "this key of `_meta` is given twice");
+        }
+        all.push(entry);
+    }
+}
+
+impl ResourceOptions {
+    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+        let mut options = Self::default();
+        let place = tokens.clone();
+        for option in list(tokens, mistakes) {
+            options.take(&option, mistakes);
+        }
+        if options.uri.is_none() {
+            let message = "a resource needs a URI: `#[resource(uri = \"config://app\")]`";
+            if place.is_empty() {
+                mistakes.add(syn::Error::new(proc_macro2::Span::call_site(), message));
+            } else {
+                mistakes.at(place, message);
             }
-            self.meta.push(entry);
+        }
+        options
+    }
+
+    fn take(&mut self, option: &Meta, mistakes: &mut Mistakes) {
+        let name = option.path().get_ident().map(ToString::to_string);
+        match name.as_deref().unwrap_or_default() {
+            "uri" => {
+                set(&mut self.uri, option, text(option), mistakes);
+                if let Some(uri) = &self.uri
+                    && !uri.value().contains(':')
+                {
+                    mistakes.at(uri, "a URI begins with a scheme, such as `config:`");
+                }
+            }
+            "mime_type" => set(&mut self.mime_type, option, text(option), mistakes),
+            "ttl" => set(&mut self.ttl, option, duration(option), mistakes),
+            "cache_scope" => match mistakes.ok(text(option)) {
+                Some(scope) if scope.value() == "public" => self.public = true,
+                Some(scope) if scope.value() == "private" => self.public = false,
+                Some(scope) => mistakes.at(
+                    scope,
+                    "a cache scope is \"public\", for all callers alike, or \"private\"",
+                ),
+                None => {}
+            },
+            _ => self.common.take(
+                option,
+                &["uri", "mime_type", "ttl", "cache_scope"],
+                mistakes,
+            ),
+        }
+    }
+}
+
+impl PromptOptions {
+    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+        let mut options = Self::default();
+        for option in list(tokens, mistakes) {
+            options.common.take(&option, &[], mistakes);
+        }
+        options
+    }
+}
+
+impl CommonOptions {
+    const NAMES: &[&str] = &[
+        "name",
+        "title",
+        "description",
+        "timeout",
+        "icon",
+        "meta",
+        "blocking",
+    ];
+
+    /// `others` are the names that were tried before.
+    fn take(&mut self, option: &Meta, others: &[&str], mistakes: &mut Mistakes) {
+        let name = option.path().get_ident().map(ToString::to_string);
+        let name = name.unwrap_or_default();
+        match name.as_str() {
+            "name" => set(&mut self.name, option, text(option), mistakes),
+            "title" => set(&mut self.title, option, text(option), mistakes),
+            "description" => set(&mut self.description, option, text(option), mistakes),
+            "timeout" => set(&mut self.timeout, option, duration(option), mistakes),
+            "icon" => take_icon(&mut self.icons, option, mistakes),
+            "meta" => take_meta(&mut self.meta, option, mistakes),
+            "blocking" => {
+                let mut said = self.blocking.map(|_| true);
+                set(&mut said, option, word(option), mistakes);
+                self.blocking = Some(option.span());
+            }
+            other => {
+                let known = [others, Self::NAMES].concat();
+                mistakes.at(option.path(), unknown(other, &known));
+            }
         }
     }
 }
@@ -195,21 +324,30 @@ impl Parse for MetaEntry {
 }
 
 impl ArgOptions {
-    const NAMES: &[&str] = &["description", "rename", "default", "header", "flatten"];
+    fn names(kind: Kind) -> &'static [&'static str] {
+        match kind {
+            Kind::Tool => &["description", "rename", "default", "header", "flatten"],
+            Kind::Resource => &["rename", "default", "complete"],
+            Kind::Prompt => &["description", "title", "rename", "default", "complete"],
+        }
+    }
 
     /// Reads one `#[arg(...)]`.
-    pub(crate) fn read(&mut self, attribute: &syn::Attribute, mistakes: &mut Mistakes) {
+    pub(crate) fn read(&mut self, kind: Kind, attribute: &syn::Attribute, mistakes: &mut Mistakes) {
         if let Some(arguments) = mistakes.ok(attribute.meta.require_list()) {
             for option in list(arguments.tokens.clone(), mistakes) {
-                self.take(&option, mistakes);
+                self.take(kind, &option, mistakes);
             }
         }
     }
 
-    fn take(&mut self, option: &Meta, mistakes: &mut Mistakes) {
-        let Some(name) = option.path().get_ident().map(ToString::to_string) else {
-            return mistakes.at(option.path(), unknown("", Self::NAMES));
-        };
+    fn take(&mut self, kind: Kind, option: &Meta, mistakes: &mut Mistakes) {
+        let known = Self::names(kind);
+        let name = option.path().get_ident().map(ToString::to_string);
+        let name = name.unwrap_or_default();
+        if !known.contains(&name.as_str()) {
+            return mistakes.at(option.path(), unknown(&name, known));
+        }
         match name.as_str() {
             "description" => set(&mut self.description, option, text(option), mistakes),
             "rename" => set(&mut self.rename, option, text(option), mistakes),
@@ -230,7 +368,9 @@ impl ArgOptions {
                 set(&mut said, option, word(option), mistakes);
                 self.flatten = Some(option.span());
             }
-            other => mistakes.at(option.path(), unknown(other, Self::NAMES)),
+            "title" => set(&mut self.title, option, text(option), mistakes),
+            "complete" => set(&mut self.complete, option, path(option), mistakes),
+            _ => unreachable!("only known names get here"),
         }
     }
 }
@@ -277,6 +417,16 @@ fn text(option: &Meta) -> syn::Result<LitStr> {
         other => Err(syn::Error::new_spanned(
             other,
             "expected a string in quotes",
+        )),
+    }
+}
+
+fn path(option: &Meta) -> syn::Result<Path> {
+    match &option.require_name_value()?.value {
+        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => Ok(path.path.clone()),
+        other => Err(syn::Error::new_spanned(
+            other,
+            "expected the name of an `async fn`",
         )),
     }
 }

@@ -1,15 +1,19 @@
 //! A function and its options become a plain description, or all the mistakes in them.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Attribute, FnArg, Ident, ItemFn, Pat, PatType, ReturnType, Signature, Type};
 
-use crate::options::{ArgOptions, Mistakes, ToolOptions, fault_of_name};
+use crate::options::{
+    ArgOptions, Mistakes, PromptOptions, ResourceOptions, ToolOptions, fault_of_name,
+};
 
-/// A function that is to become a tool.
-pub(crate) struct ToolFn {
-    pub(crate) options: ToolOptions,
+/// A function that is to become something that a server offers, with its options.
+pub(crate) struct Function<O> {
+    pub(crate) options: O,
+    /// Whether it blocks, and where it says so.
+    pub(crate) blocking: Option<Span>,
     /// The function, without what only the attribute understands.
     pub(crate) function: ItemFn,
     /// Its doc comment, for the model and for rustdoc.
@@ -18,6 +22,42 @@ pub(crate) struct ToolFn {
     pub(crate) conditions: Vec<Attribute>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) returns: Type,
+}
+
+/// What a function is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tool,
+    Resource,
+    Prompt,
+}
+
+impl Kind {
+    /// The name of the attribute.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::Prompt => "prompt",
+        }
+    }
+
+    /// The attributes that parameters have beside `#[arg(...)]`.
+    fn attributes(self) -> &'static [&'static str] {
+        match self {
+            Self::Tool => &["doc", "serde", "schemars"],
+            Self::Resource | Self::Prompt => &["doc"],
+        }
+    }
+
+    /// The function to use where the attribute does not do.
+    fn by_hand(self) -> &'static str {
+        match self {
+            Self::Tool => "tool_fn",
+            Self::Resource => "resource_fn",
+            Self::Prompt => "prompt_fn",
+        }
+    }
 }
 
 /// One parameter, in the order of the function's list.
@@ -36,7 +76,7 @@ pub(crate) struct Argument {
     pub(crate) attributes: Vec<Attribute>,
 }
 
-impl ToolFn {
+impl<O> Function<O> {
     /// The parameter that is the whole arguments object.
     pub(crate) fn flattened(&self) -> Option<&Argument> {
         self.arguments().find(|a| a.options.flatten.is_some())
@@ -51,6 +91,11 @@ impl ToolFn {
 }
 
 impl Argument {
+    /// Whether the caller may leave it out.
+    pub(crate) fn is_optional(&self) -> bool {
+        self.options.default.is_some() || is_option(&self.ty)
+    }
+
     /// What the caller calls it.
     pub(crate) fn name(&self) -> String {
         match &self.options.rename {
@@ -60,13 +105,86 @@ impl Argument {
     }
 }
 
-/// Reads the attribute and what it stands on.
-///
-/// Mistakes come with the function as the compiler would like to see it.
-pub(crate) fn tool(
-    options: TokenStream,
-    item: TokenStream,
-) -> Result<ToolFn, (syn::Error, TokenStream)> {
+/// The options of one attribute.
+pub(crate) trait Options: Sized {
+    const KIND: Kind;
+
+    fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self;
+
+    fn blocking(&self) -> Option<Span>;
+
+    /// Checks the function's name, where the options do not give another.
+    fn check_name(&self, _name: &Ident, _mistakes: &mut Mistakes) {}
+
+    /// Checks whether options and parameters go together.
+    fn check(&self, _parameters: &[Parameter], _mistakes: &mut Mistakes) {}
+}
+
+impl Options for ToolOptions {
+    const KIND: Kind = Kind::Tool;
+
+    fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
+        Self::read(tokens, mistakes)
+    }
+
+    fn blocking(&self) -> Option<Span> {
+        self.blocking
+    }
+
+    fn check_name(&self, name: &Ident, mistakes: &mut Mistakes) {
+        if self.name.is_none()
+            && let Some(fault) = fault_of_name(&name.unraw().to_string())
+        {
+            mistakes.at(name, fault);
+        }
+    }
+
+    fn check(&self, parameters: &[Parameter], mistakes: &mut Mistakes) {
+        let count = arguments(parameters).count();
+        for argument in arguments(parameters) {
+            if let Some(flatten) = argument.options.flatten {
+                check_flattened(argument, count, flatten, self, mistakes);
+            }
+        }
+    }
+}
+
+impl Options for ResourceOptions {
+    const KIND: Kind = Kind::Resource;
+
+    fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
+        Self::read(tokens, mistakes)
+    }
+
+    fn blocking(&self) -> Option<Span> {
+        self.common.blocking
+    }
+
+    fn check(&self, parameters: &[Parameter], mistakes: &mut Mistakes) {
+        if let Some(uri) = &self.uri {
+            check_variables(uri, parameters, mistakes);
+        }
+    }
+}
+
+impl Options for PromptOptions {
+    const KIND: Kind = Kind::Prompt;
+
+    fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
+        Self::read(tokens, mistakes)
+    }
+
+    fn blocking(&self) -> Option<Span> {
+        self.common.blocking
+    }
+}
+
+/// A function; or all mistakes, with the function as the compiler would like to see it.
+pub(crate) type Read<O> = Result<Function<O>, (syn::Error, TokenStream)>;
+
+/// Reads an attribute and what it stands on.
+pub(crate) fn read<O: Options>(options: TokenStream, item: TokenStream) -> Read<O> {
+    let kind = O::KIND;
     let mut function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(mistake) => {
@@ -74,18 +192,23 @@ pub(crate) fn tool(
             let mistake = if is_function {
                 mistake
             } else {
-                syn::Error::new_spanned(&item, "`#[tool]` goes on a function: `async fn name(...)`")
+                let kind = kind.name();
+                let message = format!("`#[{kind}]` goes on a function: `async fn name(...)`");
+                syn::Error::new_spanned(&item, message)
             };
             return Err((mistake, item));
         }
     };
 
     let mut mistakes = Mistakes::default();
-    let options = ToolOptions::read(options, &mut mistakes);
-    check_signature(&function.sig, &options, &mut mistakes);
-    let parameters = read_parameters(&mut function.sig, &mut mistakes);
-    check_together(&parameters, &options, &mut mistakes);
-    let returns = returned(&function.sig, &mut mistakes);
+    let options = O::read(options, &mut mistakes);
+    check_blocking(kind, &function.sig, options.blocking(), &mut mistakes);
+    options.check_name(&function.sig.ident, &mut mistakes);
+    check_signature(kind, &function.sig, &mut mistakes);
+    let parameters = read_parameters(kind, &mut function.sig, &mut mistakes);
+    check_together(&parameters, &mut mistakes);
+    options.check(&parameters, &mut mistakes);
+    let returns = returned(kind, &function.sig, &mut mistakes);
 
     if let Some(mistakes) = mistakes.into_error() {
         return Err((mistakes, function.into_token_stream()));
@@ -98,7 +221,8 @@ pub(crate) fn tool(
         .partition(|attribute| is(attribute, &["doc"]));
     let conditions = rest.iter().filter(|a| is(a, &["cfg"])).cloned().collect();
     function.attrs = rest;
-    Ok(ToolFn {
+    Ok(Function {
+        blocking: options.blocking(),
         options,
         function,
         documentation,
@@ -108,12 +232,20 @@ pub(crate) fn tool(
     })
 }
 
-fn check_signature(signature: &Signature, options: &ToolOptions, mistakes: &mut Mistakes) {
-    match (signature.asyncness, options.blocking) {
+fn check_blocking(
+    kind: Kind,
+    signature: &Signature,
+    blocking: Option<Span>,
+    mistakes: &mut Mistakes,
+) {
+    let kind = kind.name();
+    match (signature.asyncness, blocking) {
         (None, None) => mistakes.at(
             signature.fn_token,
-            "a tool is an `async fn`; if it blocks, say `#[tool(blocking)]`, and it runs on a thread \
-             of its own",
+            format!(
+                "a {kind} is an `async fn`; if it blocks, say `#[{kind}(blocking)]`, and it runs on a \
+                 thread of its own"
+            ),
         ),
         (Some(_), Some(blocking)) => mistakes.add(syn::Error::new(
             blocking,
@@ -121,45 +253,105 @@ fn check_signature(signature: &Signature, options: &ToolOptions, mistakes: &mut 
         )),
         _ => {}
     }
-    if options.name.is_none()
-        && let Some(fault) = fault_of_name(&signature.ident.unraw().to_string())
-    {
-        mistakes.at(&signature.ident, fault);
+}
+
+/// The parameters of a resource are the variables of its URI, no more and no less.
+fn check_variables(uri: &syn::LitStr, parameters: &[Parameter], mistakes: &mut Mistakes) {
+    let text = uri.value();
+    let variables = variables(&text);
+    for (variable, _) in &variables {
+        if !arguments(parameters).any(|a| a.name() == *variable) {
+            let message = format!("the function has no parameter for the variable `{variable}`");
+            mistakes.at(uri, message);
+        }
     }
+    for argument in arguments(parameters) {
+        let name = argument.name();
+        match variables.iter().find(|(variable, _)| *variable == name) {
+            None if variables.is_empty() => mistakes.at(
+                &argument.ident,
+                "the URI has no variables, so there is nobody to fill this: write `{...}` into it",
+            ),
+            None => mistakes.at(
+                &argument.ident,
+                format!("the URI has no variable `{{{name}}}`"),
+            ),
+            Some((_, true)) if !argument.is_optional() => mistakes.at(
+                &argument.ty,
+                "this variable may be left out of the URI: use an `Option`, or `#[arg(default)]`",
+            ),
+            Some(_) => {}
+        }
+    }
+}
+
+/// The variables of a template, and whether each may be left out. Whether it is a good template is found out when the
+/// resource is registered.
+fn variables(template: &str) -> Vec<(&str, bool)> {
+    let mut found = Vec::new();
+    for expression in template.split('{').skip(1) {
+        let expression = expression.split('}').next().unwrap_or_default();
+        let names = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
+        let optional = expression.starts_with(['#', '.', '/', ';', '?', '&']);
+        found.extend(names.split(',').map(|name| (name, optional)));
+    }
+    found
+}
+
+fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
+    parameters.iter().filter_map(|p| match p {
+        Parameter::Argument(argument) => Some(&**argument),
+        Parameter::Context => None,
+    })
+}
+
+fn check_signature(kind: Kind, signature: &Signature, mistakes: &mut Mistakes) {
+    let name = kind.name();
     if let Some(token) = signature.constness {
-        mistakes.at(token, "a tool cannot be a `const fn`");
+        mistakes.at(token, format!("a {name} cannot be a `const fn`"));
     }
     if let Some(token) = signature.unsafety {
-        mistakes.at(token, "a tool cannot be an `unsafe fn`: anyone may call it");
+        let message = format!("a {name} cannot be an `unsafe fn`: anyone may call it");
+        mistakes.at(token, message);
     }
     if let Some(abi) = &signature.abi {
-        mistakes.at(abi, "a tool cannot be an `extern fn`");
+        mistakes.at(abi, format!("a {name} cannot be an `extern fn`"));
     }
     if !signature.generics.params.is_empty() {
-        mistakes.at(
-            &signature.generics,
-            "a tool cannot be generic: its schema is made from its types",
-        );
+        let message = match kind {
+            Kind::Tool => "a tool cannot be generic: its schema is made from its types",
+            Kind::Resource => "a resource cannot be generic",
+            Kind::Prompt => "a prompt cannot be generic",
+        };
+        mistakes.at(&signature.generics, message);
     }
     if let Some(clause) = &signature.generics.where_clause {
-        mistakes.at(clause, "a tool cannot have a `where` clause");
+        mistakes.at(clause, format!("a {name} cannot have a `where` clause"));
     }
     if let Some(variadic) = &signature.variadic {
         mistakes.at(
             variadic,
-            "a tool cannot have a variable number of parameters",
+            format!("a {name} cannot have a variable number of parameters"),
         );
     }
 }
 
-fn read_parameters(signature: &mut Signature, mistakes: &mut Mistakes) -> Vec<Parameter> {
+fn read_parameters(
+    kind: Kind,
+    signature: &mut Signature,
+    mistakes: &mut Mistakes,
+) -> Vec<Parameter> {
     let mut parameters = Vec::new();
     let mut has_context = false;
     for input in &mut signature.inputs {
         match input {
             FnArg::Receiver(receiver) => mistakes.at(
                 &*receiver,
-                "`#[tool]` goes on a free function; for a tool with state, see `longshore::tool_fn`",
+                format!(
+                    "`#[{0}]` goes on a free function; for a {0} with state, see `longshore::{1}`",
+                    kind.name(),
+                    kind.by_hand()
+                ),
             ),
             FnArg::Typed(parameter) if is_context(&parameter.ty) => {
                 if std::mem::replace(&mut has_context, true) {
@@ -175,7 +367,7 @@ fn read_parameters(signature: &mut Signature, mistakes: &mut Mistakes) -> Vec<Pa
                 parameters.push(Parameter::Context);
             }
             FnArg::Typed(parameter) => {
-                if let Some(argument) = read_argument(parameter, mistakes) {
+                if let Some(argument) = read_argument(kind, parameter, mistakes) {
                     parameters.push(Parameter::Argument(Box::new(argument)));
                 }
             }
@@ -184,17 +376,14 @@ fn read_parameters(signature: &mut Signature, mistakes: &mut Mistakes) -> Vec<Pa
     parameters
 }
 
-fn read_argument(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Argument> {
+fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Argument> {
     let mut options = ArgOptions::default();
     let mut attributes = Vec::new();
     for attribute in std::mem::take(&mut parameter.attrs) {
         let path = attribute.path();
         if path.is_ident("arg") {
-            options.read(&attribute, mistakes);
-        } else if ["doc", "serde", "schemars"]
-            .iter()
-            .any(|known| path.is_ident(known))
-        {
+            options.read(kind, &attribute, mistakes);
+        } else if kind.attributes().iter().any(|known| path.is_ident(known)) {
             attributes.push(attribute);
         } else if ["allow", "expect", "warn", "deny", "cfg_attr"]
             .iter()
@@ -202,13 +391,15 @@ fn read_argument(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Arg
         {
             parameter.attrs.push(attribute);
         } else {
-            mistakes.at(
-                path,
-                "a parameter takes doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`",
-            );
+            mistakes.at(path, match kind {
+                Kind::Tool => {
+                    "a parameter takes doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`"
+                }
+                Kind::Resource | Kind::Prompt => "a parameter takes doc comments and `#[arg(...)]`",
+            });
         }
     }
-    check_type(&parameter.ty, mistakes);
+    check_type(kind, &parameter.ty, mistakes);
     if let Some(header) = &options.header {
         check_mirrored(&parameter.ty, header, mistakes);
     }
@@ -224,21 +415,18 @@ fn read_argument(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Arg
         other => {
             mistakes.at(
                 other,
-                "the parameter of a tool needs a name, which is what the caller knows it by",
+                format!(
+                    "the parameter of a {} needs a name, which is what the caller knows it by",
+                    kind.name()
+                ),
             );
             None
         }
     }
 }
 
-fn check_together(parameters: &[Parameter], options: &ToolOptions, mistakes: &mut Mistakes) {
-    let arguments: Vec<_> = parameters
-        .iter()
-        .filter_map(|p| match p {
-            Parameter::Argument(argument) => Some(argument),
-            Parameter::Context => None,
-        })
-        .collect();
+fn check_together(parameters: &[Parameter], mistakes: &mut Mistakes) {
+    let arguments: Vec<_> = arguments(parameters).collect();
     for (i, argument) in arguments.iter().enumerate() {
         let earlier = &arguments[..i];
         if earlier.iter().any(|a| a.name() == argument.name()) {
@@ -256,9 +444,6 @@ fn check_together(parameters: &[Parameter], options: &ToolOptions, mistakes: &mu
             if is_taken {
                 mistakes.at(header, "two parameters have this header");
             }
-        }
-        if let Some(flatten) = argument.options.flatten {
-            check_flattened(argument, arguments.len(), flatten, options, mistakes);
         }
     }
 }
@@ -281,7 +466,7 @@ fn check_flattened(
         rename,
         default,
         header,
-        flatten: _,
+        ..
     } = &argument.options;
     if description.is_some() || rename.is_some() || default.is_some() || header.is_some() {
         refuse(
@@ -300,24 +485,34 @@ fn is_context(ty: &Type) -> bool {
         if reference.mutability.is_none() && last_name(&reference.elem).is_some_and(|n| n == "CallContext"))
 }
 
-fn check_type(ty: &Type, mistakes: &mut Mistakes) {
+fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
+    let name = kind.name();
     match ty {
         Type::Reference(reference) => {
             let instead = match &*reference.elem {
                 Type::Path(_) => match last_name(&reference.elem) {
-                    Some(name) if name == "str" => "`String`".to_owned(),
-                    Some(name) if name == "CallContext" => "`&CallContext`".to_owned(),
-                    Some(name) => format!("`{name}`"),
+                    Some(last) if last == "str" => "`String`".to_owned(),
+                    Some(last) if last == "CallContext" => "`&CallContext`".to_owned(),
+                    Some(last) => format!("`{last}`"),
                     None => "an owned type".to_owned(),
                 },
                 Type::Slice(_) => "`Vec<...>`".to_owned(),
                 _ => "an owned type".to_owned(),
             };
-            mistakes.at(ty, format!("a tool owns its arguments: use {instead} here"));
+            mistakes.at(
+                ty,
+                format!("a {name} owns its arguments: use {instead} here"),
+            );
         }
         Type::ImplTrait(_) => mistakes.at(
             ty,
-            "a tool cannot take an `impl Trait`: its schema is made from its types",
+            match kind {
+                Kind::Tool => {
+                    "a tool cannot take an `impl Trait`: its schema is made from its types"
+                }
+                Kind::Resource => "a resource cannot take an `impl Trait`: name the type",
+                Kind::Prompt => "a prompt cannot take an `impl Trait`: name the type",
+            },
         ),
         Type::Infer(_) => mistakes.at(ty, "the type of an argument has to be spelt out"),
         _ => {}
@@ -343,7 +538,11 @@ fn check_mirrored(ty: &Type, header: &syn::LitStr, mistakes: &mut Mistakes) {
     }
 }
 
-fn inside_option(ty: &Type) -> &Type {
+fn is_option(ty: &Type) -> bool {
+    !std::ptr::eq(inside_option(ty), ty)
+}
+
+pub(crate) fn inside_option(ty: &Type) -> &Type {
     if let Type::Path(path) = ty
         && let Some(last) = path.path.segments.last()
         && last.ident == "Option"
@@ -365,14 +564,16 @@ fn last_name(ty: &Type) -> Option<&Ident> {
     }
 }
 
-fn returned(signature: &Signature, mistakes: &mut Mistakes) -> Type {
+fn returned(kind: Kind, signature: &Signature, mistakes: &mut Mistakes) -> Type {
+    let name = kind.name();
     let ty = match &signature.output {
         ReturnType::Default => return syn::parse_quote!(()),
         ReturnType::Type(_, ty) => &**ty,
     };
     match ty {
         Type::ImplTrait(_) => {
-            mistakes.at(ty, "a tool cannot return an `impl Trait`: name the type");
+            let message = format!("a {name} cannot return an `impl Trait`: name the type");
+            mistakes.at(ty, message);
         }
         Type::Reference(reference)
             if reference
@@ -382,7 +583,7 @@ fn returned(signature: &Signature, mistakes: &mut Mistakes) -> Type {
         {
             mistakes.at(
                 ty,
-                "a tool owns what it returns: use `String`, or `&'static str`",
+                format!("a {name} owns what it returns: use `String`, or `&'static str`"),
             );
         }
         _ => {}

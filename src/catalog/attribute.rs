@@ -1,9 +1,11 @@
-//! What the code that `#[tool]` writes leans on. Not meant to be named by anyone else, and free to change.
+//! What the code that `#[tool]` writes leans on; [`offers`] is the same for `#[resource]` and `#[prompt]`. Not meant to be named by anyone else, and free to change.
 //!
 //! A macro sees the words of a return type, not the type: `io::Result<Report>` may be an alias. So what to
 //! do with a returned value is settled by method resolution: of several traits with a method of one name,
 //! the one that needs the fewest dereferences and whose bounds hold is taken. The traits below are listed
 //! in that order.
+
+pub mod offers;
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -22,10 +24,17 @@ pub use std::string::String;
 pub use std::sync::{Arc, LazyLock};
 pub use std::time::Duration;
 
+pub use offers::*;
+
 pub use crate::catalog::collected::Collected;
 pub use crate::catalog::typed::Described;
-pub use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Tool};
-pub use crate::protocol::Icon;
+pub use crate::catalog::{
+    AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,
+    IntoMessages, IntoResource, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
+    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
+    VariableFuture,
+};
+pub use crate::protocol::{CacheScope, Icon, PromptArgument};
 pub use {inventory, schemars, serde, serde_json};
 
 /// Stands for a function that returns `T`.

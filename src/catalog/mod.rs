@@ -1,29 +1,53 @@
-//! What a server offers: the contract between those who write tools and the server that runs them.
+//! What a server offers: the contract between those who write tools, resources and prompts, and the server that runs
+//! them.
 
 mod arguments;
 #[doc(hidden)]
 pub mod attribute;
+mod by_hand;
 mod collected;
+mod completion;
 mod context;
 mod listing;
 mod outlet;
 mod output;
+mod parameters;
+mod prompt;
 mod registry;
+mod resource;
 pub mod schema;
+mod shown;
 mod strict;
+mod table;
 mod tool;
 mod typed;
 
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
+pub use by_hand::{
+    AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
+    TemplateFn, prompt_fn, resource_fn, template_fn,
+};
 pub use collected::collected_tools;
+pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
 pub(crate) use listing::{Listing, ListingFrame};
 pub(crate) use outlet::{Outlet, Wanted};
 pub(crate) use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};
-pub(crate) use registry::CatalogTool;
+pub use parameters::{InvalidParameter, Parameters};
+pub use prompt::{
+    ArgumentFuture, IntoMessages, Prompt, PromptDefinition, PromptError, PromptErrorKind,
+    PromptFuture, PromptOutput,
+};
 pub use registry::{Catalog, CatalogError};
+pub(crate) use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use resource::{
+    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,
+    VariableFuture,
+};
 pub(crate) use schema::{HeaderParameter, ParameterKind};
+pub(crate) use shown::annotations_for;
+pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};

@@ -1,22 +1,27 @@
-//! The tools of one server, checked and ready.
+//! What one server offers, checked and ready.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use serde_json::Value;
 
 use super::schema::{self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type};
-use super::{Arguments, InvalidArguments, Output, Tool};
+use super::table::Table;
+use super::{
+    AnyResource, Arguments, InvalidArguments, Output, Parameters, Prompt, Resource,
+    ResourceDefinition, ResourceTemplate, Tool,
+};
+use crate::protocol::{TemplateError, UriTemplate, fault_of_uri};
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
 ///
-/// Tools keep the order in which they were added.
+/// Tools, resources and prompts keep the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    tools: Vec<CatalogTool>,
-    by_name: HashMap<Box<str>, usize, RandomState>,
+    pub(crate) tools: Table<CatalogTool>,
+    pub(crate) resources: Table<CatalogResource>,
+    pub(crate) templates: Table<CatalogTemplate>,
+    pub(crate) prompts: Table<CatalogPrompt>,
 }
 
 /// A tool with what was computed from its definition once.
@@ -29,7 +34,23 @@ pub(crate) struct CatalogTool {
     output: Option<Compiled>,
 }
 
-/// Why a tool cannot be offered.
+/// A resource at one URI.
+pub(crate) struct CatalogResource {
+    pub(crate) resource: Arc<dyn Resource>,
+}
+
+/// Resources of one shape.
+pub(crate) struct CatalogTemplate {
+    pub(crate) template: Arc<dyn ResourceTemplate>,
+    pub(crate) uri: UriTemplate,
+}
+
+/// A prompt.
+pub(crate) struct CatalogPrompt {
+    pub(crate) prompt: Arc<dyn Prompt>,
+}
+
+/// Why something cannot be offered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
@@ -58,6 +79,53 @@ pub enum CatalogError {
         #[source]
         source: SchemaError,
     },
+    /// Two resources of one URI.
+    #[error("resource {uri:?} was added twice; give one of them another URI")]
+    DuplicateResource {
+        /// The URI.
+        uri: String,
+    },
+    /// What should be a URI is none.
+    #[error("resource {uri:?}: that is no URI, {problem}")]
+    Uri {
+        /// What should be a URI.
+        uri: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A template that cannot be used.
+    #[error("resource {template:?}: the template cannot be used")]
+    Template {
+        /// The template.
+        template: String,
+        /// What is wrong with it.
+        #[source]
+        source: TemplateError,
+    },
+    /// Two templates that match the same URIs.
+    #[error("the templates {one:?} and {other:?} match the same URIs; drop one of them")]
+    AmbiguousTemplates {
+        /// The one that was added first.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A member of a resource's or a prompt's definition that clients would not accept.
+    #[error("{what} {name:?}: {problem}")]
+    Definition {
+        /// `resource` or `prompt`.
+        what: &'static str,
+        /// Its URI or name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Two prompts of one name.
+    #[error("prompt {name:?} was added twice; give one of them another name")]
+    DuplicatePrompt {
+        /// The name.
+        name: String,
+    },
 }
 
 impl Catalog {
@@ -69,23 +137,124 @@ impl Catalog {
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, CatalogError> {
         let mut catalog = Self::default();
         for tool in tools {
-            catalog.add(tool)?;
+            catalog.add_tool(tool)?;
         }
         Ok(catalog)
     }
 
-    fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), CatalogError> {
+    /// Adds resources, and templates of resources.
+    ///
+    /// # Errors
+    ///
+    /// The first one that cannot be offered, and why.
+    pub fn with_resources(
+        mut self,
+        resources: impl IntoIterator<Item = AnyResource>,
+    ) -> Result<Self, CatalogError> {
+        for resource in resources {
+            match resource {
+                AnyResource::Fixed(resource) => self.add_resource(resource)?,
+                AnyResource::Template(template) => self.add_template(template)?,
+            }
+        }
+        Ok(self)
+    }
+
+    /// Adds prompts.
+    ///
+    /// # Errors
+    ///
+    /// The first one that cannot be offered, and why.
+    pub fn with_prompts(
+        mut self,
+        prompts: impl IntoIterator<Item = Arc<dyn Prompt>>,
+    ) -> Result<Self, CatalogError> {
+        for prompt in prompts {
+            self.add_prompt(prompt)?;
+        }
+        Ok(self)
+    }
+
+    fn add_tool(&mut self, tool: Arc<dyn Tool>) -> Result<(), CatalogError> {
         let name = tool.definition().name.clone();
         if !is_tool_name(&name) {
             return Err(CatalogError::Name { name });
         }
-        if self.by_name.contains_key(name.as_str()) {
-            return Err(CatalogError::Duplicate { name });
+        match self.tools.add(CatalogTool::new(tool)?) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(CatalogError::Duplicate { name }),
         }
-        let entry = CatalogTool::new(tool)?;
-        self.by_name.insert(name.into(), self.tools.len());
-        self.tools.push(entry);
+    }
+
+    fn add_resource(&mut self, resource: Arc<dyn Resource>) -> Result<(), CatalogError> {
+        let definition = resource.definition();
+        let uri = definition.uri.clone();
+        if let Some(problem) = fault_of_uri(&uri) {
+            return Err(CatalogError::Uri { uri, problem });
+        }
+        check_resource(definition)?;
+        match self.resources.add(CatalogResource { resource }) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(CatalogError::DuplicateResource { uri }),
+        }
+    }
+
+    fn add_template(&mut self, template: Arc<dyn ResourceTemplate>) -> Result<(), CatalogError> {
+        let definition = template.definition();
+        let text = definition.uri.clone();
+        let uri = match UriTemplate::parse(&text) {
+            Ok(uri) => uri,
+            Err(source) => {
+                return Err(CatalogError::Template {
+                    template: text,
+                    source,
+                });
+            }
+        };
+        check_resource(definition)?;
+        let rival = self
+            .templates
+            .iter()
+            .find(|t| t.uri.matches_the_same_as(&uri));
+        if let Some(rival) = rival {
+            return Err(CatalogError::AmbiguousTemplates {
+                one: rival.uri.as_str().to_owned(),
+                other: text,
+            });
+        }
+        // Of one text there is one template: what is the same matches the same.
+        let _ = self.templates.add(CatalogTemplate { template, uri });
         Ok(())
+    }
+
+    fn add_prompt(&mut self, prompt: Arc<dyn Prompt>) -> Result<(), CatalogError> {
+        let definition = prompt.definition();
+        let name = definition.name.clone();
+        let fault = |problem: String| {
+            Err(CatalogError::Definition {
+                what: "prompt",
+                name: name.clone(),
+                problem,
+            })
+        };
+        if !is_prompt_name(&name) {
+            return fault(
+                "a name has 1 to 128 characters, none of them a control character".to_owned(),
+            );
+        }
+        for (position, argument) in definition.arguments.iter().enumerate() {
+            let earlier = &definition.arguments[..position];
+            if earlier.iter().any(|a| a.name == argument.name) {
+                return fault(format!("the argument {:?} appears twice", argument.name));
+            }
+            if !is_prompt_name(&argument.name) {
+                return fault(format!("{:?} is no name of an argument", argument.name));
+            }
+        }
+        match self.prompts.add(CatalogPrompt { prompt }) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(CatalogError::DuplicatePrompt { name }),
+        }
     }
 
     /// How many tools there are.
@@ -93,9 +262,9 @@ impl Catalog {
         self.tools.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tools.
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.tools.len() == 0
     }
 
     /// The tools' names, in order.
@@ -105,19 +274,35 @@ impl Catalog {
             .map(|entry| entry.tool.definition().name())
     }
 
-    pub(crate) fn tools(&self) -> &[CatalogTool] {
-        &self.tools
-    }
-
     #[inline]
     pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
-        self.by_name
-            .get(name)
-            .map(|position| &self.tools[*position])
+        self.tools.get(name)
     }
 
-    pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
+    /// Whether any resource or template of resources is offered.
+    pub(crate) fn has_resources(&self) -> bool {
+        self.resources.len() + self.templates.len() > 0
+    }
+
+    /// Whether there are suggestions for anything.
+    pub(crate) fn has_completions(&self) -> bool {
+        let of_prompts = self.prompts.iter().any(|entry| {
+            let arguments = &entry.prompt.definition().arguments;
+            arguments.iter().any(|a| entry.prompt.completes(&a.name))
+        });
+        of_prompts
+            || self
+                .templates
+                .iter()
+                .any(|entry| entry.uri.variables().any(|v| entry.template.completes(v)))
+    }
+
+    /// The first template that a URI fits, and what its variables stand for.
+    pub(crate) fn template_for(&self, uri: &str) -> Option<(&CatalogTemplate, Parameters)> {
+        self.templates.iter().find_map(|entry| {
+            let variables = entry.uri.matches(uri)?;
+            Some((entry, variables.into_iter().collect()))
+        })
     }
 
     /// The name most like one that is unknown, if any is like it at all.
@@ -131,6 +316,23 @@ impl Catalog {
             .min()
             .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
             .map(|(_, name)| name)
+    }
+}
+
+fn check_resource(definition: &ResourceDefinition) -> Result<(), CatalogError> {
+    let fault = |problem: &str| {
+        Err(CatalogError::Definition {
+            what: "resource",
+            name: definition.uri.clone(),
+            problem: problem.to_owned(),
+        })
+    };
+    if definition.name.is_empty() {
+        return fault("its name is empty");
+    }
+    match definition.annotations.priority {
+        Some(priority) if !(0.0..=1.0).contains(&priority) => fault("a priority is from 0 to 1"),
+        _ => Ok(()),
     }
 }
 
@@ -204,6 +406,32 @@ impl fmt::Debug for CatalogTool {
             .field(&self.tool.definition().name())
             .finish()
     }
+}
+
+impl fmt::Debug for CatalogResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogResource")
+            .field(&self.resource.definition().uri())
+            .finish()
+    }
+}
+
+impl fmt::Debug for CatalogTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogTemplate").field(&self.uri).finish()
+    }
+}
+
+impl fmt::Debug for CatalogPrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogPrompt")
+            .field(&self.prompt.definition().name())
+            .finish()
+    }
+}
+
+fn is_prompt_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 128 && !name.contains(char::is_control)
 }
 
 /// Whether a name follows the specification's advice (2025-11-25, tools, "Tool Names").

@@ -109,7 +109,7 @@ pub struct EmbeddedResource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceContents {
-    /// Which resource this is.
+    /// Which resource this is. Where it is empty, the server fills in the URI that was asked for.
     pub uri: String,
     /// Media type, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,6 +214,42 @@ impl Content {
             annotations: None,
             meta: None,
         })
+    }
+}
+
+impl ResourceContents {
+    /// Text. The server fills in the URI that was asked for, and the media type of the resource's definition.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::of(ResourceBody::Text(text.into()))
+    }
+
+    /// Bytes; encodes them. The server fills in the URI that was asked for, and the media type of the resource's
+    /// definition.
+    pub fn blob(bytes: impl AsRef<[u8]>) -> Self {
+        Self::of(ResourceBody::Blob(STANDARD.encode(bytes)))
+    }
+
+    fn of(body: ResourceBody) -> Self {
+        Self {
+            uri: String::new(),
+            mime_type: None,
+            body,
+            meta: None,
+        }
+    }
+
+    /// Says which resource this is, where it is not the one that was asked for.
+    #[must_use]
+    pub fn with_uri(mut self, uri: impl Into<String>) -> Self {
+        self.uri = uri.into();
+        self
+    }
+
+    /// Says what kind of contents this is, where the resource's definition does not.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
     }
 }
 

@@ -22,6 +22,8 @@ pub enum ErrorCode {
     InvalidParams,
     /// -32603: the server's own fault.
     Internal,
+    /// -32002: nothing is at that URI (before 2026-07-28).
+    ResourceNotFound,
     /// -32020: a header is missing, malformed, or says something else than the body (2026-07-28).
     HeaderMismatch,
     /// -32022: a protocol version that is not served (2026-07-28).
@@ -41,6 +43,7 @@ impl ErrorCode {
             Self::MethodNotFound => -32601,
             Self::InvalidParams => -32602,
             Self::Internal => -32603,
+            Self::ResourceNotFound => -32002,
             Self::HeaderMismatch => -32020,
             Self::UnsupportedProtocolVersion => -32022,
             Self::Http(status) => i32::from(status),

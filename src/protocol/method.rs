@@ -10,6 +10,12 @@ pub(crate) enum Method {
     Discover,
     ToolsList,
     ToolsCall,
+    ResourcesList,
+    TemplatesList,
+    ResourcesRead,
+    PromptsList,
+    PromptsGet,
+    Complete,
     SetLogLevel,
 }
 
@@ -24,6 +30,12 @@ impl Method {
             "ping" => Self::Ping,
             "initialize" => Self::Initialize,
             "server/discover" => Self::Discover,
+            "resources/read" => Self::ResourcesRead,
+            "resources/list" => Self::ResourcesList,
+            "resources/templates/list" => Self::TemplatesList,
+            "prompts/get" => Self::PromptsGet,
+            "prompts/list" => Self::PromptsList,
+            "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
             _ => return None,
         })
@@ -34,7 +46,14 @@ impl Method {
         match self {
             Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
             Self::Discover => !revision.has_sessions(),
-            Self::ToolsList | Self::ToolsCall => true,
+            Self::ToolsList
+            | Self::ToolsCall
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::ResourcesRead
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => true,
         }
     }
 }

@@ -10,9 +10,12 @@ mod error;
 mod fuzz;
 pub(crate) mod message;
 mod method;
+mod prompts;
+mod resources;
 mod revision;
 pub(crate) mod scan;
 mod tools;
+mod uri_template;
 mod write;
 
 pub(crate) use capabilities::ClientCapabilities;
@@ -24,6 +27,10 @@ pub use error::{ErrorCode, ErrorObject};
 #[cfg(any(fuzzing, test))]
 pub use fuzz::envelope_holds;
 pub(crate) use method::Method;
+pub use prompts::{PromptArgument, PromptMessage};
+pub use resources::CacheScope;
 pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
+pub(crate) use uri_template::fault_of_uri;
+pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
 pub(crate) use write::{push_escaped, push_string};

@@ -85,6 +85,16 @@ impl Revision {
         Self::V2025_11_25 <= self
     }
 
+    /// Whether servers say that they have completions.
+    pub fn announces_completions(self) -> bool {
+        Self::V2025_03_26 <= self
+    }
+
+    /// Whether a resource that is not there has an error code of its own.
+    pub fn has_resource_not_found(self) -> bool {
+        self < Self::V2026_07_28
+    }
+
     /// Whether arguments that do not fit the schema are a result the model reads, not a JSON-RPC error.
     pub fn shows_invalid_arguments_to_the_model(self) -> bool {
         Self::V2025_11_25 <= self

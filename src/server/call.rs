@@ -13,15 +13,18 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Timeout};
 
-use crate::catalog::{CallContext, CallFuture, Output, RequestId, ToolError};
+use crate::catalog::{CallContext, RequestId};
+
+/// The future of one call of a tool, or of whatever else somebody has written for this server.
+pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// How a call ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    Done(Result<Output, ToolError>),
-    /// The tool took longer than it may.
+pub(crate) enum Outcome<T> {
+    Done(T),
+    /// It took longer than it may.
     TimedOut(Duration),
-    /// The tool panicked; the log has its words.
+    /// It panicked; the log has its words.
     Panicked,
     /// The caller wants no answer any more.
     Cancelled,
@@ -48,10 +51,10 @@ pub(crate) struct Terms {
 }
 
 /// How far a call has come.
-pub(crate) enum Step {
-    Done(Outcome),
+pub(crate) enum Step<T> {
+    Done(Outcome<T>),
     /// It has something to say before its answer, or takes long.
-    Streams(Running),
+    Streams(Running<T>),
 }
 
 /// Begins a call and polls it once, where it stands: most are done then, and no timer was armed and no task made.
@@ -60,12 +63,12 @@ pub(crate) enum Step {
 ///
 /// The call, where it has to wait.
 #[inline]
-pub(crate) fn begin(
+pub(crate) fn begin<T>(
     cx: &mut Context<'_>,
-    start: impl FnOnce(Arc<CallContext>) -> CallFuture,
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
     terms: Terms,
-) -> Result<Step, Guarded> {
+) -> Result<Step<T>, Guarded<T>> {
     let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
         return Ok(Step::Done(Outcome::Panicked));
     };
@@ -80,12 +83,12 @@ pub(crate) fn begin(
 }
 
 /// Goes on with a call to its end, or to where its answer has to become a stream.
-pub(crate) async fn wait(
-    call: Guarded,
+pub(crate) async fn wait<T: Send + 'static>(
+    call: Guarded<T>,
     context: &Arc<CallContext>,
     terms: Terms,
     inflight: &Arc<Inflight>,
-) -> Step {
+) -> Step<T> {
     let mut running = Running::new(call, context, terms, inflight);
     let Some(stream_after) = terms.stream_after else {
         return Step::Done(running.await);
@@ -116,22 +119,22 @@ pub(crate) async fn wait(
 }
 
 /// A call that has begun and takes its time.
-pub(crate) enum Running {
-    Done(Option<Outcome>),
+pub(crate) enum Running<T> {
+    Done(Option<Outcome<T>>),
     /// Dropping it cancels it.
     Own {
-        call: Pin<Box<Timeout<Guarded>>>,
+        call: Pin<Box<Timeout<Guarded<T>>>>,
         timeout: Duration,
         context: Arc<CallContext>,
         _place: Place,
     },
     /// It runs on without whoever waits here.
-    Task(oneshot::Receiver<Outcome>),
+    Task(oneshot::Receiver<Outcome<T>>),
 }
 
-impl Running {
+impl<T: Send + 'static> Running<T> {
     fn new(
-        call: Guarded,
+        call: Guarded<T>,
         context: &Arc<CallContext>,
         terms: Terms,
         inflight: &Arc<Inflight>,
@@ -156,10 +159,13 @@ impl Running {
     }
 }
 
-impl Future for Running {
-    type Output = Outcome;
+// Nothing in it is pinned in place: the call has a box of its own.
+impl<T> Unpin for Running<T> {}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+impl<T> Future for Running<T> {
+    type Output = Outcome<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
         match &mut *self {
             Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Outcome::Cancelled)),
             Self::Own {
@@ -182,7 +188,7 @@ impl Future for Running {
     }
 }
 
-impl Drop for Running {
+impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         // A tool that blocks cannot be dropped; it can look.
         if let Self::Own { context, .. } = self {
@@ -191,20 +197,20 @@ impl Drop for Running {
     }
 }
 
-impl fmt::Debug for Running {
+impl<T> fmt::Debug for Running<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Running")
     }
 }
 
 /// A call whose panics end here.
-pub(crate) struct Guarded(CallFuture);
+pub(crate) struct Guarded<T>(BoxedCall<T>);
 
-impl Future for Guarded {
-    type Output = Outcome;
+impl<T> Future for Guarded<T> {
+    type Output = Outcome<T>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
         // A future that panicked is never polled again, so nobody sees what it left half done.
         match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Outcome::Done),

@@ -27,10 +27,13 @@ pub struct ServerConfig {
     /// After how many seconds without an answer it becomes an event stream with signs of life, for clients that take
     /// one, so that nobody in between gives the connection up. Default: 10.
     pub stream_after_seconds: u64,
-    /// How many tools `tools/list` gives at once. Default: 1000.
+    /// How many entries a list gives at once. Default: 1000.
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
     pub list_ttl_ms: u64,
+    /// How much is kept in memory of what resources with a time to live said, in bytes. 0 keeps nothing. Default:
+    /// 16777216, 16 MiB.
+    pub contents_cache_bytes: usize,
     /// When several messages may come in one array. Default: `auto`.
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
@@ -77,6 +80,7 @@ impl Default for ServerConfig {
             stream_after_seconds: 10,
             page_size: 1000,
             list_ttl_ms: 300_000,
+            contents_cache_bytes: 16 * 1024 * 1024,
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
         }

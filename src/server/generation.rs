@@ -6,15 +6,22 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::ServerConfig;
-use crate::catalog::{Catalog, Listing, ListingFrame};
-use crate::protocol::{Implementation, Revision};
+use super::kept::Kept;
+use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
+use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
 
 /// A catalog with everything that is computed from it once. Loaded once for each request.
 #[derive(Debug)]
 pub(crate) struct Generation {
     pub(crate) catalog: Catalog,
-    listings: [OnceLock<Listing>; Revision::ALL.len()],
+    pub(crate) tools: Listings,
+    pub(crate) resources: Listings,
+    pub(crate) templates: Listings,
+    pub(crate) prompts: Listings,
+    has_completions: bool,
+    /// What resources said. A new generation begins without.
+    pub(crate) kept: Kept,
     /// What follows the id in an answer to `initialize`, for each revision; empty for those without.
     initialized: [Bytes; Revision::ALL.len()],
     /// What follows the id in an answer to `server/discover`.
@@ -25,6 +32,23 @@ pub(crate) struct Generation {
     list_tail: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
+}
+
+/// One list, for each revision; serialised on first use.
+#[derive(Debug, Default)]
+pub(crate) struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
+
+impl Listings {
+    #[inline]
+    pub(crate) fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
+        self.0[frame.revision as usize].get_or_init(|| {
+            let mut listing = Listing::new(table, frame);
+            for other in self.0.iter().filter_map(OnceLock::get) {
+                listing.share(other);
+            }
+            listing
+        })
+    }
 }
 
 /// The keys of `_meta` that the specification owns.
@@ -40,9 +64,14 @@ impl Generation {
             config.list_ttl_ms
         );
         Self {
-            initialized: Revision::ALL.map(|revision| initialized(config, revision)),
-            discovered: discovered(config, &list_tail),
-            listings: Default::default(),
+            initialized: Revision::ALL.map(|revision| initialized(&catalog, config, revision)),
+            discovered: discovered(&catalog, config, &list_tail),
+            tools: Listings::default(),
+            resources: Listings::default(),
+            templates: Listings::default(),
+            prompts: Listings::default(),
+            has_completions: catalog.has_completions(),
+            kept: Kept::new(config.contents_cache_bytes),
             server_info: info,
             catalog,
             result_tail,
@@ -55,16 +84,23 @@ impl Generation {
         self.initialized[revision as usize].clone()
     }
 
-    /// The tools as a revision's clients see them, serialised on first use.
+    /// Whether a method is about something that is offered. What is not offered is not announced, and its methods are
+    /// unknown (DISC-02).
     #[inline]
-    pub(crate) fn listing(&self, frame: ListingFrame<'_>) -> &Listing {
-        self.listings[frame.revision as usize].get_or_init(|| {
-            let mut listing = Listing::new(&self.catalog, frame);
-            for other in self.listings.iter().filter_map(OnceLock::get) {
-                listing.share(other);
+    pub(crate) fn offers(&self, method: Method) -> bool {
+        match method {
+            Method::Initialize
+            | Method::Ping
+            | Method::Discover
+            | Method::ToolsList
+            | Method::ToolsCall
+            | Method::SetLogLevel => true,
+            Method::ResourcesList | Method::TemplatesList | Method::ResourcesRead => {
+                self.catalog.has_resources()
             }
-            listing
-        })
+            Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
+            Method::Complete => self.has_completions,
+        }
     }
 
     /// What all pages for a revision have in common.
@@ -89,13 +125,13 @@ impl Generation {
     }
 }
 
-fn initialized(config: &ServerConfig, revision: Revision) -> Bytes {
+fn initialized(catalog: &Catalog, config: &ServerConfig, revision: Revision) -> Bytes {
     if !revision.has_sessions() {
         return Bytes::new();
     }
     let mut result = Map::new();
     result.insert("protocolVersion".to_owned(), revision.as_str().into());
-    result.insert("capabilities".to_owned(), capabilities());
+    result.insert("capabilities".to_owned(), capabilities(catalog, revision));
     result.insert("serverInfo".to_owned(), json(&config.implementation()));
     if let Some(instructions) = &config.instructions {
         result.insert("instructions".to_owned(), instructions.clone().into());
@@ -103,7 +139,7 @@ fn initialized(config: &ServerConfig, revision: Revision) -> Bytes {
     format!(r#","result":{}}}"#, Value::Object(result)).into()
 }
 
-fn discovered(config: &ServerConfig, tail: &str) -> Bytes {
+fn discovered(catalog: &Catalog, config: &ServerConfig, tail: &str) -> Bytes {
     let instructions = match &config.instructions {
         Some(text) => format!(r#","instructions":{}"#, json!(text)),
         None => String::new(),
@@ -111,14 +147,24 @@ fn discovered(config: &ServerConfig, tail: &str) -> Bytes {
     format!(
         r#","result":{{"supportedVersions":{},"capabilities":{}{instructions}{tail}}}}}"#,
         json!(supported_versions()),
-        capabilities(),
+        capabilities(catalog, Revision::V2026_07_28),
     )
     .into()
 }
 
-/// What this server can do, for both eras.
-fn capabilities() -> Value {
-    json!({"tools": {}, "logging": {}})
+/// What this server can do: what it offers; and tools and logs, whose methods it always has.
+fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
+    let mut capabilities = json!({"tools": {}, "logging": {}});
+    if catalog.has_resources() {
+        capabilities["resources"] = json!({});
+    }
+    if catalog.prompts.len() > 0 {
+        capabilities["prompts"] = json!({});
+    }
+    if revision.announces_completions() && catalog.has_completions() {
+        capabilities["completions"] = json!({});
+    }
+    capabilities
 }
 
 /// All revisions, those without sessions first: that is where they can be asked for by version.

@@ -6,15 +6,21 @@
 
 mod batch;
 mod call;
+mod completion;
 mod config;
+mod content;
 mod generation;
 mod handshake;
 mod http;
+mod kept;
+mod lists;
 mod local;
 mod logging;
 mod method;
 mod mirror;
+mod prompts;
 mod reply;
+mod resources;
 mod stateless;
 mod stdio;
 mod stream;
@@ -51,11 +57,11 @@ pub(crate) use stdio::StdioPeer;
 pub(crate) use stream::{CallStream, Part};
 
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, Outlet, RequestId};
-use crate::protocol::message::{Malformed, MalformedKind, Notification, Request};
+use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
-use call::{Inflight, OnDisconnect};
+use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
 use reply::begin;
@@ -92,6 +98,35 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+}
+
+impl Caller<'_> {
+    /// What a tool, a resource or a prompt may ask about the request, and how it is heard.
+    #[inline]
+    fn context(
+        self,
+        headers: Option<Headers<'_>>,
+        request: &Request<'_>,
+        log_level: Option<LogLevel>,
+    ) -> Arc<CallContext> {
+        Arc::new(CallContext {
+            principal: Arc::clone(self.principal),
+            session: self.session.cloned(),
+            request_id: RequestId::from_json(request.id),
+            headers: headers.map(|headers| std::mem::take(headers.all)),
+            outlet: Outlet::new(Wanted {
+                progress_token: progress_token(request),
+                progress_messages: self.revision.has_annotations(),
+                log_level,
+            }),
+        })
+    }
+}
+
+/// The token that the caller wants progress reported under, as JSON text.
+fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
+    let token = request.params.meta.progress_token?;
+    message::is_id(token).then(|| token.into())
 }
 
 /// The headers of an HTTP request.
@@ -146,11 +181,7 @@ impl Server {
             Some(method) => self.dispatch(cx, method, caller, headers, body, request),
             None => self
                 .other_method(caller, headers, request)
-                .unwrap_or_else(|| {
-                    let message = format!("Method not found: {}", truncated(&request.method));
-                    let error = ErrorObject::new(ErrorCode::MethodNotFound, message);
-                    Handled::Now(Reply::error(request.id, &error))
-                }),
+                .unwrap_or_else(|| Handled::Now(method_not_found(request))),
         }
     }
 
@@ -228,7 +259,99 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
+            other => return self.dispatch_further(cx, other, caller, headers, request),
         })
+    }
+
+    /// The methods of what need not be there.
+    fn dispatch_further(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        method: Method,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
+        request: &Request<'_>,
+    ) -> Handled {
+        if !self.generation.load().offers(method) {
+            return Handled::Now(if caller.revision.has_sessions() {
+                method_not_found(request)
+            } else {
+                stateless::unknown_method(request)
+            });
+        }
+        let handled = match method {
+            Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
+            Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
+            Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
+            Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
+            Method::Complete => self.complete(cx, caller, headers, request),
+            Method::Initialize
+            | Method::Ping
+            | Method::Discover
+            | Method::SetLogLevel
+            | Method::ToolsList
+            | Method::ToolsCall => unreachable!("dispatched before"),
+        };
+        handled.unwrap_or_else(Handled::Now)
+    }
+
+    /// Checks a request that names something, as far as headers and `_meta` go (MH-05, LOG-03), before the name is
+    /// looked up. Returns from which level on the caller wants to be sent log messages.
+    #[inline]
+    fn check_named(
+        &self,
+        caller: Caller<'_>,
+        headers: Option<&Headers<'_>>,
+        request: &Request<'_>,
+        name: &str,
+    ) -> Result<Option<LogLevel>, Reply> {
+        if caller.revision.has_sessions() {
+            return Ok(caller.session.map(|session| self.levels.get(session)));
+        }
+        if let Some(headers) = headers {
+            stateless::check_name(request, name, headers.mcp)?;
+        }
+        stateless::log_level(request)
+    }
+
+    /// How a call of the caller's is to be run; `timeout` is what was asked for.
+    #[inline]
+    fn terms(&self, caller: Caller<'_>, timeout: Option<Duration>) -> Terms {
+        Terms {
+            timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
+            on_disconnect: caller.on_disconnect,
+            stream_after: caller.stream_after,
+        }
+    }
+
+    /// Runs what somebody has written for this server, and answers with what comes of it.
+    fn run<T: Send + 'static>(
+        &self,
+        cx: &mut Context<'_>,
+        start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+        context: Arc<CallContext>,
+        terms: Terms,
+        conclude: impl FnOnce(Outcome<T>) -> Reply + Send + 'static,
+    ) -> Handled {
+        let begun = match call::begin(cx, start, &context, terms) {
+            Ok(Step::Done(outcome)) => return Handled::Now(conclude(outcome)),
+            begun => begun,
+        };
+        let inflight = Arc::clone(&self.inflight);
+        Handled::Later(Box::pin(async move {
+            let step = match begun {
+                Ok(step) => step,
+                Err(call) => call::wait(call, &context, terms, &inflight).await,
+            };
+            match step {
+                Step::Done(outcome) => conclude(outcome),
+                Step::Streams(running) => {
+                    let conclude = |outcome| conclude(outcome).into_answer();
+                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                }
+            }
+        }))
     }
 
     /// A method of the application's own. `None` if there is none of the name.
@@ -313,6 +436,15 @@ fn is_unknown_method(reply: &Reply) -> bool {
             refusal: Some(Refusal::Method),
             ..
         })
+    )
+}
+
+/// A method that does not exist, within a session.
+fn method_not_found(request: &Request<'_>) -> Reply {
+    let message = format!("Method not found: {}", truncated(&request.method));
+    Reply::error(
+        request.id,
+        &ErrorObject::new(ErrorCode::MethodNotFound, message),
     )
 }
 

@@ -1,9 +1,11 @@
 //! What comes back for a message.
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
+use super::generation::Generation;
 use super::stream::CallStream;
-use crate::protocol::{ErrorCode, ErrorObject};
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 /// What a message gets.
 #[derive(Debug)]
@@ -61,6 +63,14 @@ impl Answer {
 }
 
 impl Reply {
+    /// The document, if it is one.
+    pub(crate) fn into_answer(self) -> Option<Answer> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
+        }
+    }
+
     /// A whole document.
     pub(crate) fn document(body: Vec<u8>) -> Self {
         Self::pieces(body.into(), Bytes::new())
@@ -114,4 +124,31 @@ pub(crate) fn begin(id: &str, capacity: usize) -> Vec<u8> {
     body.extend_from_slice(HEAD);
     body.extend_from_slice(id.as_bytes());
     body
+}
+
+/// The end of an answer to a request, behind the last member of its result: what every result of the revision says, and
+/// the result's own `_meta`.
+#[inline]
+pub(crate) fn finish(
+    mut out: Vec<u8>,
+    generation: &Generation,
+    revision: Revision,
+    meta: Option<&Map<String, Value>>,
+) -> Reply {
+    match (meta, revision.has_result_type()) {
+        (None, true) => out.extend_from_slice(generation.result_tail.as_bytes()),
+        (None, false) => {}
+        (Some(meta), with_server_info) => {
+            let mut meta = meta.clone();
+            if with_server_info {
+                out.extend_from_slice(br#","resultType":"complete""#);
+                meta.entry("io.modelcontextprotocol/serverInfo")
+                    .or_insert_with(|| generation.server_info.clone());
+            }
+            out.extend_from_slice(br#","_meta":"#);
+            out.extend_from_slice(Value::Object(meta).to_string().as_bytes());
+        }
+    }
+    out.extend_from_slice(b"}}");
+    Reply::document(out)
 }

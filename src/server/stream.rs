@@ -1,6 +1,7 @@
 //! An answer that comes in parts: what a call says while it runs, then how it ended.
 
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,10 +16,10 @@ use crate::catalog::CallContext;
 ///
 /// In the stateless era dropping it cancels the call (MH-16).
 pub(crate) struct CallStream {
-    running: Running,
+    /// `None` once it is done.
+    running: Option<Pin<Box<dyn Future<Output = Option<Answer>> + Send>>>,
     context: Arc<CallContext>,
-    outcome: Option<Outcome>,
-    conclude: Option<Box<dyn FnOnce(Outcome) -> Option<Answer> + Send>>,
+    answer: Option<Answer>,
 }
 
 /// One part of a stream.
@@ -31,35 +32,36 @@ pub(crate) enum Part {
 }
 
 impl CallStream {
-    pub(crate) fn new(
-        running: Running,
+    pub(crate) fn new<T: Send + 'static>(
+        running: Running<T>,
         context: Arc<CallContext>,
-        conclude: impl FnOnce(Outcome) -> Option<Answer> + Send + 'static,
+        conclude: impl FnOnce(Outcome<T>) -> Option<Answer> + Send + 'static,
     ) -> Self {
         Self {
-            running,
+            running: Some(Box::pin(async move { conclude(running.await) })),
             context,
-            outcome: None,
-            conclude: Some(Box::new(conclude)),
+            answer: None,
         }
     }
 
     /// The next part; `None` at the end, and at once after a call that was cancelled.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         loop {
-            if self.conclude.is_none() {
+            if self.running.is_none() && self.answer.is_none() {
                 return Poll::Ready(None);
             }
             if let Some(message) = self.context.outlet.next(cx) {
                 return Poll::Ready(Some(Part::Message(message)));
             }
-            if let Some(outcome) = self.outcome.take() {
-                let answer = self.conclude.take().and_then(|conclude| conclude(outcome));
-                return Poll::Ready(answer.map(Part::Answer));
-            }
-            match Pin::new(&mut self.running).poll(cx) {
+            let Some(running) = &mut self.running else {
+                return Poll::Ready(self.answer.take().map(Part::Answer));
+            };
+            match running.as_mut().poll(cx) {
                 // What it said last comes before its answer.
-                Poll::Ready(outcome) => self.outcome = Some(outcome),
+                Poll::Ready(answer) => {
+                    self.running = None;
+                    self.answer = answer;
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }

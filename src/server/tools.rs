@@ -1,57 +1,23 @@
-//! `tools/list` and `tools/call`.
+//! `tools/call`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Context;
-use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::call::{self, Outcome, Step, Terms};
+use super::content::{push_block, push_text_block};
 use super::generation::Generation;
-use super::reply::{Answer, Reply, begin};
+use super::reply::{Answer, Reply, begin, finish};
 use super::stream::CallStream;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{
-    Arguments, CallContext, CatalogTool, Outlet, Output, OutputContent, RequestId, ToolError,
-    ToolErrorKind, Wanted,
+    Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
 };
 use crate::protocol::message::{self, Request};
-use crate::protocol::{Content, ErrorCode, ErrorObject, Revision, push_escaped};
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 impl Server {
-    pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        #[derive(Deserialize)]
-        struct ListParams<'a> {
-            #[serde(borrow)]
-            cursor: Option<Cow<'a, str>>,
-        }
-        let generation = self.generation.load();
-        let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
-        let listing = generation.listing(frame);
-        let page = match request.params.object {
-            None | Some("{}") => listing.first().clone(),
-            Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
-                Ok(ListParams { cursor: None }) => listing.first().clone(),
-                Ok(ListParams {
-                    cursor: Some(cursor),
-                }) => {
-                    let Some(page) = listing.after(&generation.catalog, frame, &cursor) else {
-                        return invalid_params(
-                            request.id,
-                            "the cursor is not one of this server's; list from the start",
-                        );
-                    };
-                    page
-                }
-                Err(e) => return invalid_params(request.id, &e.to_string()),
-            },
-        };
-        Reply::pieces(begin(request.id, 0).into(), page)
-    }
-
     /// Calls a tool. In the stateless era the headers have to agree with the body.
     #[inline]
     pub(super) fn call_tool(
@@ -122,19 +88,13 @@ impl Server {
             let problem = "name is required, a string: which tool to call";
             return Err(invalid_params(request.id, problem));
         };
-        let stateless = !caller.revision.has_sessions();
-        let log_level = if stateless {
-            if let Some(headers) = &headers {
-                stateless::check_name(request, &name, headers.mcp)?;
-            }
-            stateless::log_level(request)?
-        } else {
-            caller.session.map(|session| self.levels.get(session))
-        };
+        let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let Some(entry) = generation.catalog.tool(&name) else {
             return Err(unknown_tool(generation, request.id, &name));
         };
-        if stateless && let Some(headers) = &headers {
+        if !caller.revision.has_sessions()
+            && let Some(headers) = &headers
+        {
             stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
         }
         let arguments = match request.params.arguments {
@@ -158,22 +118,8 @@ impl Server {
         Ok(Started {
             entry,
             arguments,
-            terms: Terms {
-                timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
-                on_disconnect: caller.on_disconnect,
-                stream_after: caller.stream_after,
-            },
-            context: Arc::new(CallContext {
-                principal: Arc::clone(caller.principal),
-                session: caller.session.cloned(),
-                request_id: RequestId::from_json(request.id),
-                headers: headers.map(|headers| std::mem::take(headers.all)),
-                outlet: Outlet::new(Wanted {
-                    progress_token: progress_token(request),
-                    progress_messages: caller.revision.has_annotations(),
-                    log_level,
-                }),
-            }),
+            terms: self.terms(caller, timeout),
+            context: caller.context(headers, request, log_level),
         })
     }
 }
@@ -184,12 +130,6 @@ struct Started<'g> {
     arguments: Arguments,
     terms: Terms,
     context: Arc<CallContext>,
-}
-
-/// The token that the caller wants progress reported under, as JSON text.
-fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
-    let token = request.params.meta.progress_token?;
-    message::is_id(token).then(|| token.into())
 }
 
 /// What it takes to write a result once its request is gone.
@@ -215,11 +155,8 @@ impl Conclusion {
         }
     }
 
-    fn answer(&self, outcome: Outcome) -> Option<Answer> {
-        match self.writer(|writer| writer.conclude(outcome)) {
-            Reply::Answer(answer) => Some(answer),
-            Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
-        }
+    fn answer(&self, outcome: Outcome<Result<Output, ToolError>>) -> Option<Answer> {
+        self.writer(|writer| writer.conclude(outcome)).into_answer()
     }
 }
 
@@ -234,7 +171,7 @@ struct ResultWriter<'a> {
 
 impl ResultWriter<'_> {
     #[inline]
-    fn conclude(&self, outcome: Outcome) -> Reply {
+    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Reply {
         match outcome {
             Outcome::Done(Ok(output)) => match self.entry.check_output(&output) {
                 Ok(()) => self.success(&output),
@@ -350,52 +287,8 @@ impl ResultWriter<'_> {
         self.finish(out, &Output::default())
     }
 
-    fn finish(&self, mut out: Vec<u8>, output: &Output) -> Reply {
-        match (&output.meta, self.revision.has_result_type()) {
-            (None, true) => out.extend_from_slice(self.generation.result_tail.as_bytes()),
-            (None, false) => {}
-            (Some(meta), with_server_info) => {
-                let mut meta = meta.clone();
-                if with_server_info {
-                    out.extend_from_slice(br#","resultType":"complete""#);
-                    meta.entry("io.modelcontextprotocol/serverInfo")
-                        .or_insert_with(|| self.generation.server_info.clone());
-                }
-                out.extend_from_slice(br#","_meta":"#);
-                out.extend_from_slice(Value::Object(meta).to_string().as_bytes());
-            }
-        }
-        out.extend_from_slice(b"}}");
-        Reply::document(out)
-    }
-}
-
-#[inline]
-fn push_text_block(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(br#"{"type":"text","text":""#);
-    push_escaped(out, text);
-    out.extend_from_slice(br#""}"#);
-}
-
-/// Writes a block, or what stands for it in revisions that do not know its kind.
-fn push_block(out: &mut Vec<u8>, block: &Content, revision: Revision) {
-    match block {
-        Content::Audio(audio) if !revision.has_annotations() => {
-            push_text_block(
-                out,
-                &format!(
-                    "[audio, {}: this client cannot receive it]",
-                    audio.mime_type
-                ),
-            );
-        }
-        Content::ResourceLink(link) if !revision.has_structured_results() => {
-            push_text_block(out, &format!("{}: {}", link.name, link.uri));
-        }
-        block => match serde_json::to_writer(&mut *out, block) {
-            Ok(()) => {}
-            Err(_) => unreachable!("content blocks have nothing that JSON cannot hold"),
-        },
+    fn finish(&self, out: Vec<u8>, output: &Output) -> Reply {
+        finish(out, self.generation, self.revision, output.meta.as_ref())
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod builtin;
 
-pub use builtin::{UnknownToolset, builtin};
+pub use builtin::UnknownToolset;
+pub(crate) use builtin::builtin;

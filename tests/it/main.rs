@@ -11,6 +11,9 @@ mod cli;
 mod docs;
 mod layers;
 mod library;
+mod offer_attributes;
+mod prompts;
+mod resources;
 mod revisions;
 #[cfg(feature = "cli")]
 mod stdio;

@@ -1,6 +1,5 @@
-//! The demo toolset: small tools that do what they say, written as anybody would write theirs.
+//! The demo toolset: small tools, resources and prompts that do what they say, written as anybody would write theirs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,21 +7,32 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::demo_verbs::{Person, Tense, conjugate as conjugated};
-use crate::catalog::{CallContext, IntoTool as _, Tool, ToolError};
+use super::Toolset;
+use super::demo_verbs::{
+    Person, Tense, base_form, conjugate as conjugated, principal_parts, well_known,
+};
+use crate::catalog::{
+    CallContext, CompletionRequest, Completions, IntoPrompt as _, IntoResource as _, IntoTool as _,
+    ToolError,
+};
+use crate::protocol::PromptMessage;
 use crate::tool;
+use crate::{prompt, resource};
 
-/// All of them, in the order in which they are listed.
-pub(super) fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![
-        echo.into_tool(),
-        calculate.into_tool(),
-        current_time.into_tool(),
-        text_statistics.into_tool(),
-        conjugate.into_tool(),
-        wait.into_tool(),
-        fail.into_tool(),
-    ]
+pub(super) fn toolset() -> Toolset {
+    Toolset {
+        tools: vec![
+            echo.into_tool(),
+            calculate.into_tool(),
+            current_time.into_tool(),
+            text_statistics.into_tool(),
+            conjugate.into_tool(),
+            wait.into_tool(),
+            fail.into_tool(),
+        ],
+        resources: vec![about.into_resource(), verb_forms.into_resource()],
+        prompts: vec![practise_verb.into_prompt(), proofread.into_prompt()],
+    }
 }
 
 /// Returns the message it was given.
@@ -184,6 +194,90 @@ async fn fail(
     Err(ToolError::new(reason))
 }
 
+/// What this server is.
+#[resource(
+    uri = "longshore://about",
+    title = "About this server",
+    mime_type = "text/markdown",
+    ttl = "1h",
+    cache_scope = "public"
+)]
+async fn about() -> String {
+    format!(
+        "# Longshore {}\n\n\
+         A server runtime for the Model Context Protocol. What it serves here is its demo: tools that echo, \
+         calculate, tell the time, count words and conjugate English verbs, two that wait and fail, the forms of \
+         verbs to read at `verb://{{verb}}`, and two prompts. Nothing of it reaches outside or remembers anything.\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+#[derive(Debug, Serialize)]
+struct Forms {
+    base: String,
+    past: String,
+    past_participle: String,
+    present_participle: String,
+}
+
+/// The forms of an English verb, regular or one of the common irregular ones.
+#[resource(
+    uri = "verb://{verb}",
+    title = "Forms of a verb",
+    mime_type = "application/json",
+    ttl = "1h",
+    cache_scope = "public"
+)]
+async fn verb_forms(#[arg(complete = verbs)] verb: String) -> Option<Forms> {
+    let base = base_form(&verb)?;
+    let [past, past_participle, present_participle] = principal_parts(&base);
+    Some(Forms {
+        base,
+        past,
+        past_participle,
+        present_participle,
+    })
+}
+
+/// Asks for exercises with an English verb.
+#[prompt(title = "Practise a verb")]
+async fn practise_verb(
+    /// The verb's base form, for example "go".
+    #[arg(complete = verbs)]
+    verb: String,
+    /// How many exercises there should be.
+    #[arg(default = 5)]
+    exercises: u8,
+) -> Vec<PromptMessage> {
+    vec![
+        PromptMessage::user(format!(
+            "I want to practise the English verb \"{verb}\". Set me {exercises} short exercises, one at a time: a \
+             sentence with a gap where a form of the verb belongs. Correct my answers before you go on."
+        )),
+        PromptMessage::assistant(format!("Gladly. Here is the first one with \"{verb}\".")),
+    ]
+}
+
+/// Asks for a text to be corrected.
+#[prompt(title = "Proofread")]
+async fn proofread(
+    /// The text.
+    text: String,
+    /// How far the corrections should go: "spelling", "grammar" or "style".
+    #[arg(default = "grammar", complete = depths)]
+    depth: String,
+) -> String {
+    format!("Correct the {depth} of this text, and list what you changed:\n\n{text}")
+}
+
+async fn verbs(request: CompletionRequest) -> Completions {
+    Completions::matching(&request.value, well_known())
+}
+
+async fn depths(request: CompletionRequest) -> Completions {
+    Completions::matching(&request.value, ["spelling", "grammar", "style"])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +298,21 @@ mod tests {
             fail("no".to_owned()).await.expect_err("fails").message(),
             "no"
         );
+    }
+
+    #[tokio::test]
+    async fn verbs_are_read_with_their_forms() {
+        let forms = verb_forms("Go".to_owned()).await.expect("a verb");
+        assert_eq!(
+            [
+                &*forms.base,
+                &*forms.past,
+                &*forms.past_participle,
+                &*forms.present_participle
+            ],
+            ["go", "went", "gone", "going"]
+        );
+        assert!(verb_forms("two words".to_owned()).await.is_none());
     }
 
     #[tokio::test]

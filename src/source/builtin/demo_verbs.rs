@@ -76,13 +76,27 @@ const DOUBLING: [&str; 18] = [
     "prefer", "refer", "rub", "shop", "stop", "tap", "trip",
 ];
 
-/// A verb in a tense and person, with its pronoun. `None` if it is no single word of letters.
-pub(super) fn conjugate(verb: &str, tense: Tense, person: Person) -> Option<String> {
+/// Verbs to practise with, in the order of the alphabet for the most part.
+pub(super) fn well_known() -> impl Iterator<Item = &'static str> {
+    let irregular = IRREGULAR.iter().map(|[base, ..]| *base);
+    irregular.chain(DOUBLING)
+}
+
+/// The base form of a verb, if it is a single word of letters.
+pub(super) fn base_form(verb: &str) -> Option<String> {
     let verb = verb.trim().to_lowercase();
     let is_word = (2..=30).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_lowercase());
-    if !is_word {
-        return None;
-    }
+    is_word.then_some(verb)
+}
+
+/// Past, past participle and present participle of a base form.
+pub(super) fn principal_parts(verb: &str) -> [String; 3] {
+    [past(verb, 1), past(verb, 2), participle(verb)]
+}
+
+/// A verb in a tense and person, with its pronoun. `None` if it is no single word of letters.
+pub(super) fn conjugate(verb: &str, tense: Tense, person: Person) -> Option<String> {
+    let verb = base_form(verb)?;
     let pronoun = match person {
         Person::FirstSingular => "I",
         Person::SecondSingular | Person::SecondPlural => "you",

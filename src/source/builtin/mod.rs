@@ -5,7 +5,7 @@ mod demo_verbs;
 
 use std::sync::Arc;
 
-use crate::catalog::Tool;
+use crate::catalog::{AnyResource, Prompt, Tool};
 
 /// There is no toolset of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,14 +16,18 @@ pub struct UnknownToolset {
 
 const NAMES: [&str; 1] = ["demo"];
 
-/// The tools of a built-in toolset.
-///
-/// # Errors
-///
-/// There is none of that name.
-pub fn builtin(name: &str) -> Result<Vec<Arc<dyn Tool>>, UnknownToolset> {
+/// What a toolset has, each in the order in which it is listed.
+#[derive(Default)]
+pub(crate) struct Toolset {
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) resources: Vec<AnyResource>,
+    pub(crate) prompts: Vec<Arc<dyn Prompt>>,
+}
+
+/// A built-in toolset.
+pub(crate) fn builtin(name: &str) -> Result<Toolset, UnknownToolset> {
     match name {
-        "demo" => Ok(demo::tools()),
+        "demo" => Ok(demo::toolset()),
         _ => Err(UnknownToolset {
             name: name.to_owned(),
         }),

@@ -130,7 +130,7 @@ fn row_04_era_04_removed_methods_are_unknown_in_the_stateless_era() {
 
 #[test]
 fn row_04_mh_13_unknown_methods_and_features_that_are_not_offered_are_404() {
-    let server = Serve::demo();
+    let server = Serve::new().start();
     for method in [
         "resources/list",
         "prompts/get",
@@ -357,7 +357,7 @@ fn rpc_02_and_03_ids_are_echoed_byte_for_byte() {
 
 #[test]
 fn unknown_methods_of_a_session_are_errors_of_an_ordinary_answer() {
-    let server = Serve::demo();
+    let server = Serve::new().start();
     for revision in WITH_SESSIONS {
         let session = server.session(revision);
         for method in ["server/discover", "resources/list", "x"] {

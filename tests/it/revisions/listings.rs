@@ -213,17 +213,20 @@ fn disc_02_what_is_declared_is_there_and_what_is_not_is_not() {
     // VER-07: no word of tasks.
     assert_eq!(
         discovered["capabilities"],
-        json!({"tools": {}, "logging": {}})
+        json!({
+            "tools": {}, "logging": {}, "resources": {}, "prompts": {}, "completions": {}
+        })
     );
-    Stateless::new("tools/list", json!({}))
-        .send(&server)
-        .result();
     for method in [
+        "tools/list",
         "resources/list",
+        "resources/templates/list",
         "prompts/list",
-        "tasks/get",
-        "subscriptions/listen",
     ] {
+        let list = Stateless::new(method, json!({})).send(&server).result();
+        assert_eq!(list["cacheScope"], "public", "{method}");
+    }
+    for method in ["tasks/get", "subscriptions/listen"] {
         Stateless::new(method, json!({}))
             .send(&server)
             .error(404, -32601, "1");

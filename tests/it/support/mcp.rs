@@ -86,7 +86,8 @@ impl Stateless {
             ("mcp-protocol-version".to_owned(), "2026-07-28".to_owned()),
             ("mcp-method".to_owned(), method.to_owned()),
         ];
-        if let Some(name) = params["name"].as_str() {
+        let named = params["name"].as_str().or(params["uri"].as_str());
+        if let Some(name) = named {
             headers.push(("mcp-name".to_owned(), name.to_owned()));
         }
         Self {

@@ -1,0 +1,270 @@
+//! What the code that `#[resource]` and `#[prompt]` write leans on; the same way of choosing as for `#[tool]`.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::future::{Future, ready};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::catalog::{
+    CallContext, CompletionRequest, Completions, IntoContents, PromptError, ResourceDefinition,
+    ResourceError,
+};
+use crate::protocol::ResourceContents;
+
+/// Stands for a function that returns `T`, in the place of one that fails with `E`.
+#[derive(Debug)]
+pub struct Answer<T, E>(PhantomData<fn() -> (T, E)>);
+
+impl<T, E> Answer<T, E> {
+    #[expect(clippy::new_without_default, reason = "nobody is to name it")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// What resources and prompts fail with.
+pub trait Fault {
+    fn in_words(message: String) -> Self;
+    fn of_the_server(message: &'static str) -> Self;
+}
+
+impl Fault for ResourceError {
+    fn in_words(message: String) -> Self {
+        Self::new(message)
+    }
+    fn of_the_server(message: &'static str) -> Self {
+        Self::internal(message)
+    }
+}
+
+impl Fault for PromptError {
+    fn in_words(message: String) -> Self {
+        Self::new(message)
+    }
+    fn of_the_server(message: &'static str) -> Self {
+        Self::internal(message)
+    }
+}
+
+// === What succeeded, and what failed ===
+
+/// `Result<T, X>` whose error becomes an `E`.
+pub trait AnswerError<T, X, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
+}
+
+impl<T, X: Into<E>, E> AnswerError<T, X, E> for &&&Answer<Result<T, X>, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
+        returned.map_err(Into::into)
+    }
+}
+
+/// `Result<T, X>` whose error is at least words.
+pub trait AnswerDisplay<T, X, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
+}
+
+impl<T, X: Display, E: Fault> AnswerDisplay<T, X, E> for &&Answer<Result<T, X>, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
+        returned.map_err(|e| E::in_words(e.to_string()))
+    }
+}
+
+/// Any other `Result`; refused.
+pub trait AnswerOther<T, X, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>
+    where
+        X: ErrorOfOffer<E>;
+}
+
+impl<T, X, E> AnswerOther<T, X, E> for &Answer<Result<T, X>, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>
+    where
+        X: ErrorOfOffer<E>,
+    {
+        returned.map_err(ErrorOfOffer::into_error)
+    }
+}
+
+/// Whatever is no `Result`.
+pub trait AnswerPlain<T, E> {
+    fn __longshore_answer(&self, returned: T) -> Result<T, E> {
+        Ok(returned)
+    }
+}
+
+impl<T, E> AnswerPlain<T, E> for Answer<T, E> {}
+
+/// Implemented by nothing: it only says what is missing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a resource or a prompt",
+    label = "needs `Display`, or `Into<{E}>`",
+    note = "implement `std::error::Error` for it, or return a `longshore::ResourceError` or `longshore::PromptError`"
+)]
+pub trait ErrorOfOffer<E> {
+    fn into_error(self) -> E;
+}
+
+// === What a success becomes ===
+
+/// What a resource returned.
+#[expect(missing_debug_implementations, reason = "nobody is to name it")]
+pub struct Success<T>(Cell<Option<T>>);
+
+impl<T> Success<T> {
+    pub fn new(value: T) -> Self {
+        Self(Cell::new(Some(value)))
+    }
+
+    fn take(&self) -> Result<T, ResourceError> {
+        let internal = || ResourceError::internal("the result was taken twice");
+        self.0.take().ok_or_else(internal)
+    }
+}
+
+type Contents = Result<Vec<ResourceContents>, ResourceError>;
+
+/// Something that may not be there.
+pub trait ContentsOption<T> {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents;
+}
+
+impl<T: IntoContents> ContentsOption<T> for &&&Success<Option<T>> {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents {
+        match self.take()? {
+            Some(value) => value.into_contents(definition),
+            None => Err(ResourceError::not_found()),
+        }
+    }
+}
+
+/// All that [`IntoContents`] knows.
+pub trait ContentsKnown<T> {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents;
+}
+
+impl<T: IntoContents> ContentsKnown<T> for &&Success<T> {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents {
+        self.take()?.into_contents(definition)
+    }
+}
+
+/// Bytes that are no `Vec`.
+pub trait ContentsBytes {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents;
+}
+
+impl ContentsBytes for &Success<Bytes> {
+    fn __longshore_contents(&self, _: &ResourceDefinition) -> Contents {
+        Ok(vec![ResourceContents::blob(self.take()?)])
+    }
+}
+
+/// Anything else; refused.
+pub trait ContentsOther<T> {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents
+    where
+        T: IntoContents;
+}
+
+impl<T> ContentsOther<T> for Success<T> {
+    fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents
+    where
+        T: IntoContents,
+    {
+        self.take()?.into_contents(definition)
+    }
+}
+
+// === Suggestions ===
+
+type Suggested<E> = Pin<Box<dyn Future<Output = Result<Completions, E>> + Send>>;
+
+/// A function that suggests values: `async fn(CompletionRequest) -> ...`, or with an `Arc<CallContext>` before that.
+///
+/// `M` tells the two forms apart.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot suggest values",
+    label = "expected an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them"
+)]
+pub trait Suggests<M, E> {
+    fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E>;
+}
+
+impl<F, R, E> Suggests<fn(CompletionRequest) -> R, E> for F
+where
+    F: FnOnce(CompletionRequest) -> R,
+    R: Future<Output: IntoCompletions<E>> + Send + 'static,
+{
+    fn suggest(self, _: Arc<CallContext>, request: CompletionRequest) -> Suggested<E> {
+        let found = self(request);
+        Box::pin(async move { found.await.into_completions() })
+    }
+}
+
+impl<F, R, E> Suggests<fn(Arc<CallContext>, CompletionRequest) -> R, E> for F
+where
+    F: FnOnce(Arc<CallContext>, CompletionRequest) -> R,
+    R: Future<Output: IntoCompletions<E>> + Send + 'static,
+{
+    fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E> {
+        let found = self(context, request);
+        Box::pin(async move { found.await.into_completions() })
+    }
+}
+
+/// What such a function may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no list of suggestions",
+    label = "expected `Completions`, a `Vec<String>`, or a `Result` of them"
+)]
+pub trait IntoCompletions<E> {
+    fn into_completions(self) -> Result<Completions, E>;
+}
+
+impl<E> IntoCompletions<E> for Completions {
+    fn into_completions(self) -> Result<Completions, E> {
+        Ok(self)
+    }
+}
+
+impl<T: Into<String>, E> IntoCompletions<E> for Vec<T> {
+    fn into_completions(self) -> Result<Completions, E> {
+        Ok(self.into())
+    }
+}
+
+impl<C: Into<Completions>, X: Into<E>, E> IntoCompletions<E> for Result<C, X> {
+    fn into_completions(self) -> Result<Completions, E> {
+        self.map(Into::into).map_err(Into::into)
+    }
+}
+
+pub fn suggest<F, M, E>(
+    function: F,
+    context: Arc<CallContext>,
+    request: CompletionRequest,
+) -> Suggested<E>
+where
+    F: Suggests<M, E>,
+{
+    function.suggest(context, request)
+}
+
+pub fn no_suggestions<E: Send + 'static>() -> Suggested<E> {
+    Box::pin(ready(Ok(Completions::default())))
+}
+
+// === Functions that block ===
+
+/// Runs `function` on a thread that may block. A panic in it goes on in the caller.
+pub async fn run_blocking_or<T: Send + 'static, E: Fault>(
+    function: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, E> {
+    let returned = super::run_blocking(function).await;
+    returned.map_err(|_| E::of_the_server("the server is shutting down"))
+}

@@ -1,0 +1,315 @@
+//! What a prompt is.
+
+use std::error::Error;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::catalog::{CallContext, CompletionRequest, Completions, InvalidParameter, Parameters};
+use crate::protocol::{Content, Icon, PromptArgument, PromptMessage};
+
+/// The future of a prompt's messages.
+pub type PromptFuture =
+    Pin<Box<dyn Future<Output = Result<PromptOutput, PromptError>> + Send + 'static>>;
+
+/// The future of suggestions for an argument.
+pub type ArgumentFuture =
+    Pin<Box<dyn Future<Output = Result<Completions, PromptError>> + Send + 'static>>;
+
+/// Messages that a person may choose to begin with.
+///
+/// Implemented by `#[prompt]` functions, by [`prompt_fn`](crate::catalog::prompt_fn), and by whatever else has a
+/// definition and messages.
+///
+/// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
+pub trait Prompt: Send + Sync + 'static {
+    /// What `prompts/list` says of it. Fixed for the life of the value.
+    fn definition(&self) -> &PromptDefinition;
+
+    /// Makes the messages. `arguments` are among those of the definition, and those it requires are there.
+    ///
+    /// # Errors
+    ///
+    /// A JSON-RPC error; see [`PromptError`].
+    fn get(&self, context: Arc<CallContext>, arguments: Parameters) -> PromptFuture;
+
+    /// Whether there are suggestions for an argument. Default: no.
+    fn completes(&self, argument: &str) -> bool {
+        let _ = argument;
+        false
+    }
+
+    /// Suggests values for an argument; asked only for those that it [completes](Self::completes).
+    ///
+    /// # Errors
+    ///
+    /// A JSON-RPC error; see [`PromptError`].
+    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> ArgumentFuture {
+        let _ = (context, request);
+        Box::pin(ready(Ok(Completions::default())))
+    }
+}
+
+/// What a prompt says of itself.
+///
+/// ```
+/// use longshore::{PromptArgument, PromptDefinition};
+///
+/// let definition = PromptDefinition::new("review")
+///     .description("Asks for a review of some code.")
+///     .argument(PromptArgument::required("code").description("The code."))
+///     .argument(PromptArgument::optional("language"));
+/// assert_eq!(definition.name(), "review");
+/// ```
+#[derive(Clone, Debug)]
+pub struct PromptDefinition {
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) arguments: Vec<PromptArgument>,
+    pub(crate) icons: Vec<Icon>,
+    pub(crate) meta: Map<String, Value>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl PromptDefinition {
+    /// A prompt without arguments, until [`argument`](Self::argument) adds one.
+    ///
+    /// Names have 1 to 128 characters, none of them a control character; others are refused when the prompt is
+    /// registered.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: None,
+            arguments: Vec::new(),
+            icons: Vec::new(),
+            meta: Map::new(),
+            timeout: None,
+        }
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// What it is good for, for the person who chooses.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn argument(mut self, argument: PromptArgument) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
+    /// Adds a picture.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.icons.push(icon);
+        self
+    }
+
+    /// Adds a member to the definition's `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.meta.insert(key.into(), value);
+        self
+    }
+
+    /// How long it may take. Default: the server's call deadline.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The name it is asked for by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What a prompt says.
+///
+/// Most prompts return a `String` or messages, and never name this type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PromptOutput {
+    pub(crate) description: Option<String>,
+    pub(crate) messages: Vec<PromptMessage>,
+    pub(crate) meta: Option<Map<String, Value>>,
+}
+
+impl PromptOutput {
+    /// These messages, in order.
+    pub fn new(messages: impl Into<Vec<PromptMessage>>) -> Self {
+        Self {
+            messages: messages.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Says what it is good for, where that is not what the definition says.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Adds `_meta` to the result. Keys need a prefix of their owner's, for example `com.example/cost`.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Map<String, Value>) -> Self {
+        self.meta = Some(meta);
+        self
+    }
+}
+
+/// What a prompt may return: text or content that the person says, or whole messages.
+#[diagnostic::on_unimplemented(
+    message = "a prompt cannot return `{Self}`",
+    label = "needs to be a `String`, `Content`, `PromptMessage`, a `Vec` of the latter two, or `PromptOutput`"
+)]
+pub trait IntoMessages {
+    /// The value as messages.
+    fn into_messages(self) -> PromptOutput;
+}
+
+impl IntoMessages for PromptOutput {
+    fn into_messages(self) -> PromptOutput {
+        self
+    }
+}
+
+impl IntoMessages for Vec<PromptMessage> {
+    fn into_messages(self) -> PromptOutput {
+        PromptOutput::new(self)
+    }
+}
+
+impl<const N: usize> IntoMessages for [PromptMessage; N] {
+    fn into_messages(self) -> PromptOutput {
+        PromptOutput::new(self)
+    }
+}
+
+impl IntoMessages for PromptMessage {
+    fn into_messages(self) -> PromptOutput {
+        PromptOutput::new([self])
+    }
+}
+
+impl IntoMessages for Vec<Content> {
+    fn into_messages(self) -> PromptOutput {
+        let messages: Vec<_> = self.into_iter().map(PromptMessage::user).collect();
+        PromptOutput::new(messages)
+    }
+}
+
+impl IntoMessages for Content {
+    fn into_messages(self) -> PromptOutput {
+        PromptMessage::user(self).into_messages()
+    }
+}
+
+impl IntoMessages for String {
+    fn into_messages(self) -> PromptOutput {
+        PromptMessage::user(self).into_messages()
+    }
+}
+
+impl IntoMessages for &'static str {
+    fn into_messages(self) -> PromptOutput {
+        PromptMessage::user(self).into_messages()
+    }
+}
+
+/// Why a prompt could not be made. It becomes a JSON-RPC error.
+///
+/// Any error converts into one with `?`; its `Display` is what the caller is told. A [parameter](Parameters) that
+/// cannot be read is the caller's mistake.
+#[derive(Debug)]
+pub struct PromptError {
+    kind: PromptErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What sort of failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PromptErrorKind {
+    /// An argument is not what it should be: -32602, with the message.
+    InvalidArguments,
+    /// It could not be made: -32603, with the message.
+    Failed,
+    /// The prompt is at fault: -32603, without details. The log has them.
+    Internal,
+}
+
+impl PromptError {
+    /// A failure, in words for the caller.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::of(PromptErrorKind::Failed, message)
+    }
+
+    /// A mistake in an argument, in words for the caller.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::of(PromptErrorKind::InvalidArguments, message)
+    }
+
+    /// A fault of the prompt's own, in words for the log; the caller is told no details.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::of(PromptErrorKind::Internal, message)
+    }
+
+    fn of(kind: PromptErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Keeps the cause for the log. It is not shown to the caller.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What was wrong, in words.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What sort of failure it was.
+    pub fn kind(&self) -> PromptErrorKind {
+        self.kind
+    }
+
+    /// The cause, for the log.
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync)> {
+        self.source.as_deref()
+    }
+}
+
+/// `PromptError` is not itself an [`Error`], so that every error converts into it.
+impl<E: Error + Send + Sync + 'static> From<E> for PromptError {
+    fn from(error: E) -> Self {
+        let error: Box<dyn Error + Send + Sync> = Box::new(error);
+        match error.downcast::<InvalidParameter>() {
+            Ok(invalid) => Self::invalid(invalid.to_string()),
+            Err(error) => Self::new(error.to_string()).caused_by(error),
+        }
+    }
+}

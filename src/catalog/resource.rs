@@ -1,0 +1,289 @@
+//! What a resource is, and what a template of resources is.
+
+use std::error::Error;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::catalog::{CallContext, CompletionRequest, Completions, InvalidParameter, Parameters};
+use crate::protocol::{Annotations, CacheScope, Icon, ResourceContents, UriTemplate};
+
+/// The future of one reading.
+pub type ReadFuture =
+    Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, ResourceError>> + Send + 'static>>;
+
+/// The future of suggestions for a variable.
+pub type VariableFuture =
+    Pin<Box<dyn Future<Output = Result<Completions, ResourceError>> + Send + 'static>>;
+
+/// Something that a client can read by its URI.
+///
+/// Implemented by `#[resource]` functions, by [`StaticResource`](crate::catalog::StaticResource), by
+/// [`resource_fn`](crate::catalog::resource_fn), and by whatever else has a definition and contents.
+///
+/// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
+pub trait Resource: Send + Sync + 'static {
+    /// What `resources/list` says of it. Fixed for the life of the value.
+    fn definition(&self) -> &ResourceDefinition;
+
+    /// Reads it. A contents' empty `uri` and missing `mime_type` are filled in from what was asked for.
+    ///
+    /// # Errors
+    ///
+    /// A JSON-RPC error; see [`ResourceError`]. No contents at all are told as not found, too.
+    fn read(&self, context: Arc<CallContext>) -> ReadFuture;
+}
+
+/// Resources whose URIs have a common shape.
+///
+/// Implemented by `#[resource]` functions whose URI has variables, by
+/// [`template_fn`](crate::catalog::template_fn), and by whatever else has a definition and contents.
+pub trait ResourceTemplate: Send + Sync + 'static {
+    /// What `resources/templates/list` says of it; its URI is a template. Fixed for the life of the value.
+    fn definition(&self) -> &ResourceDefinition;
+
+    /// Reads the resource at `uri`, in which the template's variables have the values `variables`.
+    ///
+    /// # Errors
+    ///
+    /// A JSON-RPC error; see [`ResourceError`]. No contents at all are told as not found, too.
+    fn read(&self, context: Arc<CallContext>, uri: &str, variables: Parameters) -> ReadFuture;
+
+    /// Whether there are suggestions for a variable. Default: no.
+    fn completes(&self, variable: &str) -> bool {
+        let _ = variable;
+        false
+    }
+
+    /// Suggests values for a variable; asked only for those that it [completes](Self::completes).
+    ///
+    /// # Errors
+    ///
+    /// A JSON-RPC error; see [`ResourceError`].
+    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> VariableFuture {
+        let _ = (context, request);
+        Box::pin(ready(Ok(Completions::default())))
+    }
+}
+
+/// What a resource, or a template of resources, says of itself.
+///
+/// ```
+/// use std::time::Duration;
+/// use longshore::{CacheScope, ResourceDefinition};
+///
+/// let definition = ResourceDefinition::new("config://app", "app configuration")
+///     .description("The settings in force.")
+///     .mime_type("application/toml")
+///     .ttl(Duration::from_secs(60))
+///     .cache_scope(CacheScope::Public);
+/// assert_eq!(definition.uri(), "config://app");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ResourceDefinition {
+    pub(crate) uri: String,
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) mime_type: Option<String>,
+    pub(crate) annotations: Annotations,
+    pub(crate) size: Option<u64>,
+    pub(crate) icons: Vec<Icon>,
+    pub(crate) meta: Map<String, Value>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) cache_scope: CacheScope,
+}
+
+impl ResourceDefinition {
+    /// A URI, or a template of URIs (RFC 6570, levels 1 to 3), and a name for programs.
+    ///
+    /// Whether both can be used is found out when the resource is registered.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            name: name.into(),
+            title: None,
+            description: None,
+            mime_type: None,
+            annotations: Annotations::default(),
+            size: None,
+            icons: Vec::new(),
+            meta: Map::new(),
+            timeout: None,
+            ttl: None,
+            cache_scope: CacheScope::Private,
+        }
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// What it holds, for the model that chooses.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Its media type, for example `text/markdown`.
+    #[must_use]
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// Whom it is for, and how much it matters.
+    #[must_use]
+    pub fn annotations(mut self, annotations: Annotations) -> Self {
+        self.annotations = annotations;
+        self
+    }
+
+    /// Its size in bytes, before any encoding. A template's is not sent.
+    #[must_use]
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.size = Some(bytes);
+        self
+    }
+
+    /// Adds a picture.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.icons.push(icon);
+        self
+    }
+
+    /// Adds a member to the definition's `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.meta.insert(key.into(), value);
+        self
+    }
+
+    /// How long one reading may take. Default: the server's call deadline.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How long what was read stays good. For so long the server answers from memory instead of reading again, as
+    /// far as the [cache scope](Self::cache_scope) allows, and clients may do the same. Default: not at all.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// For whom what was read stays good. Default: private, for the caller alone; the server then keeps it only for
+    /// callers that have proved who they are.
+    #[must_use]
+    pub fn cache_scope(mut self, scope: CacheScope) -> Self {
+        self.cache_scope = scope;
+        self
+    }
+
+    /// The URI, or the template.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The name for programs.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the URI is a template that has variables.
+    pub fn is_template(&self) -> bool {
+        UriTemplate::parse(&self.uri).is_ok_and(|template| !template.is_uri())
+    }
+}
+
+/// Why a resource could not be read. It becomes a JSON-RPC error.
+///
+/// Any error converts into one with `?`; its `Display` is what the caller is told. A [parameter](Parameters) that
+/// cannot be read means that there is no such resource.
+#[derive(Debug)]
+pub struct ResourceError {
+    kind: ResourceErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What sort of failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResourceErrorKind {
+    /// There is nothing at that URI: -32602, before 2026-07-28 -32002.
+    NotFound,
+    /// It is there, but could not be read: -32603, with the message.
+    Failed,
+    /// The resource is at fault: -32603, without details. The log has them.
+    Internal,
+}
+
+impl ResourceError {
+    /// There is nothing at the URI.
+    pub fn not_found() -> Self {
+        Self::of(ResourceErrorKind::NotFound, "there is no such resource")
+    }
+
+    /// A failure, in words for the caller.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::of(ResourceErrorKind::Failed, message)
+    }
+
+    /// A fault of the resource's own, in words for the log; the caller is told no details.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::of(ResourceErrorKind::Internal, message)
+    }
+
+    fn of(kind: ResourceErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Keeps the cause for the log. It is not shown to the caller.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What was wrong, in words.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What sort of failure it was.
+    pub fn kind(&self) -> ResourceErrorKind {
+        self.kind
+    }
+
+    /// The cause, for the log.
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync)> {
+        self.source.as_deref()
+    }
+}
+
+/// `ResourceError` is not itself an [`Error`], so that every error converts into it.
+impl<E: Error + Send + Sync + 'static> From<E> for ResourceError {
+    fn from(error: E) -> Self {
+        let error: Box<dyn Error + Send + Sync> = Box::new(error);
+        match error.downcast::<InvalidParameter>() {
+            Ok(invalid) => Self::not_found().caused_by(invalid),
+            Err(error) => Self::new(error.to_string()).caused_by(error),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a revision's clients are told of each thing in a list.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::registry::{CatalogPrompt, CatalogResource, CatalogTemplate, CatalogTool};
+use super::table::Listed;
+use super::{Definition, PromptDefinition, ResourceDefinition};
+use crate::protocol::{Annotations, Icon, Revision};
+
+impl Listed for CatalogTool {
+    const MEMBER: &'static str = "tools";
+    const CURSOR: &'static str = "tools cursor 1";
+
+    fn key(&self) -> &str {
+        self.tool.definition().name()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, revision: Revision) {
+        write(out, tool(self.tool.definition(), revision));
+    }
+}
+
+impl Listed for CatalogResource {
+    const MEMBER: &'static str = "resources";
+    const CURSOR: &'static str = "resources cursor 1";
+
+    fn key(&self) -> &str {
+        self.resource.definition().uri()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, revision: Revision) {
+        let definition = self.resource.definition();
+        let mut shown = resource(definition, "uri", revision);
+        if let Some(bytes) = definition.size {
+            shown.insert("size".to_owned(), bytes.into());
+        }
+        write(out, shown);
+    }
+}
+
+impl Listed for CatalogTemplate {
+    const MEMBER: &'static str = "resourceTemplates";
+    const CURSOR: &'static str = "templates cursor 1";
+
+    fn key(&self) -> &str {
+        self.uri.as_str()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, revision: Revision) {
+        let definition = self.template.definition();
+        write(out, resource(definition, "uriTemplate", revision));
+    }
+}
+
+impl Listed for CatalogPrompt {
+    const MEMBER: &'static str = "prompts";
+    const CURSOR: &'static str = "prompts cursor 1";
+
+    fn key(&self) -> &str {
+        self.prompt.definition().name()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, revision: Revision) {
+        write(out, prompt(self.prompt.definition(), revision));
+    }
+}
+
+fn write(out: &mut Vec<u8>, shown: Map<String, Value>) {
+    out.extend_from_slice(Value::Object(shown).to_string().as_bytes());
+}
+
+/// Schemas keep their author's members and order.
+fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
+    let mut tool = Map::new();
+    let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
+    put("name", definition.name.clone().into());
+    if let Some(title) = definition
+        .title
+        .clone()
+        .filter(|_| revision.has_structured_results())
+    {
+        put("title", title.into());
+    }
+    if let Some(description) = &definition.description {
+        put("description", description.clone().into());
+    }
+    put("inputSchema", definition.input_schema.clone());
+    if let Some(schema) = &definition.output_schema {
+        let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+        if revision.has_structured_values_of_any_kind()
+            || revision.has_structured_results() && is_object
+        {
+            put("outputSchema", schema.clone());
+        }
+    }
+    if revision.has_annotations()
+        && let Ok(Value::Object(mut hints)) = serde_json::to_value(&definition.annotations)
+    {
+        if let Some(title) = definition
+            .title
+            .clone()
+            .filter(|_| !revision.has_structured_results())
+        {
+            hints.entry("title").or_insert(title.into());
+        }
+        if !hints.is_empty() {
+            put("annotations", hints.into());
+        }
+    }
+    put_common(&mut tool, &definition.icons, &definition.meta, revision);
+    tool
+}
+
+fn resource(
+    definition: &ResourceDefinition,
+    uri: &'static str,
+    revision: Revision,
+) -> Map<String, Value> {
+    let mut shown = Map::new();
+    let mut put = |key: &str, value: Value| shown.insert(key.to_owned(), value);
+    put(uri, definition.uri.clone().into());
+    put("name", definition.name.clone().into());
+    if let Some(title) = &definition.title
+        && revision.has_structured_results()
+    {
+        put("title", title.clone().into());
+    }
+    if let Some(description) = &definition.description {
+        put("description", description.clone().into());
+    }
+    if let Some(mime_type) = &definition.mime_type {
+        put("mimeType", mime_type.clone().into());
+    }
+    let annotations = annotations_for(&definition.annotations, revision);
+    if annotations != Annotations::default() {
+        put("annotations", tree(&annotations));
+    }
+    put_common(&mut shown, &definition.icons, &definition.meta, revision);
+    shown
+}
+
+fn prompt(definition: &PromptDefinition, revision: Revision) -> Map<String, Value> {
+    let mut shown = Map::new();
+    let mut put = |key: &str, value: Value| shown.insert(key.to_owned(), value);
+    put("name", definition.name.clone().into());
+    if let Some(title) = &definition.title
+        && revision.has_structured_results()
+    {
+        put("title", title.clone().into());
+    }
+    if let Some(description) = &definition.description {
+        put("description", description.clone().into());
+    }
+    if !definition.arguments.is_empty() {
+        let mut arguments = definition.arguments.clone();
+        if !revision.has_structured_results() {
+            for argument in &mut arguments {
+                argument.title = None;
+            }
+        }
+        put("arguments", tree(&arguments));
+    }
+    put_common(&mut shown, &definition.icons, &definition.meta, revision);
+    shown
+}
+
+fn put_common(
+    shown: &mut Map<String, Value>,
+    icons: &[Icon],
+    meta: &Map<String, Value>,
+    revision: Revision,
+) {
+    if revision.has_icons() && !icons.is_empty() {
+        shown.insert("icons".to_owned(), tree(icons));
+    }
+    if revision.has_structured_results() && !meta.is_empty() {
+        shown.insert("_meta".to_owned(), meta.clone().into());
+    }
+}
+
+/// Annotations without what the revision does not know.
+pub(crate) fn annotations_for(annotations: &Annotations, revision: Revision) -> Annotations {
+    let mut annotations = annotations.clone();
+    if !revision.has_structured_results() {
+        annotations.last_modified = None;
+    }
+    annotations
+}
+
+fn tree<T: Serialize + ?Sized>(value: &T) -> Value {
+    match serde_json::to_value(value) {
+        Ok(value) => value,
+        Err(_) => unreachable!("definitions have nothing that JSON cannot hold"),
+    }
+}

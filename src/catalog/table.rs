@@ -1,0 +1,74 @@
+//! Things of one kind, in the order in which they were added, found by key.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::protocol::Revision;
+
+/// Something that a list shows.
+pub(crate) trait Listed {
+    /// The member of the result that holds the list.
+    const MEMBER: &'static str;
+    /// What cursors of the list are signed for.
+    const CURSOR: &'static str;
+
+    /// What it is found by; no other of its kind has it.
+    fn key(&self) -> &str;
+
+    /// Writes what a revision's clients are told of it.
+    fn write(&self, out: &mut Vec<u8>, revision: Revision);
+}
+
+/// All things of one kind.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    entries: Vec<T>,
+    by_key: HashMap<Box<str>, usize, RandomState>,
+}
+
+impl<T: Listed> Table<T> {
+    /// Adds something, or gives it back if another has its key.
+    pub(crate) fn add(&mut self, entry: T) -> Result<(), T> {
+        if self.by_key.contains_key(entry.key()) {
+            return Err(entry);
+        }
+        self.by_key.insert(entry.key().into(), self.entries.len());
+        self.entries.push(entry);
+        Ok(())
+    }
+}
+
+impl<T> Table<T> {
+    #[inline]
+    pub(crate) fn get(&self, key: &str) -> Option<&T> {
+        self.by_key
+            .get(key)
+            .map(|position| &self.entries[*position])
+    }
+
+    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn entries(&self) -> &[T] {
+        &self.entries
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            by_key: HashMap::default(),
+        }
+    }
+}

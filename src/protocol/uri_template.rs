@@ -1,0 +1,468 @@
+//! URI templates of RFC 6570, levels 1 to 3: expanded to URIs, and matched against them.
+//!
+//! Matching is the inverse of expansion: it reads a URI once and never goes back. That works for templates in which
+//! each variable can be told from what follows it, and only those are accepted.
+
+mod plan;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use plan::{NEVER_IN_VALUES, Plan};
+
+/// URIs and templates longer than this are refused.
+pub const URI_MAX_BYTES: usize = 8 * 1024;
+
+/// A template of URIs, for example `git://repo/{branch}/file{?line}`.
+///
+/// ```
+/// use longshore::protocol::UriTemplate;
+///
+/// let template = UriTemplate::parse("git://repo/{branch}/file{?line}").expect("a template");
+/// assert_eq!(
+///     template.matches("git://repo/fix%2F7/file").expect("it fits"),
+///     [("branch", "fix/7".to_owned())]
+/// );
+/// let uri = template.expand(|name| (name == "branch").then_some("fix/7"));
+/// assert_eq!(uri, "git://repo/fix%2F7/file");
+/// ```
+#[derive(Clone)]
+pub struct UriTemplate {
+    text: Box<str>,
+    variables: Vec<Box<str>>,
+    atoms: Vec<Atom>,
+    plan: Plan,
+}
+
+/// Why a template cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// It is too long.
+    #[error("it has more than {URI_MAX_BYTES} bytes")]
+    TooLong,
+    /// A brace without its partner.
+    #[error("the brace at byte {at} has no partner")]
+    Brace {
+        /// Where it is.
+        at: usize,
+    },
+    /// A character that a URI does not have.
+    #[error("{character:?} at byte {at} has to be percent-encoded in a URI")]
+    Literal {
+        /// Which one.
+        character: char,
+        /// Where it is.
+        at: usize,
+    },
+    /// Something in braces that is no expression of levels 1 to 3.
+    #[error("`{{{expression}}}` is not an expression: {problem}")]
+    Expression {
+        /// What stands in the braces.
+        expression: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A variable that appears twice.
+    #[error("the variable `{name}` appears twice")]
+    Repeated {
+        /// Its name.
+        name: String,
+    },
+    /// Where a variable ends could be read in several ways.
+    #[error(
+        "it cannot be told where the variable `{name}` ends: put a character such as `/` or `:` behind it, \
+         which its values do not have"
+    )]
+    Ambiguous {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// What a template is a sequence of, expressions of the first two kinds taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Atom {
+    Literal(Box<str>),
+    /// A variable that has to have a value.
+    Value {
+        variable: usize,
+        reserved: bool,
+    },
+    /// Variables that are announced by a character, and may be absent.
+    Optional {
+        operator: Operator,
+        variables: std::ops::Range<usize>,
+    },
+}
+
+/// The operators that announce optional variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Fragment,
+    Label,
+    Path,
+    Parameter,
+    Query,
+    Continuation,
+}
+
+impl Operator {
+    fn prefix(self) -> u8 {
+        match self {
+            Self::Fragment => b'#',
+            Self::Label => b'.',
+            Self::Path => b'/',
+            Self::Parameter => b';',
+            Self::Query => b'?',
+            Self::Continuation => b'&',
+        }
+    }
+
+    fn separator(self) -> u8 {
+        match self {
+            Self::Fragment => b',',
+            Self::Query => b'&',
+            other => other.prefix(),
+        }
+    }
+
+    fn is_named(self) -> bool {
+        matches!(self, Self::Parameter | Self::Query | Self::Continuation)
+    }
+}
+
+// === Reading a template ===
+
+impl UriTemplate {
+    /// Reads a template.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with it. The modifiers of level 4 (`{a*}`, `{a:3}`) are not understood.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.len() > URI_MAX_BYTES {
+            return Err(TemplateError::TooLong);
+        }
+        let mut parser = Parser::default();
+        let mut rest = text;
+        while let Some(open) = rest.find(['{', '}']) {
+            let at = text.len() - rest.len() + open;
+            parser.literal(&rest[..open], at - open)?;
+            let (Some(after), true) = (rest.get(open + 1..), rest[open..].starts_with('{')) else {
+                return Err(TemplateError::Brace { at });
+            };
+            let close = after.find(['{', '}']).unwrap_or(after.len());
+            if !after[close..].starts_with('}') {
+                return Err(TemplateError::Brace { at });
+            }
+            parser.expression(&after[..close])?;
+            rest = &after[close + 1..];
+        }
+        parser.literal(rest, text.len() - rest.len())?;
+        let Parser { variables, atoms } = parser;
+        let plan = Plan::new(&atoms).map_err(|variable| TemplateError::Ambiguous {
+            name: variables[variable].to_string(),
+        })?;
+        Ok(Self {
+            text: text.into(),
+            variables,
+            atoms,
+            plan,
+        })
+    }
+
+    /// The template as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of its variables, in order.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().map(|name| &**name)
+    }
+
+    /// Whether it has no variable, so that it is a URI.
+    pub fn is_uri(&self) -> bool {
+        self.variables.is_empty()
+    }
+
+    /// Whether two templates differ in the names of variables only, so that they match the same URIs.
+    pub(crate) fn matches_the_same_as(&self, other: &Self) -> bool {
+        let named = |template: &Self, atom: &Atom| match atom {
+            Atom::Optional {
+                operator,
+                variables,
+            } if operator.is_named() => template.variables[variables.clone()].to_vec(),
+            _ => Vec::new(),
+        };
+        self.atoms.len() == other.atoms.len()
+            && self
+                .atoms
+                .iter()
+                .zip(&other.atoms)
+                .all(|(one, two)| one == two && named(self, one) == named(other, two))
+    }
+}
+
+#[derive(Default)]
+struct Parser {
+    variables: Vec<Box<str>>,
+    atoms: Vec<Atom>,
+}
+
+impl Parser {
+    fn literal(&mut self, text: &str, at: usize) -> Result<(), TemplateError> {
+        if let Some((offset, character)) = not_in_uris(text) {
+            return Err(TemplateError::Literal {
+                character,
+                at: at + offset,
+            });
+        }
+        if !text.is_empty() {
+            self.atoms.push(Atom::Literal(text.into()));
+        }
+        Ok(())
+    }
+
+    fn expression(&mut self, text: &str) -> Result<(), TemplateError> {
+        let problem = |problem| {
+            Err(TemplateError::Expression {
+                expression: text.chars().take(64).collect(),
+                problem,
+            })
+        };
+        let (operator, names) = match text.as_bytes().first() {
+            None => return problem("it names no variable"),
+            Some(b'+') => (None, &text[1..]),
+            Some(b'#') => (Some(Operator::Fragment), &text[1..]),
+            Some(b'.') => (Some(Operator::Label), &text[1..]),
+            Some(b'/') => (Some(Operator::Path), &text[1..]),
+            Some(b';') => (Some(Operator::Parameter), &text[1..]),
+            Some(b'?') => (Some(Operator::Query), &text[1..]),
+            Some(b'&') => (Some(Operator::Continuation), &text[1..]),
+            Some(b'=' | b',' | b'!' | b'@' | b'|') => {
+                return problem("its first character is reserved by RFC 6570");
+            }
+            Some(_) => (None, text),
+        };
+        let first = self.variables.len();
+        for name in names.split(',') {
+            if name.ends_with('*') || name.contains(':') {
+                return problem("modifiers (`*`, `:3`) are not supported");
+            }
+            if !is_variable_name(name) {
+                return problem("the names of variables have letters, digits, `_` and single dots");
+            }
+            if self.variables.iter().any(|known| **known == *name) {
+                return Err(TemplateError::Repeated {
+                    name: name.to_owned(),
+                });
+            }
+            if operator.is_none() {
+                if self.variables.len() > first {
+                    self.atoms.push(Atom::Literal(",".into()));
+                }
+                self.atoms.push(Atom::Value {
+                    variable: self.variables.len(),
+                    reserved: text.starts_with('+'),
+                });
+            }
+            self.variables.push(name.into());
+            if self.variables.len() > VARIABLES_MAX {
+                return problem("the template has more than 64 variables");
+            }
+        }
+        if let Some(operator) = operator {
+            self.atoms.push(Atom::Optional {
+                operator,
+                variables: first..self.variables.len(),
+            });
+        }
+        Ok(())
+    }
+}
+
+const VARIABLES_MAX: usize = 64;
+
+fn is_variable_name(name: &str) -> bool {
+    name.split('.').all(|part| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
+/// The first character that may not stand in a URI, other than braces.
+fn not_in_uris(text: &str) -> Option<(usize, char)> {
+    text.char_indices().find(|(at, character)| match character {
+        '%' => !text.as_bytes()[at + 1..]
+            .first_chunk::<2>()
+            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)),
+        '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}' => true,
+        other => !other.is_ascii_graphic(),
+    })
+}
+
+/// What is wrong with a URI that names a resource, if anything is. Characters beyond ASCII are tolerated.
+pub(crate) fn fault_of_uri(uri: &str) -> Option<&'static str> {
+    if uri.len() > URI_MAX_BYTES {
+        return Some("it has more than 8192 bytes");
+    }
+    let has_scheme = uri.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+    });
+    if !has_scheme {
+        return Some("it does not begin with a scheme, such as `file:`");
+    }
+    let is_foreign = |c: char| {
+        c.is_control()
+            || matches!(
+                c,
+                ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'
+            )
+    };
+    uri.contains(is_foreign)
+        .then_some("it has a character that must be percent-encoded")
+}
+
+// === Expanding ===
+
+impl UriTemplate {
+    /// The URI for the values of variables. What has no value is left out.
+    pub fn expand<'v>(&self, mut value: impl FnMut(&str) -> Option<&'v str>) -> String {
+        let mut uri = String::with_capacity(self.text.len());
+        for atom in &self.atoms {
+            match atom {
+                Atom::Literal(text) => uri.push_str(text),
+                Atom::Value { variable, reserved } => {
+                    let text = value(&self.variables[*variable]).unwrap_or_default();
+                    push_encoded(&mut uri, text, *reserved);
+                }
+                Atom::Optional {
+                    operator,
+                    variables,
+                } => {
+                    let mut mark = operator.prefix();
+                    for name in &self.variables[variables.clone()] {
+                        let Some(text) = value(name) else { continue };
+                        uri.push(char::from(mark));
+                        mark = operator.separator();
+                        if operator.is_named() {
+                            uri.push_str(name);
+                            if !text.is_empty() || *operator != Operator::Parameter {
+                                uri.push('=');
+                            }
+                        }
+                        push_encoded(&mut uri, text, *operator == Operator::Fragment);
+                    }
+                }
+            }
+        }
+        uri
+    }
+}
+
+fn push_encoded(uri: &mut String, text: &str, reserved: bool) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for (at, byte) in text.bytes().enumerate() {
+        let is_triplet = || {
+            byte == b'%'
+                && text.as_bytes()[at + 1..]
+                    .first_chunk::<2>()
+                    .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        };
+        if is_unreserved(byte) || reserved && (is_reserved(byte) || is_triplet()) {
+            uri.push(char::from(byte));
+        } else {
+            uri.push('%');
+            uri.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            uri.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+        }
+    }
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+fn is_reserved(byte: u8) -> bool {
+    b":/?#[]@!$&'()*+,;=".contains(&byte)
+}
+
+// === Matching ===
+
+impl UriTemplate {
+    /// The variables' values in a URI, percent-decoded; those that are left out are not there. `None` if the URI does
+    /// not fit the template.
+    ///
+    /// Takes time in proportion to the URI's length. Values are a stranger's text: they may be `..`, and decoded ones
+    /// may hold slashes.
+    pub fn matches(&self, uri: &str) -> Option<Vec<(&str, String)>> {
+        if uri.len() > URI_MAX_BYTES {
+            return None;
+        }
+        let mut values: Vec<Option<&str>> = vec![None; self.variables.len()];
+        let mut rest = uri;
+        for step in &self.plan.left {
+            rest = step.read_start(rest, &self.variables, &mut values)?;
+        }
+        for step in &self.plan.right {
+            rest = step.read_end(rest, &mut values)?;
+        }
+        match self.plan.open {
+            Some((variable, reserved)) => {
+                let fits = !rest.is_empty()
+                    && (reserved || !rest.bytes().any(|b| NEVER_IN_VALUES.contains(&b)));
+                values[variable] = Some(rest).filter(|_| fits);
+                values[variable]?;
+            }
+            None if rest.is_empty() => {}
+            None => return None,
+        }
+        let mut decoded = Vec::with_capacity(values.len());
+        for (name, value) in self.variables.iter().zip(values) {
+            if let Some(value) = value {
+                decoded.push((&**name, percent_decoded(value)?.into_owned()));
+            }
+        }
+        Some(decoded)
+    }
+}
+
+/// Undoes percent-encoding. `None` if a `%` has no two digits, or the result is not UTF-8.
+fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            decoded.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_first_chunk::<2>()?;
+        let [high, low] = digits.map(|d| char::from(d).to_digit(16));
+        decoded.push(u8::try_from(high? * 16 + low?).ok()?);
+        rest = after;
+    }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+impl fmt::Debug for UriTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UriTemplate").field(&self.text).finish()
+    }
+}
+
+impl fmt::Display for UriTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Content as the clients of each revision read it (TOOL-10).
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::catalog::annotations_for;
+use crate::protocol::{Annotations, Content, ResourceContents, Revision, push_escaped};
+
+#[inline]
+pub(super) fn push_text_block(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(br#"{"type":"text","text":""#);
+    push_escaped(out, text);
+    out.extend_from_slice(br#""}"#);
+}
+
+/// Writes a block, or what stands for it in revisions that do not know its kind.
+pub(super) fn push_block(out: &mut Vec<u8>, block: &Content, revision: Revision) {
+    match block {
+        Content::Audio(audio) if !revision.has_annotations() => {
+            push_text_block(
+                out,
+                &format!(
+                    "[audio, {}: this client cannot receive it]",
+                    audio.mime_type
+                ),
+            );
+        }
+        Content::ResourceLink(link) if !revision.has_structured_results() => {
+            push_text_block(out, &format!("{}: {}", link.name, link.uri));
+        }
+        block => push_json(out, &*for_revision(block, revision)),
+    }
+}
+
+/// Writes a resource's contents.
+pub(super) fn push_contents(out: &mut Vec<u8>, contents: &ResourceContents, revision: Revision) {
+    if contents.meta.is_some() && !revision.has_structured_results() {
+        push_json(
+            out,
+            &ResourceContents {
+                meta: None,
+                ..contents.clone()
+            },
+        );
+    } else {
+        push_json(out, contents);
+    }
+}
+
+/// A block without the members that a revision does not know: `_meta`, and the time of the last change.
+fn for_revision(block: &Content, revision: Revision) -> Cow<'_, Content> {
+    if revision.has_structured_results() {
+        return Cow::Borrowed(block);
+    }
+    let mut block = block.clone();
+    let strip = |annotations: &mut Option<Annotations>, meta: &mut Option<Map<String, Value>>| {
+        *meta = None;
+        if let Some(annotations) = annotations {
+            *annotations = annotations_for(annotations, revision);
+        }
+    };
+    match &mut block {
+        Content::Text(text) => strip(&mut text.annotations, &mut text.meta),
+        Content::Image(media) | Content::Audio(media) => {
+            strip(&mut media.annotations, &mut media.meta);
+        }
+        Content::ResourceLink(link) => strip(&mut link.annotations, &mut link.meta),
+        Content::Resource(embedded) => {
+            strip(&mut embedded.annotations, &mut embedded.meta);
+            embedded.resource.meta = None;
+        }
+    }
+    Cow::Owned(block)
+}
+
+fn push_json<T: serde::Serialize>(out: &mut Vec<u8>, value: &T) {
+    match serde_json::to_writer(out, value) {
+        Ok(()) => {}
+        Err(_) => unreachable!("content has nothing that JSON cannot hold"),
+    }
+}

@@ -1,0 +1,75 @@
+//! `tools/list` and its sisters: pages that were serialised once.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::generation::{Generation, Listings};
+use super::reply::{Reply, begin};
+use super::tools::invalid_params;
+use super::{Caller, Server};
+use crate::catalog::{Listed, Table};
+use crate::protocol::message::Request;
+
+impl Server {
+    pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+        let generation = self.generation.load();
+        let table = &generation.catalog.tools;
+        self.list(&generation, &generation.tools, table, caller, request)
+    }
+
+    pub(super) fn list_resources(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+        let generation = self.generation.load();
+        let table = &generation.catalog.resources;
+        self.list(&generation, &generation.resources, table, caller, request)
+    }
+
+    pub(super) fn list_templates(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+        let generation = self.generation.load();
+        let table = &generation.catalog.templates;
+        self.list(&generation, &generation.templates, table, caller, request)
+    }
+
+    pub(super) fn list_prompts(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+        let generation = self.generation.load();
+        let table = &generation.catalog.prompts;
+        self.list(&generation, &generation.prompts, table, caller, request)
+    }
+
+    /// Answers with the page that was asked for.
+    fn list<T: Listed>(
+        &self,
+        generation: &Generation,
+        listings: &Listings,
+        table: &Table<T>,
+        caller: Caller<'_>,
+        request: &Request<'_>,
+    ) -> Reply {
+        #[derive(Deserialize)]
+        struct ListParams<'a> {
+            #[serde(borrow)]
+            cursor: Option<Cow<'a, str>>,
+        }
+        let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
+        let listing = listings.get(table, frame);
+        let page = match request.params.object {
+            None | Some("{}") => listing.first().clone(),
+            Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
+                Ok(ListParams { cursor: None }) => listing.first().clone(),
+                Ok(ListParams {
+                    cursor: Some(cursor),
+                }) => {
+                    let Some(page) = listing.after(table, frame, &cursor) else {
+                        return invalid_params(
+                            request.id,
+                            "the cursor is not one of this server's; list from the start",
+                        );
+                    };
+                    page
+                }
+                Err(e) => return invalid_params(request.id, &e.to_string()),
+            },
+        };
+        Reply::pieces(begin(request.id, 0).into(), page)
+    }
+}

@@ -1,0 +1,181 @@
+//! `prompts/get`.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use super::call::Outcome;
+use super::content::push_block;
+use super::generation::Generation;
+use super::reply::{Reply, begin, finish};
+use super::tools::{internal_error, invalid_params};
+use super::{Caller, Handled, Headers, Server, truncated};
+use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
+use crate::protocol::message::{self, Request};
+use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
+
+impl Server {
+    /// Makes the messages of a prompt.
+    pub(super) fn get_prompt(
+        &self,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
+        request: &Request<'_>,
+    ) -> Result<Handled, Reply> {
+        let Some(name) = request.params.name.and_then(message::string) else {
+            return Err(invalid_params(
+                request.id,
+                "name is required, a string: which prompt to get",
+            ));
+        };
+        let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
+        let generation = self.generation.load_full();
+        let Some(entry) = generation.catalog.prompts.get(&name) else {
+            return Err(unknown_prompt(request.id, &name));
+        };
+        let definition = entry.prompt.definition();
+        let arguments = read_arguments(request.params.arguments, definition)
+            .map_err(|problem| invalid_params(request.id, &problem))?;
+        let terms = self.terms(caller, definition.timeout);
+        let getting = Getting {
+            id: request.id.to_owned(),
+            name: name.into_owned(),
+            description: definition.description.clone(),
+            revision: caller.revision,
+            generation: Arc::clone(&generation),
+        };
+        let context = caller.context(headers, request, log_level);
+        let start = |context| entry.prompt.get(context, arguments);
+        let conclude = move |outcome| getting.conclude(outcome);
+        Ok(self.run(cx, start, context, terms, conclude))
+    }
+}
+
+/// What it takes to answer once the messages are there.
+struct Getting {
+    id: String,
+    name: String,
+    description: Option<String>,
+    revision: Revision,
+    generation: Arc<Generation>,
+}
+
+impl Getting {
+    fn conclude(&self, outcome: Outcome<Result<PromptOutput, PromptError>>) -> Reply {
+        match outcome {
+            Outcome::Done(Ok(output)) => self.write(&output),
+            Outcome::Done(Err(error)) => failed(&self.id, "prompt", &self.name, &error),
+            Outcome::TimedOut(limit) => {
+                let limit_s = limit.as_secs_f64();
+                tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
+                let message = format!("the prompt was not there within {limit_s} s");
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(prompt = %self.name, "a prompt panicked; its request failed, nothing else is affected");
+                internal_error(&self.id)
+            }
+            Outcome::Cancelled => Reply::Cancelled,
+        }
+    }
+
+    fn write(&self, output: &PromptOutput) -> Reply {
+        let mut out = begin(&self.id, 512 + self.generation.result_tail.len());
+        out.extend_from_slice(br#","result":{"#);
+        if let Some(description) = output.description.as_ref().or(self.description.as_ref()) {
+            out.extend_from_slice(br#""description":"#);
+            push_string(&mut out, description);
+            out.push(b',');
+        }
+        out.extend_from_slice(br#""messages":["#);
+        for (position, message) in output.messages.iter().enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(match message.role {
+                Role::User => br#"{"role":"user","content":"#,
+                Role::Assistant => br#"{"role":"assistant","content":"#,
+            });
+            push_block(&mut out, &message.content, self.revision);
+            out.push(b'}');
+        }
+        out.push(b']');
+        finish(out, &self.generation, self.revision, output.meta.as_ref())
+    }
+}
+
+/// PRM-02, PRM-03: strings, all of them known, and those that are required.
+fn read_arguments(
+    arguments: Option<&str>,
+    definition: &PromptDefinition,
+) -> Result<Parameters, String> {
+    let arguments: Parameters = match arguments {
+        None => Parameters::default(),
+        Some(text) => {
+            serde_json::from_str(text).map_err(|e| format!("arguments: {}", without_place(&e)))?
+        }
+    };
+    let known = &definition.arguments;
+    if let Some((unknown, _)) = arguments
+        .iter()
+        .find(|(name, _)| !known.iter().any(|k| k.name == *name))
+    {
+        let known: Vec<_> = known.iter().map(|k| k.name.as_str()).collect();
+        return Err(match known.is_empty() {
+            true => format!("the prompt has no argument `{unknown}`, nor any other"),
+            false => format!(
+                "the prompt has no argument `{}`; it has `{}`",
+                truncated(unknown),
+                known.join("`, `")
+            ),
+        });
+    }
+    let missing: Vec<_> = known
+        .iter()
+        .filter(|k| k.required && arguments.get(&k.name).is_none())
+        .map(|k| k.name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!("missing argument: `{}`", missing.join("`, `")));
+    }
+    Ok(arguments)
+}
+
+/// What is wrong, without the position, which counts from where the caller does not.
+pub(super) fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
+pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {
+    let message = format!("Unknown prompt: {}", truncated(name));
+    Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+}
+
+pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> Reply {
+    let source = error.source().map(tracing::field::display);
+    match error.kind() {
+        PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
+        PromptErrorKind::Failed => {
+            tracing::debug!(
+                what,
+                name,
+                error = error.message(),
+                source,
+                "a prompt failed"
+            );
+            let message = error.message().to_owned();
+            Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+        }
+        PromptErrorKind::Internal => {
+            tracing::error!(
+                what,
+                name,
+                error = error.message(),
+                source,
+                "a prompt is at fault"
+            );
+            internal_error(id)
+        }
+    }
+}

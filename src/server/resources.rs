@@ -1,0 +1,213 @@
+//! `resources/read`.
+
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::call::Outcome;
+use super::content::push_contents;
+use super::generation::Generation;
+use super::kept::Key;
+use super::reply::{Reply, begin, finish};
+use super::tools::{internal_error, invalid_params};
+use super::{Caller, Handled, Headers, Server, truncated};
+use crate::catalog::{
+    CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
+    ResourceErrorKind, ResourceTemplate,
+};
+use crate::protocol::message::{self, Request};
+use crate::protocol::{ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri};
+
+impl Server {
+    /// Reads a resource.
+    pub(super) fn read_resource(
+        &self,
+        cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        headers: Option<Headers<'_>>,
+        request: &Request<'_>,
+    ) -> Result<Handled, Reply> {
+        let Some(uri) = request.params.uri.and_then(message::string) else {
+            return Err(invalid_params(
+                request.id,
+                "uri is required, a string: which resource to read",
+            ));
+        };
+        let log_level = self.check_named(caller, headers.as_ref(), request, &uri)?;
+        if let Some(problem) = fault_of_uri(&uri) {
+            let message = format!("Invalid params: uri: {problem}");
+            let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+            let error = error.with_data(json!({"uri": truncated(&uri)}));
+            return Err(Reply::error(request.id, &error));
+        }
+        let generation = self.generation.load_full();
+        let Some(found) = Found::at(&uri, &generation.catalog) else {
+            return Err(not_found(request.id, &uri, caller.revision));
+        };
+        let definition = found.definition();
+        let terms = self.terms(caller, definition.timeout);
+        let key = definition.ttl.and_then(|_| {
+            let scope = definition.cache_scope;
+            Key::of(&uri, scope, caller.principal)
+        });
+        let kept = key.as_ref().and_then(|key| generation.kept.get(key));
+        let reading = Reading {
+            id: request.id.to_owned(),
+            uri: uri.clone().into_owned(),
+            definition: definition.clone(),
+            revision: caller.revision,
+            generation: Arc::clone(&generation),
+            key,
+        };
+        if let Some((contents, left)) = kept {
+            return Ok(Handled::Now(reading.write(&contents, left)));
+        }
+        let context = caller.context(headers, request, log_level);
+        let start = |context| found.read(context, &uri);
+        let conclude = move |outcome| reading.conclude(outcome);
+        Ok(self.run(cx, start, context, terms, conclude))
+    }
+}
+
+/// What it takes to answer once something was read.
+struct Reading {
+    id: String,
+    uri: String,
+    definition: ResourceDefinition,
+    revision: Revision,
+    generation: Arc<Generation>,
+    /// Where the contents are kept, if they are.
+    key: Option<Key>,
+}
+
+impl Reading {
+    fn conclude(mut self, outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>) -> Reply {
+        match outcome {
+            // RES-03: no contents do not stand for a resource.
+            Outcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
+            Outcome::Done(Ok(contents)) => {
+                let contents = completed(contents, &self.uri, &self.definition);
+                let ttl = self.definition.ttl.unwrap_or_default();
+                let reply = self.write(&contents, ttl);
+                if let Some(key) = self.key.take() {
+                    self.generation.kept.put(key, contents.into(), ttl);
+                }
+                reply
+            }
+            Outcome::Done(Err(error)) => self.failed(&error),
+            Outcome::TimedOut(limit) => {
+                let limit_s = limit.as_secs_f64();
+                tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
+                let message = format!("the resource was not there within {limit_s} s");
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its reading failed, nothing else is affected");
+                internal_error(&self.id)
+            }
+            Outcome::Cancelled => Reply::Cancelled,
+        }
+    }
+
+    fn failed(&self, error: &ResourceError) -> Reply {
+        let uri = truncated(&self.uri);
+        let source = error.source().map(tracing::field::display);
+        match error.kind() {
+            ResourceErrorKind::NotFound => self.not_found(),
+            ResourceErrorKind::Failed => {
+                tracing::debug!(%uri, error = error.message(), source, "a reading failed");
+                let message = error.message().to_owned();
+                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            ResourceErrorKind::Internal => {
+                tracing::error!(%uri, error = error.message(), source, "a resource is at fault");
+                internal_error(&self.id)
+            }
+        }
+    }
+
+    fn not_found(&self) -> Reply {
+        not_found(&self.id, &self.uri, self.revision)
+    }
+
+    /// Writes the result, and for how long and for whom it is good (CACHE-01).
+    fn write(&self, contents: &[ResourceContents], ttl: Duration) -> Reply {
+        let mut out = begin(&self.id, 256 + self.generation.result_tail.len());
+        out.extend_from_slice(br#","result":{"contents":["#);
+        for (position, part) in contents.iter().enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            push_contents(&mut out, part, self.revision);
+        }
+        out.push(b']');
+        if self.revision.has_result_type() {
+            let ttl_ms = ttl.as_millis();
+            let scope = self.definition.cache_scope.as_str();
+            let hints = format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#);
+            out.extend_from_slice(hints.as_bytes());
+        }
+        finish(out, &self.generation, self.revision, None)
+    }
+}
+
+/// What is at a URI.
+enum Found<'c> {
+    Fixed(&'c dyn Resource),
+    Template(&'c dyn ResourceTemplate, Parameters),
+}
+
+impl<'c> Found<'c> {
+    /// A resource of just that URI comes before templates, and these in the order in which they were added.
+    fn at(uri: &str, catalog: &'c Catalog) -> Option<Self> {
+        if let Some(entry) = catalog.resources.get(uri) {
+            return Some(Self::Fixed(&*entry.resource));
+        }
+        let (entry, variables) = catalog.template_for(uri)?;
+        Some(Self::Template(&*entry.template, variables))
+    }
+
+    fn definition(&self) -> &'c ResourceDefinition {
+        match self {
+            Self::Fixed(resource) => resource.definition(),
+            Self::Template(template, _) => template.definition(),
+        }
+    }
+
+    fn read(self, context: Arc<CallContext>, uri: &str) -> ReadFuture {
+        match self {
+            Self::Fixed(resource) => resource.read(context),
+            Self::Template(template, variables) => template.read(context, uri, variables),
+        }
+    }
+}
+
+/// Fills in what the resource left to the server.
+fn completed(
+    mut contents: Vec<ResourceContents>,
+    uri: &str,
+    definition: &ResourceDefinition,
+) -> Vec<ResourceContents> {
+    for part in &mut contents {
+        if part.uri.is_empty() {
+            uri.clone_into(&mut part.uri);
+        }
+        if part.mime_type.is_none() {
+            part.mime_type.clone_from(&definition.mime_type);
+        }
+    }
+    contents
+}
+
+/// RES-02: there is nothing at the URI.
+fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
+    let code = if revision.has_resource_not_found() {
+        ErrorCode::ResourceNotFound
+    } else {
+        ErrorCode::InvalidParams
+    };
+    let error = ErrorObject::new(code, "Resource not found");
+    Reply::error(id, &error.with_data(json!({ "uri": uri })))
+}

@@ -1,0 +1,621 @@
+//! Resources and templates of resources, over real sockets and through the harness. Tests are named after the rule
+//! that they hold the server to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longshore::catalog::CatalogError;
+use longshore::{
+    Annotations, App, AppError, CacheScope, CallContext, Harness, Icon, Parameters,
+    ResourceContents, ResourceDefinition, ResourceError, Role, StaticResource, resource_fn,
+    template_fn,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Running, Serve, Stateless};
+
+const WITH_SESSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+fn definition(uri: &str) -> ResourceDefinition {
+    ResourceDefinition::new(uri, "a resource")
+}
+
+/// One of each kind.
+fn resources(app: App) -> App {
+    let text = definition("test://text")
+        .title("Text")
+        .description("Some text.")
+        .mime_type("text/plain")
+        .annotations(Annotations {
+            audience: vec![Role::User],
+            priority: Some(0.5),
+            last_modified: Some("2026-01-01T00:00:00Z".to_owned()),
+        })
+        .icon(Icon::new("https://example.com/icon.png"))
+        .meta("com.example/kind", json!("text"))
+        .ttl(Duration::from_secs(60))
+        .cache_scope(CacheScope::Public);
+    let parts = [
+        ResourceContents::text("one"),
+        ResourceContents::text("two")
+            .with_uri("test://parts/2")
+            .with_mime_type("text/markdown"),
+    ];
+    app.resource(StaticResource::text(text, "hello"))
+        .resource(StaticResource::binary(
+            definition("test://binary").mime_type("image/png"),
+            [0x89, b'P', b'N', b'G', 0xff],
+        ))
+        .resource(resource_fn(definition("test://parts"), move |_| {
+            let parts = parts.to_vec();
+            async move { Ok(parts) }
+        }))
+        .resource(resource_fn(definition("test://json"), |_| async {
+            Ok(json!({"answer": 42}))
+        }))
+        .resource(resource_fn(definition("test://nothing"), |_| async {
+            Ok(Vec::<ResourceContents>::new())
+        }))
+        .resource(resource_fn(definition("test://gone"), |_| async {
+            Err::<String, _>(ResourceError::not_found())
+        }))
+        .resource(resource_fn(definition("test://broken"), |_| async {
+            Err::<String, _>(ResourceError::new("the disk is on fire"))
+        }))
+        .resource(resource_fn(definition("test://secret"), |_| async {
+            Err::<String, _>(ResourceError::internal("password hunter2 was refused"))
+        }))
+        .resource(resource_fn(definition("test://panics"), |_| async {
+            if true {
+                panic!("on purpose");
+            }
+            Ok("unreachable")
+        }))
+        .resource(resource_fn(
+            definition("test://slow").timeout(Duration::from_millis(1)),
+            |_| async {
+                std::future::pending::<()>().await;
+                Ok("never")
+            },
+        ))
+        .resource(template_fn(
+            definition("test://square/{number}").mime_type("text/plain"),
+            |_, variables: Parameters| async move {
+                let number: u32 = variables.parse("number")?;
+                Ok((u64::from(number) * u64::from(number)).to_string())
+            },
+        ))
+        .resource(template_fn(
+            definition("git://repo/{branch}/{+path}{?line}"),
+            |_, variables: Parameters| async move {
+                let said: Vec<_> = variables.iter().map(|(n, v)| format!("{n}={v}")).collect();
+                Ok(said.join(" "))
+            },
+        ))
+}
+
+fn served() -> Running {
+    Serve::new().app(resources).start()
+}
+
+fn without_resources() -> Running {
+    Serve::new().start()
+}
+
+fn harness() -> Harness {
+    resources(App::new()).harness().expect("valid resources")
+}
+
+fn stateless_read(server: &Running, uri: &str) -> Value {
+    Stateless::new("resources/read", json!({ "uri": uri }))
+        .send(server)
+        .json()
+}
+
+// === Lists ===
+
+#[test]
+fn res_01_resources_are_announced_where_there_are_any() {
+    let (with, without) = (served(), without_resources());
+    let discovered = |server: &Running| {
+        Stateless::new("server/discover", json!({}))
+            .send(server)
+            .result()["capabilities"]
+            .clone()
+    };
+    assert_eq!(discovered(&with)["resources"], json!({}));
+    assert!(discovered(&without).get("resources").is_none());
+    for revision in WITH_SESSIONS {
+        let session = with.session(revision);
+        let capabilities = &session.initialized["capabilities"];
+        assert_eq!(capabilities["resources"], json!({}), "{revision}");
+        assert!(capabilities.get("prompts").is_none(), "{revision}");
+        assert!(capabilities.get("completions").is_none(), "{revision}");
+        let session = without.session(revision);
+        let capabilities = &session.initialized["capabilities"];
+        assert!(capabilities.get("resources").is_none(), "{revision}");
+    }
+}
+
+#[test]
+fn disc_02_methods_of_what_is_not_there_are_not_found() {
+    let server = without_resources();
+    let methods = [
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    ];
+    for method in methods {
+        let params = json!({"uri": "test://text"});
+        let response = Stateless::new(method, params.clone()).send(&server);
+        response.error(404, -32601, "1");
+        for revision in WITH_SESSIONS {
+            let response = server.session(revision).request(method, &params);
+            response.error(200, -32601, "1");
+        }
+    }
+}
+
+#[test]
+fn fixed_resources_and_templates_are_listed_apart() {
+    let server = served();
+    let resources = Stateless::new("resources/list", json!({}))
+        .send(&server)
+        .result();
+    assert_eq!(
+        resources["resources"][0],
+        json!({
+            "uri": "test://text", "name": "a resource", "title": "Text", "description": "Some text.",
+            "mimeType": "text/plain", "size": 5,
+            "annotations": {
+                "audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z"
+            },
+            "icons": [{"src": "https://example.com/icon.png"}],
+            "_meta": {"com.example/kind": "text"},
+        })
+    );
+    assert_eq!(resources["resources"].as_array().map(Vec::len), Some(10));
+    assert_eq!(resources["resultType"], "complete");
+    assert_eq!(
+        (&resources["ttlMs"], &resources["cacheScope"]),
+        (&json!(300_000), &json!("public"))
+    );
+    let templates = Stateless::new("resources/templates/list", json!({}))
+        .send(&server)
+        .result();
+    assert_eq!(
+        templates["resourceTemplates"],
+        json!([
+            {"uriTemplate": "test://square/{number}", "name": "a resource", "mimeType": "text/plain"},
+            {"uriTemplate": "git://repo/{branch}/{+path}{?line}", "name": "a resource"},
+        ])
+    );
+    assert_eq!(templates["cacheScope"], "public");
+}
+
+#[test]
+fn tool_10_older_revisions_are_shown_what_they_know() {
+    let server = served();
+    for revision in WITH_SESSIONS {
+        let list = server
+            .session(revision)
+            .request("resources/list", &json!({}))
+            .result();
+        let text = &list["resources"][0];
+        let has_titles = "2025-06-18" <= revision;
+        assert_eq!(text.get("title").is_some(), has_titles, "{revision}");
+        assert_eq!(text.get("_meta").is_some(), has_titles, "{revision}");
+        assert_eq!(
+            text["annotations"].get("lastModified").is_some(),
+            has_titles,
+            "{revision}"
+        );
+        assert_eq!(
+            text.get("icons").is_some(),
+            "2025-11-25" <= revision,
+            "{revision}"
+        );
+        assert!(list.get("ttlMs").is_none() && list.get("resultType").is_none());
+    }
+}
+
+#[test]
+fn pag_02_every_list_has_pages_and_no_cursor_fits_another() {
+    let server = Serve::new().page_size(4).app(resources).start();
+    let page = |method: &str, params: Value| Stateless::new(method, params).send(&server);
+    let first = page("resources/list", json!({})).result();
+    let cursor = first["nextCursor"].as_str().expect("a cursor").to_owned();
+    let second = page("resources/list", json!({"cursor": cursor})).result();
+    assert_eq!(second["resources"][0]["uri"], "test://nothing");
+    for method in ["resources/templates/list", "tools/list"] {
+        page(method, json!({"cursor": cursor})).error(200, -32602, "1");
+    }
+    page("resources/list", json!({"cursor": ""})).error(200, -32602, "1");
+}
+
+// === Reading ===
+
+#[test]
+fn cache_01_text_is_read_with_its_time_to_live() {
+    let server = served();
+    let read = stateless_read(&server, "test://text");
+    let result = &read["result"];
+    assert_eq!(
+        result["contents"],
+        json!([{"uri": "test://text", "mimeType": "text/plain", "text": "hello"}])
+    );
+    assert_eq!(result["cacheScope"], "public");
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(
+        result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+        "test"
+    );
+    assert_eq!(result["ttlMs"], 60_000);
+    let binary = stateless_read(&server, "test://binary");
+    assert_eq!(
+        binary["result"]["contents"],
+        json!([{"uri": "test://binary", "mimeType": "image/png", "blob": "iVBOR/8="}])
+    );
+    assert_eq!(
+        (&binary["result"]["ttlMs"], &binary["result"]["cacheScope"]),
+        (&json!(0), &json!("private"))
+    );
+}
+
+#[test]
+fn sessions_read_without_what_the_stateless_era_adds() {
+    let server = served();
+    for revision in WITH_SESSIONS {
+        let read = server
+            .session(revision)
+            .request("resources/read", &json!({"uri": "test://text"}))
+            .result();
+        assert_eq!(
+            read,
+            json!({"contents": [{"uri": "test://text", "mimeType": "text/plain", "text": "hello"}]})
+        );
+    }
+}
+
+#[tokio::test]
+async fn several_contents_keep_their_own_uris() {
+    let read = harness().read("test://parts").await.expect("contents");
+    assert_eq!(
+        read["contents"],
+        json!([
+            {"uri": "test://parts", "text": "one"},
+            {"uri": "test://parts/2", "mimeType": "text/markdown", "text": "two"},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn values_are_read_as_json() {
+    let read = harness().read("test://json").await.expect("contents");
+    assert_eq!(
+        read["contents"],
+        json!([{"uri": "test://json", "mimeType": "application/json", "text": r#"{"answer":42}"#}])
+    );
+}
+
+#[tokio::test]
+async fn templates_are_given_their_variables_decoded() {
+    let harness = harness();
+    let text = async |uri: &str| {
+        let read = harness.read(uri).await.expect("contents");
+        assert_eq!(read["contents"][0]["uri"], uri);
+        read["contents"][0]["text"]
+            .as_str()
+            .expect("text")
+            .to_owned()
+    };
+    assert_eq!(text("test://square/12").await, "144");
+    assert_eq!(
+        text("git://repo/fix%2F7/src/main.rs?line=3").await,
+        "branch=fix/7 line=3 path=src/main.rs"
+    );
+    assert_eq!(text("git://repo/main/a").await, "branch=main path=a");
+}
+
+#[test]
+fn res_02_what_is_not_there_has_a_code_by_revision() {
+    let server = served();
+    let uris = [
+        "test://missing",
+        "test://gone",
+        "test://nothing",
+        "test://square/x",
+        "test://square/",
+        "git://repo/main",
+    ];
+    for uri in uris {
+        let error = &stateless_read(&server, uri)["error"];
+        assert_eq!(
+            error,
+            &json!({"code": -32602, "message": "Resource not found", "data": {"uri": uri}})
+        );
+        for revision in WITH_SESSIONS {
+            let response = server
+                .session(revision)
+                .request("resources/read", &json!({ "uri": uri }));
+            response.error(200, -32002, "1");
+            assert_eq!(response.json()["error"]["data"], json!({ "uri": uri }));
+        }
+    }
+}
+
+#[test]
+fn res_04_what_is_no_uri_is_refused() {
+    let server = served();
+    let long = format!("test://{}", "a".repeat(8 * 1024));
+    for uri in [
+        "",
+        "/etc/passwd",
+        "test://a b",
+        "test://\u{0}",
+        "test://{id}",
+        &long,
+    ] {
+        let params = json!({ "uri": uri });
+        let response = server
+            .session("2025-11-25")
+            .request("resources/read", &params);
+        response.error(200, -32602, "1");
+        let echoed = response.json()["error"]["data"]["uri"].to_string();
+        assert!(echoed.len() < 1_000, "{echoed}");
+    }
+    for params in [
+        json!({}),
+        json!({"uri": 7}),
+        json!({"uri": null}),
+        json!({"uri": ["x"]}),
+    ] {
+        let response = server
+            .session("2025-11-25")
+            .request("resources/read", &params);
+        response.error(200, -32602, "1");
+    }
+}
+
+#[tokio::test]
+async fn a_uri_of_fifty_thousand_commas_is_refused_at_once() {
+    let error = harness()
+        .read(&format!("git://repo/{}", ",".repeat(50_000)))
+        .await
+        .expect_err("too long");
+    assert_eq!(error["code"], -32602);
+}
+
+#[tokio::test]
+async fn failures_tell_as_much_as_they_should() {
+    let harness = harness();
+    let error = async |uri: &str| harness.read(uri).await.expect_err("fails");
+    assert_eq!(
+        error("test://broken").await,
+        json!({"code": -32603, "message": "the disk is on fire"})
+    );
+    assert_eq!(
+        error("test://secret").await,
+        json!({"code": -32603, "message": "Internal error"})
+    );
+    assert_eq!(
+        error("test://panics").await,
+        json!({"code": -32603, "message": "Internal error"})
+    );
+    assert_eq!(
+        error("test://slow").await,
+        json!({"code": -32603, "message": "the resource was not there within 0.001 s"})
+    );
+    assert!(harness.read("test://text").await.is_ok());
+}
+
+#[test]
+fn mh_05_the_uri_is_mirrored_in_a_header() {
+    let server = served();
+    let read = Stateless::new("resources/read", json!({"uri": "test://text"}));
+    read.send(&server).result();
+    read.clone()
+        .without("mcp-name")
+        .send(&server)
+        .error(400, -32020, "1");
+    read.clone()
+        .with("mcp-name", "test://other")
+        .send(&server)
+        .error(400, -32020, "1");
+    // MH-07: in its encoded form too.
+    read.with("mcp-name", "=?base64?dGVzdDovL3RleHQ=?=")
+        .send(&server)
+        .result();
+}
+
+#[tokio::test]
+async fn a_resource_knows_who_asks_and_may_say_how_far_it_is() {
+    let whoami = resource_fn(
+        definition("test://me"),
+        |context: Arc<CallContext>| async move {
+            context.progress(1.0, Some(2.0), "half").await;
+            Ok(context.principal().name().to_owned())
+        },
+    );
+    let harness = App::new().resource(whoami).harness().expect("valid");
+    let message = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "resources/read",
+        "params": {"uri": "test://me", "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "progressToken": "t",
+        }},
+    });
+    let said = harness.send_and_listen(&message.to_string()).await;
+    assert_eq!(said[0]["method"], "notifications/progress");
+    assert_eq!(said[0]["params"]["progressToken"], "t");
+    assert_eq!(said[1]["result"]["contents"][0]["text"], "local");
+}
+
+#[test]
+fn contents_without_meta_for_those_that_do_not_know_it() {
+    let part = ResourceContents {
+        meta: json!({"com.example/a": 1}).as_object().cloned(),
+        ..ResourceContents::text("x")
+    };
+    let server = Serve::new()
+        .app(|app| {
+            app.resource(resource_fn(definition("test://meta"), move |_| {
+                let part = part.clone();
+                async move { Ok(part) }
+            }))
+        })
+        .start();
+    for revision in WITH_SESSIONS {
+        let params = json!({"uri": "test://meta"});
+        let read = server
+            .session(revision)
+            .request("resources/read", &params)
+            .result();
+        assert_eq!(
+            read["contents"][0].get("_meta").is_some(),
+            "2025-06-18" <= revision
+        );
+    }
+}
+
+// === Registration ===
+
+fn refused(app: App) -> CatalogError {
+    match app.harness() {
+        Err(AppError::Catalog(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn template(uri: &str) -> impl longshore::IntoResource {
+    template_fn(definition(uri), |_, _| async { Ok("") })
+}
+
+#[test]
+fn what_cannot_be_offered_is_refused_with_a_reason() {
+    let text = |uri: &str| StaticResource::text(definition(uri), "");
+    let error = refused(
+        App::new()
+            .resource(text("test://a"))
+            .resource(text("test://a")),
+    );
+    assert_eq!(
+        error.to_string(),
+        r#"resource "test://a" was added twice; give one of them another URI"#
+    );
+    let error = refused(App::new().resource(text("no uri")));
+    assert_eq!(
+        error.to_string(),
+        r#"resource "no uri": that is no URI, it does not begin with a scheme, such as `file:`"#
+    );
+    let error = refused(App::new().resource(template("test://{a}-{b}")));
+    assert_eq!(
+        error.to_string(),
+        r#"resource "test://{a}-{b}": the template cannot be used"#
+    );
+    let source = std::error::Error::source(&error).expect("a source");
+    assert!(
+        source.to_string().contains("where the variable `a` ends"),
+        "{source}"
+    );
+    let error = refused(
+        App::new()
+            .resource(template("t://{a}/x"))
+            .resource(template("t://{b}/x")),
+    );
+    assert_eq!(
+        error.to_string(),
+        r#"the templates "t://{a}/x" and "t://{b}/x" match the same URIs; drop one of them"#
+    );
+    let important = definition("test://a").annotations(Annotations {
+        priority: Some(1.5),
+        ..Annotations::default()
+    });
+    let error = refused(App::new().resource(StaticResource::text(important, "")));
+    assert_eq!(
+        error.to_string(),
+        r#"resource "test://a": a priority is from 0 to 1"#
+    );
+}
+
+#[tokio::test]
+async fn a_fixed_resource_comes_before_templates_and_these_in_order() {
+    let named = |uri: &str, text: &'static str| {
+        template_fn(definition(uri), move |_, _| async move { Ok(text) })
+    };
+    let harness = App::new()
+        .resource(named("t://{+all}", "first"))
+        .resource(named("t://a/{b}", "second"))
+        .resource(StaticResource::text(definition("t://a/fixed"), "fixed"))
+        .harness()
+        .expect("valid");
+    for (uri, text) in [("t://a/fixed", "fixed"), ("t://a/b", "first")] {
+        let read = harness.read(uri).await.expect("contents");
+        assert_eq!(read["contents"][0]["text"], text);
+    }
+}
+
+// === Keeping ===
+
+/// A resource that says how often it was read.
+fn counting(definition: ResourceDefinition) -> impl longshore::IntoResource {
+    let count = AtomicUsize::new(0);
+    resource_fn(definition, move |_| {
+        let count = count.fetch_add(1, Ordering::Relaxed) + 1;
+        async move { Ok(count.to_string()) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn cache_01_what_was_read_stays_good_for_its_time_to_live() {
+    let harness = App::new()
+        .resource(counting(
+            definition("test://kept").ttl(Duration::from_secs(60)),
+        ))
+        .resource(counting(definition("test://anew")))
+        .harness()
+        .expect("valid");
+    let read = async |uri: &str| {
+        let read = harness.read(uri).await.expect("contents");
+        let text = read["contents"][0]["text"]
+            .as_str()
+            .expect("text")
+            .to_owned();
+        (text, read["ttlMs"].as_u64().expect("a time"))
+    };
+    assert_eq!(read("test://kept").await, ("1".to_owned(), 60_000));
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(read("test://kept").await, ("1".to_owned(), 40_000));
+    tokio::time::advance(Duration::from_secs(40)).await;
+    assert_eq!(read("test://kept").await, ("2".to_owned(), 60_000));
+    for count in ["1", "2"] {
+        assert_eq!(read("test://anew").await, (count.to_owned(), 0));
+    }
+}
+
+#[test]
+fn cache_04_only_public_contents_are_kept_for_callers_nobody_knows() {
+    let minute = |uri: &str| definition(uri).ttl(Duration::from_secs(60));
+    let server = Serve::new()
+        .app(|app| {
+            app.resource(counting(minute("test://own")))
+                .resource(counting(
+                    minute("test://all").cache_scope(CacheScope::Public),
+                ))
+        })
+        .start();
+    for (uri, texts) in [("test://own", ["1", "2"]), ("test://all", ["1", "1"])] {
+        for text in texts {
+            let read = stateless_read(&server, uri);
+            assert_eq!(read["result"]["contents"][0]["text"], text, "{uri}");
+        }
+    }
+    // In whatever revision it was read, it is there for all.
+    let params = json!({"uri": "test://all"});
+    let read = server
+        .session("2024-11-05")
+        .request("resources/read", &params);
+    assert_eq!(read.result()["contents"][0]["text"], "1");
+}
