@@ -165,7 +165,10 @@ fn update(counts: &Counts) -> Result<(), Box<dyn Error>> {
         .iter()
         .map(|(name, count)| {
             let instructions = count.instructions as u64;
-            (name, json!({"instructions": instructions, "allocations": count.allocations}))
+            (
+                name,
+                json!({"instructions": instructions, "allocations": count.allocations}),
+            )
         })
         .collect();
     fs::write(baseline(), serde_json::to_string_pretty(&counts)? + "\n")?;
@@ -187,7 +190,7 @@ fn check(counts: &Counts) -> Result<(), Box<dyn Error>> {
         };
         let mut change = |what: &str, is: f64| {
             let ratio = is / was[what].as_f64().unwrap_or(f64::NAN);
-            if !(ratio <= GROWTH) {
+            if ratio > GROWTH || ratio.is_nan() {
                 problems.push(format!("{name}: {what} are {ratio:.3} of the baseline's"));
             }
             ratio

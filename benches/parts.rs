@@ -1,6 +1,10 @@
 //! The parts of a request, and what else could have been used for each.
 //!
 //! `cargo bench -p longshore-benches --bench parts -- scan` runs those with `scan` in their names.
+#![expect(
+    clippy::wildcard_imports,
+    reason = "one file, one module for each part that is measured"
+)]
 
 use bytes::Bytes;
 use divan::counter::BytesCount;

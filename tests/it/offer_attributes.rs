@@ -125,7 +125,10 @@ async fn variables(
     #[arg(default, rename = "uri")] r#type: u8,
 ) -> String {
     let name = context.principal().name();
-    format!("{name}: {colour:?} {path} {line:?} {definition} {type}", type = r#type)
+    {
+        let kind = r#type;
+        format!("{name}: {colour:?} {path} {line:?} {definition} {kind}")
+    }
 }
 
 async fn colours(context: Arc<CallContext>, request: CompletionRequest) -> Vec<String> {
