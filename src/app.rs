@@ -300,9 +300,13 @@ impl App {
     /// # Errors
     ///
     /// Whatever is wrong with tools or settings.
-    pub fn harness(mut self) -> std::result::Result<Harness, AppError> {
+    pub fn harness(self) -> std::result::Result<Harness, AppError> {
+        Ok(Harness::new(self.server()?))
+    }
+
+    pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let config = self.take_config()?;
-        Ok(Harness::new(self.build(&config)?))
+        self.build(&config)
     }
 
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {

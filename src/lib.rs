@@ -58,6 +58,11 @@ pub mod config;
 pub mod app;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[doc(hidden)]
+#[cfg(any(fuzzing, test))]
+pub mod fuzzing;
+#[doc(hidden)]
+pub mod bench;
 
 pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]

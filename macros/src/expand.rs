@@ -192,6 +192,10 @@ fn implementation(tool: &ToolFn) -> TokenStream {
                 __LONGSHORE_DESCRIBED.checks_arguments
             }
 
+            fn checks_output(&self) -> bool {
+                __LONGSHORE_DESCRIBED.checks_output
+            }
+
             #[allow(unused_variables, clippy::let_unit_value)]
             fn call(
                 &self,

@@ -63,13 +63,7 @@ impl Arguments {
     pub fn to_map(&self) -> Result<Map<String, Value>, InvalidArguments> {
         match &self.0 {
             Form::Tree(object) => Ok(object.clone()),
-            Form::Raw(object) if object.len() >= SIMD_THRESHOLD_BYTES => {
-                simd_json::serde::from_slice(&mut object.to_vec())
-                    .map_err(|e| InvalidArguments::new(e.to_string()))
-            }
-            Form::Raw(object) => {
-                serde_json::from_slice(object).map_err(|e| InvalidArguments::new(e.to_string()))
-            }
+            Form::Raw(object) => tree(object),
         }
     }
 
@@ -80,6 +74,37 @@ impl Arguments {
             Form::Tree(object) => Value::Object(object.clone()).to_string(),
         }
     }
+}
+
+/// An object's text as a tree: the same one whatever its size.
+fn tree(object: &[u8]) -> Result<Map<String, Value>, InvalidArguments> {
+    if SIMD_THRESHOLD_BYTES <= object.len()
+        && let Some(tree) = tree_by_simd_json(object)
+    {
+        return Ok(tree);
+    }
+    serde_json::from_slice(object).map_err(|e| InvalidArguments::new(e.to_string()))
+}
+
+/// The tree that `serde_json` would make. `None` where the two differ: `simd-json` refuses integers of more than
+/// 64 bits, which `serde_json` reads as floating point, and takes `-0` for the integer 0.
+pub(crate) fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, Value>> {
+    if may_have_negative_zero(object) {
+        return None;
+    }
+    simd_json::serde::from_slice(&mut object.to_vec()).ok()
+}
+
+/// Whether `-0` stands somewhere that is not the beginning of a longer number. May also be in a string.
+fn may_have_negative_zero(text: &[u8]) -> bool {
+    let next = |by: usize| text.get(by..).unwrap_or_default();
+    // No early end, so that it compiles to vector instructions.
+    text.iter()
+        .zip(next(1))
+        .zip(next(2))
+        .fold(false, |any, ((minus, zero), after)| {
+            any | (*minus == b'-' && *zero == b'0' && !matches!(*after, b'0'..=b'9' | b'.'))
+        })
 }
 
 /// Deserialises, and on failure says where.
@@ -144,4 +169,140 @@ fn in_json_words(cause: &str) -> Cow<'_, str> {
         _ => return Cow::Borrowed(cause),
     };
     Cow::Owned(format!("{found}expected {json}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::scan::Scanner;
+    use proptest::prelude::*;
+
+    /// Floating point to the last bit, and objects in their order.
+    fn shown(tree: &Map<String, Value>) -> String {
+        format!("{tree:?}")
+    }
+
+    fn by_serde_json(object: &str) -> Map<String, Value> {
+        serde_json::from_str(object).expect(object)
+    }
+
+    #[test]
+    fn both_parsers_make_the_same_tree_of_what_they_take() {
+        for (object, taken) in [
+            (r#"{"a":9007199254740993,"b":-9007199254740993}"#, true),
+            (
+                r#"{"a":18446744073709551615,"b":-9223372036854775808}"#,
+                true,
+            ),
+            (r#"{"a":18446744073709551616}"#, false),
+            (r#"{"a":-9223372036854775809}"#, false),
+            (r#"{"a":123456789012345678901234567890.5e-10}"#, true),
+            (
+                r#"{"a":0.1,"b":1e-400,"c":5e-324,"d":1.7976931348623157e308}"#,
+                true,
+            ),
+            (r#"{"a":-0.0,"b":-0.5}"#, true),
+            (r#"{"a":-0}"#, false),
+            (r#"{"a":[-0e1]}"#, false),
+            (r#"{"a":"2026-07-28","b":"1-0 = 1"}"#, false),
+            (r#"{"a":"2026-07-28"}"#, true),
+            (r#"{"twice":1,"other":2,"twice":{"a":1,"a":2}}"#, true),
+            (r#"{"":"\u0000\ud83d\ude00\/\n","\u0061":1,"a":2}"#, true),
+            ("{ \n\t}", true),
+        ] {
+            let simd = tree_by_simd_json(object.as_bytes());
+            assert_eq!(simd.is_some(), taken, "{object}");
+            if let Some(simd) = simd {
+                assert_eq!(shown(&simd), shown(&by_serde_json(object)), "{object}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_tree_does_not_depend_on_the_size() {
+        let filler = " ".repeat(SIMD_THRESHOLD_BYTES);
+        for members in [
+            r#""a":18446744073709551616"#,
+            r#""a":-0"#,
+            r#""a":0.30000000000000004,"a":1"#,
+            r#""a":1e400"#,
+        ] {
+            let trees = [String::new(), filler.clone()].map(|filler| {
+                let object = Bytes::from(format!("{{{members}{filler}}}"));
+                Arguments::from_checked(object)
+                    .to_map()
+                    .map(|tree| shown(&tree))
+            });
+            assert_eq!(trees[0], trees[1], "{members}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_to_the_last_bit() {
+        for number in [
+            "0.1",
+            "5.018e-11",
+            "1.2345678901234567e300",
+            "31.245270191439438",
+        ] {
+            let object = Bytes::from(format!("{{\"a\":{number}}}"));
+            let tree = Arguments::from_checked(object).to_map().expect(number);
+            assert_eq!(tree["a"].as_f64(), number.parse().ok(), "{number}");
+        }
+    }
+
+    /// The text of a value such as the scanner lets through.
+    fn value() -> impl Strategy<Value = String> {
+        let number = "-?(0|[1-9][0-9]{0,24})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?";
+        let string = r#"[a-c0-9 \-\[{,:\u{e9}\u{1F600}]{0,12}(\\(["\\/bfnrt]|u00[0-9a-f]{2}|ud83d\\ude00))?"#;
+        let leaf = prop_oneof![
+            number,
+            string.prop_map(|text| format!("\"{text}\"")),
+            "true|false|null",
+        ];
+        leaf.prop_recursive(6, 40, 6, |value| {
+            let members = prop::collection::vec(("[a-c]{0,2}", value.clone()), 0..6);
+            prop_oneof![
+                prop::collection::vec(value, 0..6)
+                    .prop_map(|items| format!("[{}]", items.join(" , "))),
+                members.prop_map(|members| object(&members)),
+            ]
+        })
+    }
+
+    fn object(members: &[(String, String)]) -> String {
+        let members = members
+            .iter()
+            .map(|(key, value)| format!("\"{key}\" :{value}"));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    }
+
+    proptest! {
+        #[test]
+        fn simd_json_takes_nothing_that_serde_json_refuses_or_reads_otherwise(
+            members in prop::collection::vec(("[a-c]{0,2}", value()), 0..8),
+            depth in 0_usize..60,
+        ) {
+            let inner = object(&members);
+            let text = format!("{}{inner}{}", r#"{"d":["#.repeat(depth / 2), "]}".repeat(depth / 2));
+            prop_assert!(Scanner::new(&text).value().is_ok(), "{text}");
+            if let Some(simd) = tree_by_simd_json(text.as_bytes()) {
+                let serde = serde_json::from_str::<Map<String, Value>>(&text);
+                prop_assert_eq!(Some(shown(&simd)), serde.ok().map(|tree| shown(&tree)), "{}", text);
+            }
+        }
+
+        #[test]
+        fn floating_point_is_the_same_to_the_last_bit(bits in any::<u64>()) {
+            let number = f64::from_bits(bits);
+            prop_assume!(number.is_finite() && number != 0.0);
+            for text in [format!("{{\"a\":{number:e}}}"), format!("{{\"a\":{number:?}}}")] {
+                let simd = tree_by_simd_json(text.as_bytes());
+                if let Some(simd) = simd {
+                    prop_assert_eq!(simd["a"].as_f64(), Some(number), "{}", text);
+                }
+                prop_assert_eq!(by_serde_json(&text)["a"].as_f64(), Some(number), "{}", text);
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::schema::{self, Compiled, HeaderParameter, SchemaError};
+use super::schema::{self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type};
 use super::table::Table;
 use super::{
     AnyResource, Arguments, InvalidArguments, Output, Parameters, Prompt, Resource,
@@ -347,18 +347,25 @@ impl CatalogTool {
                 source,
             }
         };
-        let input = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
+        // A schema that says no more than a type was written by one, and is sound; nobody will check anything with it.
+        let input = if tool.checks_arguments() && says_no_more_than_type(&definition.input_schema) {
+            None
+        } else {
+            let compiled = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
+            (!tool.checks_arguments()).then_some(compiled)
+        };
         let header_parameters =
             schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;
-        let output = definition
-            .output_schema
-            .as_ref()
-            .map(Compiled::output)
-            .transpose()
-            .map_err(failed("output"))?;
+        let output = match &definition.output_schema {
+            Some(schema) if !(tool.checks_output() && says_no_more_than_type(schema)) => {
+                let compiled = Compiled::output(schema).map_err(failed("output"))?;
+                (!tool.checks_output()).then_some(compiled)
+            }
+            _ => None,
+        };
         Ok(Self {
-            input: (!tool.checks_arguments()).then_some(input),
-            output: output.filter(|_| !tool.checks_output()),
+            input,
+            output,
             header_parameters,
             tool,
         })

@@ -137,6 +137,10 @@ where
     fn checks_arguments(&self) -> bool {
         self.described.checks_arguments
     }
+
+    fn checks_output(&self) -> bool {
+        self.described.checks_output
+    }
 }
 
 impl<A, F> fmt::Debug for TypedTool<A, F> {
@@ -227,6 +231,7 @@ impl JsonSchema for Content {
 pub struct Described {
     pub definition: Definition,
     pub checks_arguments: bool,
+    pub checks_output: bool,
 }
 
 impl Described {
@@ -237,10 +242,14 @@ impl Described {
         if from_type {
             definition.input_schema = schema::of_arguments::<A>();
         }
-        if definition.output_schema.is_none() {
+        // A schema of the author's own may promise more than the type keeps.
+        let output_from_type = definition.output_schema.is_none();
+        if output_from_type {
             definition.output_schema = output_schema;
         }
+        let kept = |schema: &Value| schema::says_no_more_than_type(schema);
         Self {
+            checks_output: output_from_type && definition.output_schema.as_ref().is_none_or(kept),
             checks_arguments: from_type && schema::says_no_more_than_type(&definition.input_schema),
             definition,
         }

@@ -6,12 +6,14 @@
 mod capabilities;
 mod content;
 mod error;
+#[cfg(any(fuzzing, test))]
+mod fuzz;
 pub(crate) mod message;
 mod method;
 mod prompts;
 mod resources;
 mod revision;
-mod scan;
+pub(crate) mod scan;
 mod tools;
 mod uri_template;
 mod write;
@@ -22,6 +24,8 @@ pub use content::{
     ResourceLink, Role, TextContent,
 };
 pub use error::{ErrorCode, ErrorObject};
+#[cfg(any(fuzzing, test))]
+pub use fuzz::envelope_holds;
 pub(crate) use method::Method;
 pub use prompts::{PromptArgument, PromptMessage};
 pub use resources::CacheScope;

@@ -58,11 +58,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next byte that is no white space, which stays unread.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        let bytes = self.text.as_bytes();
+        match self.text.as_bytes().get(self.at) {
+            Some(byte) if b' ' < *byte => Some(*byte),
+            _ => self.peek_beyond_space(),
+        }
+    }
+
+    #[inline(never)]
+    fn peek_beyond_space(&mut self) -> Option<u8> {
         loop {
-            match bytes.get(self.at) {
+            match self.text.as_bytes().get(self.at) {
                 Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
                 other => return other.copied(),
             }
@@ -119,7 +126,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads any value and returns its text.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
         let first = self.peek();
         let start = self.at;
@@ -131,10 +138,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a string.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<JsonString<'a>, ScanError> {
-        self.peek();
-        self.expect(b'"', "expected a string")?;
+        if self.peek() != Some(b'"') {
+            return self.error("expected a string");
+        }
+        self.at += 1;
         let start = self.at;
         let escaped = self.rest_of_string()?;
         Ok(JsonString {
@@ -145,6 +154,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads an array or object with everything in it, without recursion: one bit for each level says
     /// which of the two it is.
+    #[inline(never)]
     fn nested(&mut self) -> Result<(), ScanError> {
         let outer = self.depth;
         let mut objects = 0_u64;
@@ -209,7 +219,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn scalar(&mut self, first: Option<u8>) -> Result<(), ScanError> {
         match first {
             Some(b'"') => {
@@ -225,7 +235,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&mut self) -> Result<JsonString<'a>, ScanError> {
         let key = self.string()?;
         if self.peek() != Some(b':') {
@@ -236,7 +246,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a comma follows (true) or the closing bracket, which stays unread (false).
-    #[inline]
+    #[inline(always)]
     fn more(&mut self, close: u8) -> Result<bool, ScanError> {
         match self.peek() {
             Some(b',') => {
@@ -285,8 +295,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads up to and including the closing quote; says whether there was an escape.
-    #[inline]
+    #[inline(always)]
     fn rest_of_string(&mut self) -> Result<bool, ScanError> {
+        let bytes = self.text.as_bytes();
+        self.at += plain_prefix(bytes.get(self.at..).unwrap_or_default());
+        if bytes.get(self.at) == Some(&b'"') {
+            self.at += 1;
+            return Ok(false);
+        }
+        self.rest_of_escaped_string()
+    }
+
+    #[inline(never)]
+    fn rest_of_escaped_string(&mut self) -> Result<bool, ScanError> {
         let bytes = self.text.as_bytes();
         let mut escaped = false;
         loop {
@@ -441,7 +462,7 @@ impl<'a> JsonString<'a> {
 /// control character.
 ///
 /// Eight bytes at a time, and long runs 32 at a time in a form that compiles to vector instructions.
-#[inline]
+#[inline(always)]
 pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     let mut at = 0;
     // Most strings of a message end within this loop.

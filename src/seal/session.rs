@@ -142,11 +142,14 @@ fn cut(text: &str, max: usize) -> &str {
 }
 
 fn log_name(nonce: &[u8; 16]) -> Arc<str> {
-    nonce
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect::<String>()
-        .into()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    let mut name = String::with_capacity(2 * nonce.len());
+    for byte in nonce {
+        name.push(digit(byte >> 4));
+        name.push(digit(byte & 0xf));
+    }
+    name.into()
 }
 
 /// Ids that were opened lately, so that a busy session costs a look-up and not a decryption.

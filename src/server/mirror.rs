@@ -100,7 +100,7 @@ pub(crate) enum VersionHeader {
 }
 
 /// Reads a header.
-fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Mirrored<'h> {
+pub(crate) fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Mirrored<'h> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Mirrored::Absent,

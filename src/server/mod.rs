@@ -50,6 +50,8 @@ pub(crate) use http::HttpHead;
 pub(crate) use local::Local;
 pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
+#[cfg(any(fuzzing, test))]
+pub(crate) use mirror::{Mirrored, read as read_mirrored};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
 pub(crate) use stream::{CallStream, Part};

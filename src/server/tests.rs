@@ -1,4 +1,4 @@
-//! What needs a clock of its own.
+//! What needs a clock, a mount or a caller of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,24 +6,43 @@ use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
 use crate::auth::Principal;
-use crate::catalog::Catalog;
-use crate::seal::KeyRing;
+use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+use crate::seal::{KeyRing, SealConfig};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
 
 fn server() -> Arc<Server> {
-    let config = ServerConfig::default();
-    Arc::new(Server::new(
-        config,
-        KeyRing::random(),
-        Catalog::default(),
-        HashMap::new(),
-    ))
+    Arc::new(server_with(KeyRing::random(), &[]))
+}
+
+/// A server of tools of these names, one to a page.
+fn server_with(keys: KeyRing, names: &[&str]) -> Server {
+    let config = ServerConfig {
+        page_size: 1,
+        ..ServerConfig::default()
+    };
+    let tools = names.iter().map(|name| {
+        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
+        tool_fn(Definition::new(*name), nothing).into_tool()
+    });
+    let catalog = Catalog::new(tools).expect("good tools");
+    Server::new(config, keys, catalog, HashMap::new())
+}
+
+/// Two servers of one key, the second at another mount.
+fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
+    let keys = || {
+        let keys = vec!["a key that both of these servers have".to_owned().into()];
+        KeyRing::new(&SealConfig { keys }).expect("long enough")
+    };
+    let mut other = server_with(keys(), names);
+    other.mount = "other".into();
+    (Arc::new(server_with(keys(), names)), Arc::new(other))
 }
 
 fn at(now: u64) -> Local {
@@ -34,6 +53,16 @@ fn at(now: u64) -> Local {
 
 /// One POST, answered at once.
 fn post(server: &Arc<Server>, local: &Local, session: Option<&str>, body: &Value) -> Reply {
+    post_as(Principal::anonymous(), server, local, session, body)
+}
+
+fn post_as(
+    principal: Principal,
+    server: &Arc<Server>,
+    local: &Local,
+    session: Option<&str>,
+    body: &Value,
+) -> Reply {
     let mut headers = HeaderMap::new();
     if let Some(session) = session {
         headers.insert(
@@ -45,7 +74,7 @@ fn post(server: &Arc<Server>, local: &Local, session: Option<&str>, body: &Value
     for (name, value) in &headers {
         mcp.add(name.as_str(), value);
     }
-    let principal = Arc::new(Principal::anonymous());
+    let principal = Arc::new(principal);
     let mut head = HttpHead {
         principal: &principal,
         headers: &mut headers,
@@ -121,4 +150,80 @@ fn list_02_a_page_is_sent_as_it_lies_in_the_catalog() {
     let (one, other) = (list(1), list(2));
     assert_eq!(&*one.head, br#"{"jsonrpc":"2.0","id":1"#);
     assert_eq!(one.rest.as_ptr(), other.rest.as_ptr());
+}
+
+/// The whole text of an answer.
+fn text(reply: Reply) -> Value {
+    match reply {
+        Reply::Answer(answer) => {
+            serde_json::from_slice(&[answer.head, answer.rest].concat()).expect("JSON")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn lh_08_a_session_of_another_mount_is_unknown() {
+    let (server, other) = at_two_mounts(&[]);
+    let local = at(START);
+    let id = session(&server, &local);
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    assert_eq!(refusal(&post(&server, &local, Some(&id), &ping)), None);
+    // By a worker of its own: one that has opened the id belongs to the one mount.
+    let foreign = post(&other, &at(START), Some(&id), &ping);
+    assert_eq!(refusal(&foreign), Some(Refusal::SessionUnknown));
+}
+
+#[test]
+fn lh_08_a_session_of_somebody_else_is_unknown() {
+    let server = server();
+    let local = at(START);
+    let id = session(&server, &local);
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let stranger = post_as(Principal::local(), &server, &local, Some(&id), &ping);
+    assert_eq!(refusal(&stranger), Some(Refusal::SessionUnknown));
+    assert_eq!(refusal(&post(&server, &local, Some(&id), &ping)), None);
+}
+
+#[test]
+fn pag_01_a_cursor_of_another_mount_is_refused() {
+    let (server, other) = at_two_mounts(&["a", "b"]);
+    let local = at(START);
+    let list = |server: &Arc<Server>, params: Value| {
+        let id = session(server, &at(START));
+        let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": params});
+        text(post(server, &local, Some(&id), &list))
+    };
+    let first = list(&server, json!({}));
+    let params = json!({"cursor": first["result"]["nextCursor"]});
+    assert_eq!(
+        list(&server, params.clone())["result"]["tools"][0]["name"],
+        "b"
+    );
+    assert_eq!(list(&other, params)["error"]["code"], -32602);
+}
+
+#[test]
+fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
+    let server = Arc::new(server_with(KeyRing::random(), &["a", "b", "c"]));
+    let local = at(START);
+    let page = |session: &str, cursor: &Value| {
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": cursor}});
+        match post(&server, &local, Some(session), &list) {
+            Reply::Answer(answer) => answer.rest,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (one, other) = (session(&server, &local), session(&server, &local));
+    let mut cursor = Value::Null;
+    for last in [false, false, true] {
+        let bytes = page(&one, &cursor);
+        assert_eq!(bytes.as_ptr(), page(&other, &cursor).as_ptr());
+        let rest = bytes
+            .strip_prefix(b",\"result\":")
+            .and_then(|b| b.strip_suffix(b"}"));
+        let result: Value = serde_json::from_slice(rest.expect("a result")).expect("JSON");
+        cursor = result["nextCursor"].clone();
+        assert_eq!(cursor.is_null(), last);
+    }
 }

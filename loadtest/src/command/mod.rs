@@ -1,10 +1,13 @@
 //! What can be typed.
 
 mod baseline;
+mod case;
 mod compare;
+mod count;
 mod drive;
 mod footprint;
 mod product;
+mod serve_tools;
 mod spread;
 
 use std::error::Error;
@@ -30,6 +33,10 @@ enum Command {
     Footprint(footprint::Arguments),
     /// Show how few and many connections spread over two workers
     Spread(spread::Arguments),
+    /// Count the instructions of one request, under `valgrind --tool=callgrind`
+    Count(count::Arguments),
+    /// Serve many tools with the product's library: what the listings are measured on
+    ServeTools(serve_tools::Arguments),
     /// Serve bare hyper: reads the request, answers a fixed body
     Baseline(baseline::Arguments),
 }
@@ -41,6 +48,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         Command::Drive(arguments) => until_interrupted(drive::run(arguments)),
         Command::Footprint(arguments) => until_interrupted(footprint::run(arguments)),
         Command::Spread(arguments) => until_interrupted(spread::run(arguments)),
+        Command::Count(arguments) => until_interrupted(count::run(arguments)),
+        Command::ServeTools(arguments) => serve_tools::run(&arguments),
         Command::Baseline(arguments) => until_interrupted(baseline::run(arguments)),
     }
 }

@@ -114,9 +114,13 @@ pub(super) fn this_program() -> Result<PathBuf, ProductError> {
     env::current_exe().map_err(ProductError::NoSelf)
 }
 
+/// Builds it in the profile that this program was built in, which is the name of the folder that it is in.
 fn build(cargo: &Path, folder: &Path) -> Result<(), ProductError> {
+    let this_program = this_program()?;
+    let profile = this_program.parent().and_then(Path::file_name);
     let status = Command::new(cargo)
-        .args(["build", "--release", "--package", "longshore"])
+        .args(["build", "--package", "longshore", "--profile"])
+        .arg(profile.unwrap_or("release".as_ref()))
         .current_dir(folder)
         .status();
     match status {

@@ -32,11 +32,20 @@ pub(crate) enum ServerError {
         command: String,
         status: std::process::ExitStatus,
     },
-    #[error("{command} accepted no connection on {address} within {READY_WITHIN:?}")]
+    #[error("{command} accepted no connection on {address} within {within:?}")]
     NotReady {
         command: String,
         address: SocketAddr,
+        within: Duration,
     },
+    #[error("{command} could not be told to stop")]
+    NotTold {
+        command: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{command} did not stop within {STOPPED_WITHIN:?}")]
+    NotStopped { command: String },
     #[error("no free loopback port")]
     NoPort(#[source] io::Error),
 }
@@ -46,7 +55,9 @@ pub(crate) enum ServerError {
 pub(crate) struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
-    core: Option<usize>,
+    /// What stands before the program on its command line, such as `taskset -c 0`.
+    before: Vec<OsString>,
+    ready_within: Duration,
     port: u16,
 }
 
@@ -61,14 +72,28 @@ impl Launch {
         Ok(Self {
             program: program.to_owned(),
             arguments,
-            core: None,
+            before: Vec::new(),
+            ready_within: READY_WITHIN,
             port,
         })
     }
 
     /// Keeps the server on one core.
-    pub(crate) fn on_core(mut self, core: usize) -> Self {
-        self.core = Some(core);
+    pub(crate) fn on_core(self, core: usize) -> Self {
+        self.after(["taskset", "-c", &core.to_string()])
+    }
+
+    /// Starts it through another program, which replaces itself by it or runs it in its own process, and gives
+    /// it more time to start.
+    pub(crate) fn through<W: Into<OsString>>(self, words: impl IntoIterator<Item = W>) -> Self {
+        Self {
+            ready_within: READY_WITHIN_SLOWLY,
+            ..self.after(words)
+        }
+    }
+
+    fn after<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.before.extend(words.into_iter().map(Into::into));
         self
     }
 
@@ -79,11 +104,11 @@ impl Launch {
 
     /// Starts it, without waiting until it listens.
     pub(crate) fn spawn(self) -> Result<Server, ServerError> {
-        // `taskset` replaces itself by the server, so the child's number is the server's.
-        let mut command = match self.core {
-            Some(core) => {
-                let mut command = Command::new("taskset");
-                command.arg("-c").arg(core.to_string()).arg(&self.program);
+        // Whatever stands before the program becomes it, so the child's number is the server's.
+        let mut command = match self.before.split_first() {
+            Some((first, more)) => {
+                let mut command = Command::new(first);
+                command.args(more).arg(&self.program);
                 command
             }
             None => Command::new(&self.program),
@@ -150,14 +175,35 @@ impl Server {
         }
     }
 
+    /// Asks it to stop, and waits until it has: for servers that leave something behind when they end.
+    pub(crate) async fn stop(mut self) -> Result<(), ServerError> {
+        let pid = self.pid().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        told.map_err(|source| ServerError::NotTold {
+            command: self.launch.to_string(),
+            source,
+        })?;
+        let since = Instant::now();
+        while self.check_alive().is_ok() {
+            if since.elapsed() > STOPPED_WITHIN {
+                return Err(ServerError::NotStopped {
+                    command: self.launch.to_string(),
+                });
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
     async fn ready(&mut self) -> Result<(), ServerError> {
         let since = Instant::now();
         while TcpStream::connect(self.address()).await.is_err() {
             self.check_alive()?;
-            if since.elapsed() > READY_WITHIN {
+            if since.elapsed() > self.launch.ready_within {
                 return Err(ServerError::NotReady {
                     command: self.launch.to_string(),
                     address: self.address(),
+                    within: self.launch.ready_within,
                 });
             }
             sleep(Duration::from_millis(5)).await;
@@ -215,3 +261,5 @@ fn free_port() -> io::Result<u16> {
 }
 
 const READY_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN_SLOWLY: Duration = Duration::from_secs(120);
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);

@@ -293,3 +293,143 @@ impl AsyncWrite for Socket {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A connection, and the seconds that pass.
+    struct Watched {
+        clock: Arc<WorkerClock>,
+        state: ConnectionState,
+        limits: HttpLimits,
+    }
+
+    impl Watched {
+        fn new() -> Self {
+            let clock = Arc::new(WorkerClock::default());
+            Self {
+                state: ConnectionState::new(Arc::clone(&clock), 1_000),
+                clock,
+                limits: HttpLimits::default(),
+            }
+        }
+
+        /// Lets seconds pass, and says which of them ended the connection.
+        fn ended_after(&self, seconds: u32) -> Option<(u32, Overdue)> {
+            (1..=seconds).find_map(|second| {
+                self.clock.tick();
+                Some((second, self.state.overdue(&self.limits)?))
+            })
+        }
+    }
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn phases_end_at_their_limits_and_at_most_a_second_late() {
+        let watched = Watched::new();
+        assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
+        watched.state.enter(Phase::Head);
+        assert_eq!(watched.ended_after(100), Some((11, Overdue::Head)));
+        for patient in [Phase::Answer, Phase::Stream, Phase::Multiplexed] {
+            watched.state.enter(patient);
+            assert_eq!(watched.ended_after(1_000), None, "{patient:?}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_does_not_go_on_ends_the_connection_and_one_that_does_saves_it() {
+        let watched = Watched::new();
+        watched.state.enter(Phase::Answer);
+        watched.state.has_written(false);
+        assert_eq!(watched.ended_after(30), None);
+        // That it is tried again is no progress.
+        watched.state.has_written(false);
+        assert_eq!(watched.ended_after(2), Some((1, Overdue::Write)));
+        watched.state.has_written(true);
+        assert_eq!(watched.ended_after(100), None);
+    }
+
+    #[test]
+    fn a_body_is_given_its_time_and_who_reads_it_is_woken_then() {
+        let watched = Watched::new();
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let cx = Context::from_waker(&waker);
+        watched.state.begin_request(&watched.limits);
+        watched.state.has_read(100_000, false);
+        assert!(!watched.state.body_overdue(&cx));
+        assert_eq!(watched.ended_after(30), None);
+        assert!(!watched.state.body_overdue(&cx));
+        assert_eq!(woken.0.load(Relaxed), 0);
+        assert_eq!(watched.ended_after(1), None, "its reader can still answer");
+        assert_eq!(woken.0.load(Relaxed), 1);
+        assert!(watched.state.body_overdue(&cx));
+    }
+
+    #[test]
+    fn a_body_that_trickles_is_given_five_seconds() {
+        for (bytes_a_second, ended) in [(1_023, Some(6)), (1_024, None)] {
+            let watched = Watched::new();
+            let cx = Context::from_waker(Waker::noop());
+            watched.state.begin_request(&watched.limits);
+            let overdue = (1..=30).find(|second| {
+                // What came in the first five seconds counts; here, nothing did.
+                if *second > 5 {
+                    watched.state.has_read(bytes_a_second, false);
+                }
+                assert_eq!(watched.ended_after(1), None);
+                watched.state.body_overdue(&cx)
+            });
+            assert_eq!(overdue, ended, "{bytes_a_second}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_the_last_by_its_number_or_by_the_connections_age() {
+        let watched = Watched::new();
+        let limits = HttpLimits {
+            connection_requests: 3,
+            ..HttpLimits::default()
+        };
+        let last = [(); 3].map(|()| watched.state.begin_request(&limits));
+        assert_eq!(last, [false, false, true]);
+        let watched = Watched::new();
+        assert!(!watched.state.begin_request(&watched.limits));
+        for _ in 0..1_000 {
+            watched.clock.tick();
+        }
+        assert!(watched.state.begin_request(&watched.limits));
+    }
+
+    #[test]
+    fn a_request_goes_through_its_phases() {
+        let watched = Watched::new();
+        let state = &watched.state;
+        state.has_read(10, false);
+        assert_eq!(state.phase(), Phase::Head);
+        state.begin_request(&watched.limits);
+        assert_eq!(state.phase(), Phase::Body);
+        state.body_is_read();
+        assert_eq!(state.phase(), Phase::Answer);
+        // The next request may come before the answer was written: it waits.
+        state.has_read(10, false);
+        assert_eq!(state.phase(), Phase::Answer);
+        state.waits_for_more(true);
+        assert_eq!(state.phase(), Phase::Idle);
+        state.has_read(10, false);
+        assert_eq!(state.phase(), Phase::Head);
+    }
+}

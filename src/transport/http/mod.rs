@@ -6,8 +6,11 @@
 
 mod config;
 mod connection;
+mod direct;
 mod endpoint;
 mod events;
+#[cfg(any(fuzzing, test))]
+mod fuzz;
 mod headers;
 mod service;
 mod status;
@@ -24,6 +27,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, HttpLimits};
+pub(crate) use direct::Direct;
+#[cfg(any(fuzzing, test))]
+pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
 pub(crate) use service::Layers;
 pub use service::McpService;
@@ -72,22 +78,14 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
-        config: HttpConfig,
+        mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
         patience: Duration,
     ) -> io::Result<()> {
-        let router = Arc::new(Router {
-            guard: HostGuard::new(&config),
-            endpoint: Endpoint {
-                server: Arc::clone(&server),
-                principal: Arc::new(Principal::anonymous()),
-                config: config.clone(),
-            },
-            layers,
-            started: Instant::now(),
-            draining: AtomicBool::new(false),
-        });
+        // The port that was taken, where any would do.
+        config.port = self.address.port();
+        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         tokio::select! {
@@ -113,6 +111,20 @@ impl Listener {
             worker.stop();
         }
         Ok(())
+    }
+}
+
+fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+    Router {
+        guard: HostGuard::new(&config),
+        endpoint: Endpoint {
+            server,
+            principal: Arc::new(Principal::anonymous()),
+            config,
+        },
+        layers,
+        started: Instant::now(),
+        draining: AtomicBool::new(false),
     }
 }
 

@@ -14,7 +14,6 @@ use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use hyper::body::Incoming;
 use serde_json::json;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
@@ -60,11 +59,14 @@ impl WorkerService {
 
     /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
     #[inline]
-    pub(crate) async fn serve(
+    pub(crate) async fn serve<B>(
         &self,
         connection: &Arc<ConnectionState>,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, Infallible> {
+        request: Request<B>,
+    ) -> Result<Response<Body>, Infallible>
+    where
+        Body: From<B>,
+    {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
         let (mut head, body) = request.into_parts();

@@ -19,7 +19,7 @@ pub enum Framing {
 }
 
 /// What came in.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     Message(Vec<u8>),
     /// Larger than allowed; it was read over.
@@ -35,7 +35,7 @@ const HEADER_LINE_MAX: usize = 1024;
 const LENGTH: &[u8] = b"content-length:";
 
 impl Framing {
-    /// Settles on one of the two by looking at what comes first, which stays unread.
+    /// Settles on one of the two by looking at what comes first, which stays unread but for blanks before it.
     pub(crate) fn settle(self, input: &mut impl BufRead) -> io::Result<Self> {
         if self != Self::Auto {
             return Ok(self);
@@ -46,17 +46,16 @@ impl Framing {
                 .iter()
                 .take_while(|b| b.is_ascii_whitespace())
                 .count();
-            if blank < beginning.len() || blank == 0 {
-                // One letter tells them apart: no JSON begins with a C.
-                let first = beginning.get(blank);
-                let header = first.is_some_and(|b| b.eq_ignore_ascii_case(&b'c'));
-                return Ok(if header {
-                    Self::ContentLength
-                } else {
-                    Self::Newline
-                });
-            }
+            let first = beginning.get(blank).copied();
+            let ended = beginning.is_empty();
             input.consume(blank);
+            match first {
+                // One letter tells them apart: no JSON begins with a C.
+                Some(b'c' | b'C') => return Ok(Self::ContentLength),
+                Some(_) => return Ok(Self::Newline),
+                None if ended => return Ok(Self::Newline),
+                None => {}
+            }
         }
     }
 

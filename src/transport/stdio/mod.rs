@@ -4,6 +4,8 @@
 //! (STD-04).
 
 mod framing;
+#[cfg(any(fuzzing, test))]
+mod fuzz;
 
 use std::future::poll_fn;
 use std::io::{self, Write};
@@ -18,6 +20,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 use framing::Frame;
 pub use framing::Framing;
+#[cfg(any(fuzzing, test))]
+pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
 use crate::protocol::{ErrorCode, ErrorObject};

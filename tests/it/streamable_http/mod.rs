@@ -7,4 +7,5 @@ mod framing;
 mod http2;
 mod limits;
 mod requests;
+mod streams;
 mod workers;

@@ -76,21 +76,43 @@ impl Connection {
             .map(|l| l.parse().expect("a length"));
         let mut body = vec![0; length.unwrap_or(0)];
         if response.header("transfer-encoding") == Some("chunked") {
-            loop {
-                let size = usize::from_str_radix(&self.line(), 16).expect("the size of a chunk");
-                let start = body.len();
-                body.resize(start + size, 0);
-                self.stream.read_exact(&mut body[start..]).expect("a chunk");
-                assert_eq!(self.line(), "");
-                if size == 0 {
-                    break;
-                }
+            while let Some(chunk) = self.chunk() {
+                body.extend(chunk);
             }
         } else {
             self.stream.read_exact(&mut body).expect("a body");
         }
         response.body = String::from_utf8(body).expect("UTF-8");
         response
+    }
+
+    /// Reads a chunk of a body; `None` after the last.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let size = usize::from_str_radix(&self.line(), 16).expect("the size of a chunk");
+        let mut chunk = vec![0; size];
+        self.stream.read_exact(&mut chunk).expect("a chunk");
+        assert_eq!(self.line(), "");
+        (size > 0).then_some(chunk)
+    }
+
+    /// Reads the next event of a stream whose head was read: a message. `None` at the end.
+    pub(crate) fn event(&mut self) -> Option<Value> {
+        let mut event = String::new();
+        while !event.ends_with("\n\n") {
+            event += std::str::from_utf8(&self.chunk()?).expect("UTF-8 to the chunk");
+            // Comments are signs of life.
+            if event.starts_with(':') && event.ends_with('\n') {
+                event.clear();
+            }
+        }
+        let message = event
+            .strip_prefix("data: ")
+            .expect("an event with data and nothing else");
+        assert!(
+            !message.trim_end().contains('\n'),
+            "a message in several lines: {event:?}"
+        );
+        Some(serde_json::from_str(message).expect("JSON"))
     }
 
     fn line(&mut self) -> String {

@@ -3,14 +3,15 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use longshore::{Definition, IntoTool, ToolError, tool_fn};
+use longshore::{CallContext, Definition, IntoTool, ToolError, tool_fn};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 /// How long a test waits for what should happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The other end of a tool of the name `gate`: sees its calls begin and end, and lets them go.
+/// The other end of a tool of the name `gate`: sees its calls begin and end, and lets them go. Whoever asked to be
+/// told of progress is told that the call is at the gate.
 pub(crate) struct Gate {
     open: Arc<Semaphore>,
     begun: mpsc::Receiver<()>,
@@ -41,22 +42,27 @@ impl Gate {
             begun,
             ended,
         };
-        let tool = tool_fn(Definition::new("gate"), move |_, _: Map<String, Value>| {
-            let (open, begun) = (Arc::clone(&open), tell_begun.clone());
-            let call = Call {
-                ended: tell_ended.clone(),
-                end: End::Dropped,
-            };
-            async move {
-                // Whole, not only the one field that is named below.
-                let mut call = call;
-                let _ = begun.send(());
-                let permit = open.acquire().await.map_err(ToolError::from)?;
-                permit.forget();
-                call.end = End::Done;
-                Ok("through".to_owned())
-            }
-        });
+        let tool = tool_fn(
+            Definition::new("gate"),
+            move |context, _: Map<String, Value>| {
+                let context: Arc<CallContext> = context;
+                let (open, begun) = (Arc::clone(&open), tell_begun.clone());
+                let call = Call {
+                    ended: tell_ended.clone(),
+                    end: End::Dropped,
+                };
+                async move {
+                    // Whole, not only the one field that is named below.
+                    let mut call = call;
+                    context.progress(0.5, None, "at the gate").await;
+                    let _ = begun.send(());
+                    let permit = open.acquire().await.map_err(ToolError::from)?;
+                    permit.forget();
+                    call.end = End::Done;
+                    Ok("through".to_owned())
+                }
+            },
+        );
         (gate, tool)
     }
 

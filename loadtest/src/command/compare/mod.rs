@@ -6,7 +6,6 @@
 //! it does to the other half of it as well. Many short rounds beat few long ones: a neighbour that
 //! comes for a second spoils three of twenty, and the median does not notice.
 
-mod case;
 mod report;
 
 use std::error::Error;
@@ -14,8 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::case::Case;
 use self::report::{Figures, HalfLoad, Outcome};
+use super::case::{self, Case};
 use super::drive::seconds;
 use super::product::{Product, launch_baseline, launch_tools, this_program};
 use crate::drive::{

@@ -1,0 +1,245 @@
+//! Counts instructions and allocations of one request, from the bytes of its body to those of its answer, and
+//! compares them with `baseline.json`.
+//!
+//! Both are nearly the same on every machine and at any load, so that a change that costs something shows at
+//! once. Instructions are counted by `valgrind --tool=callgrind`, which runs this program again; they depend
+//! on the compiler, so the baseline is made anew when that changes.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line program: its report is its output"
+)]
+
+use std::alloc::System;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use bytes::Bytes;
+use http::Request;
+use longshore_benches::{Scenario, catalog, demo, methods};
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// How much a count may grow before `check` fails.
+const GROWTH: f64 = 1.05;
+/// How far counts may be apart that ought to be equal.
+const UNEQUAL: f64 = 1.01;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments[..] {
+        [] => count().map(|counts| print(&counts)),
+        ["check"] => count().and_then(|counts| check(&counts)),
+        ["update"] => count().and_then(|counts| update(&counts)),
+        [MEASURE, group, name] => measure(group, name),
+        _ => Err("usage: longshore-counts [check | update]".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What one request takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Count {
+    instructions: f64,
+    allocations: f64,
+}
+
+type Counts = BTreeMap<String, Count>;
+
+/// Scenarios that share a server.
+const GROUPS: [fn() -> Vec<Scenario>; 5] = [
+    demo,
+    || catalog(10),
+    || catalog(1_000),
+    || catalog(10_000),
+    || methods(1_000),
+];
+
+/// Counts each scenario in a process of its own.
+fn count() -> Result<Counts, Box<dyn Error>> {
+    let mut counts = Counts::new();
+    for (group, scenarios) in GROUPS.iter().enumerate() {
+        for scenario in scenarios() {
+            counts.insert(scenario.name.clone(), count_one(group, &scenario.name)?);
+        }
+    }
+    Ok(counts)
+}
+
+/// Runs this program under callgrind, and reads what both have written.
+fn count_one(group: usize, name: &str) -> Result<Count, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("callgrind.out");
+    let run = Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg("--toggle-collect=*measured*")
+        .arg(std::env::current_exe()?)
+        .args([MEASURE, &group.to_string(), name])
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| format!("`valgrind` is needed to count instructions: {error}"))?;
+    if !run.status.success() {
+        return Err(format!("{name}: valgrind ended with {}", run.status).into());
+    }
+    let report = fs::read_to_string(file)?;
+    let total = report
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: "));
+    let total: f64 = total.ok_or("callgrind counted nothing")?.parse()?;
+    let allocations: f64 = String::from_utf8(run.stdout)?.trim().parse()?;
+    let requests = requests(name) as f64;
+    Ok(Count {
+        instructions: (total / requests).round(),
+        allocations: allocations / requests,
+    })
+}
+
+/// How many requests a scenario is measured with.
+fn requests(name: &str) -> usize {
+    if name == "echo-64k" { 20 } else { 200 }
+}
+
+/// The first argument of the program when it runs under callgrind; then follow the group and the scenario.
+const MEASURE: &str = "measure";
+
+/// Sends a scenario's requests, and prints how often memory was allocated.
+fn measure(group: &str, name: &str) -> Result<(), Box<dyn Error>> {
+    let group = GROUPS.get(group.parse::<usize>()?).ok_or("no such group")?;
+    let scenarios = group();
+    let scenario = scenarios.iter().find(|scenario| scenario.name == name);
+    let scenario = scenario.ok_or("no such scenario")?;
+    let ready = || (0..requests(name)).map(|_| scenario.request()).collect();
+    send(scenario, ready());
+    let requests = ready();
+    let before = ALLOCATOR.stats();
+    measured(scenario, requests);
+    let spent = ALLOCATOR.stats() - before;
+    println!("{}", spent.allocations + spent.reallocations);
+    Ok(())
+}
+
+/// What callgrind counts.
+#[inline(never)]
+fn measured(scenario: &Scenario, requests: Vec<Request<Bytes>>) {
+    send(scenario, requests);
+}
+
+#[inline(always)]
+fn send(scenario: &Scenario, requests: Vec<Request<Bytes>>) {
+    for request in requests {
+        std::hint::black_box(scenario.answer(request));
+    }
+}
+
+fn print(counts: &Counts) {
+    println!(
+        "{:<24} {:>12} {:>12}",
+        "one request", "instructions", "allocations"
+    );
+    for (name, count) in counts {
+        println!(
+            "{name:<24} {:>12} {:>12}",
+            count.instructions, count.allocations
+        );
+    }
+}
+
+fn update(counts: &Counts) -> Result<(), Box<dyn Error>> {
+    print(counts);
+    let counts: BTreeMap<_, _> = counts
+        .iter()
+        .map(|(name, count)| {
+            let instructions = count.instructions as u64;
+            (
+                name,
+                json!({"instructions": instructions, "allocations": count.allocations}),
+            )
+        })
+        .collect();
+    fs::write(baseline(), serde_json::to_string_pretty(&counts)? + "\n")?;
+    Ok(())
+}
+
+/// Fails when something has grown, or depends on how many tools or methods there are.
+fn check(counts: &Counts) -> Result<(), Box<dyn Error>> {
+    let baseline: BTreeMap<String, Value> = serde_json::from_str(&fs::read_to_string(baseline())?)?;
+    let mut problems = dependent_on_size(counts);
+    println!(
+        "{:<24} {:>12} {:>8} {:>12} {:>8}",
+        "one request", "instructions", "", "allocations", ""
+    );
+    for (name, count) in counts {
+        let Some(was) = baseline.get(name) else {
+            problems.push(format!("{name} is not in the baseline"));
+            continue;
+        };
+        let mut change = |what: &str, is: f64| {
+            let ratio = is / was[what].as_f64().unwrap_or(f64::NAN);
+            if !(ratio <= GROWTH) {
+                problems.push(format!("{name}: {what} are {ratio:.3} of the baseline's"));
+            }
+            ratio
+        };
+        println!(
+            "{name:<24} {:>12} {:>+7.1}% {:>12} {:>+7.1}%",
+            count.instructions,
+            100.0 * (change("instructions", count.instructions) - 1.0),
+            count.allocations,
+            100.0 * (change("allocations", count.allocations) - 1.0),
+        );
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(problems.join("\n       ").into())
+}
+
+/// Each line of names ought to cost the same.
+const EQUAL: [&str; 3] = [
+    "first-of-10 last-of-10 first-of-1000 last-of-1000 first-of-10000 last-of-10000",
+    "list-10 list-1000 list-10000",
+    "first-method-of-1000 last-method-of-1000",
+];
+
+fn dependent_on_size(counts: &Counts) -> Vec<String> {
+    let mut problems = Vec::new();
+    for names in EQUAL {
+        let found: Vec<Count> = names
+            .split(' ')
+            .filter_map(|name| counts.get(name).copied())
+            .collect();
+        for (what, of) in [
+            (
+                "instructions",
+                (|count| count.instructions) as fn(&Count) -> f64,
+            ),
+            ("allocations", |count| count.allocations),
+        ] {
+            let least = found.iter().map(of).fold(f64::INFINITY, f64::min);
+            let most = found.iter().map(of).fold(0.0, f64::max);
+            if least * UNEQUAL < most {
+                problems.push(format!("{what} of {names} are from {least} to {most}"));
+            }
+        }
+    }
+    problems
+}
+
+fn baseline() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("baseline.json")
+}

@@ -1,0 +1,215 @@
+//! The requests that benchmarks and counts send through the server, without a socket.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::Request;
+use longshore::bench::{Answered, Pipeline};
+use longshore::catalog::CallFuture;
+use longshore::server::MethodFuture;
+use longshore::{App, Arguments, CallContext, Config, Definition, Output, Tool};
+use serde_json::{Value, json};
+
+/// One kind of request, sent again and again to one server.
+#[derive(Debug)]
+pub struct Scenario {
+    /// What reports call it.
+    pub name: String,
+    pipeline: Arc<Pipeline>,
+    request: Request<Bytes>,
+}
+
+impl Scenario {
+    /// One request.
+    pub fn request(&self) -> Request<Bytes> {
+        self.request.clone()
+    }
+
+    /// Answers one request. All that is sent here can be answered without waiting for anything.
+    #[inline]
+    pub fn answer(&self, request: Request<Bytes>) -> Answered {
+        let answer = pin!(self.pipeline.answer(request));
+        match answer.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => answered,
+            Poll::Pending => unreachable!("no tool here waits for anything"),
+        }
+    }
+
+    /// Panics unless the server answers with a result.
+    fn checked(self) -> Self {
+        let answered = self.answer(self.request.clone());
+        let whole = [answered.head, answered.rest].concat();
+        let answer: Value = serde_json::from_slice(&whole).unwrap_or_default();
+        let result = &answer["result"];
+        assert!(
+            result.is_object() && result["isError"] != true,
+            "{}: {answer}",
+            self.name
+        );
+        self
+    }
+}
+
+/// What clients do, one after the other, to the demo toolset.
+pub fn demo() -> Vec<Scenario> {
+    let mut config = Config::default();
+    config.toolsets.push("demo".to_owned());
+    let server = Server::new(App::new().config(config));
+    let echo = |message: &str| json!({"name": "echo", "arguments": {"message": message}});
+    vec![
+        server.in_session("call", "tools/call", Some(echo("hello"))),
+        server.stateless("call-stateless", "tools/call", echo("hello")),
+        server.in_session("ping", "ping", None),
+        server.stateless("discover", "server/discover", json!({})),
+        server.initialize("initialize"),
+        server.in_session("echo-64k", "tools/call", Some(echo(&words(64 << 10)))),
+    ]
+}
+
+/// The first and the last tool of a catalog of `count`, and its listing (the first page of it).
+pub fn catalog(count: usize) -> Vec<Scenario> {
+    let tools = (1..=count).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
+    let server = Server::new(App::new().config(Config::default()).tools(tools));
+    let lookup = |number| {
+        let name = definition(number).name().to_owned();
+        Some(json!({"name": name, "arguments": {"key": "k", "limit": 10}}))
+    };
+    vec![
+        server.in_session(&format!("first-of-{count}"), "tools/call", lookup(1)),
+        server.in_session(&format!("last-of-{count}"), "tools/call", lookup(count)),
+        server.in_session(&format!("list-{count}"), "tools/list", Some(json!({}))),
+    ]
+}
+
+/// The first and the last of `count` methods of an application's own.
+pub fn methods(count: usize) -> Vec<Scenario> {
+    let name = |number| format!("archive/method_{number:05}");
+    let app = (1..=count).fold(App::new().config(Config::default()), |app, number| {
+        app.method(name(number), answer_nothing)
+    });
+    let server = Server::new(app);
+    vec![
+        server.in_session(&format!("first-method-of-{count}"), &name(1), None),
+        server.in_session(&format!("last-method-of-{count}"), &name(count), None),
+    ]
+}
+
+/// A text of so many bytes without anything that JSON escapes.
+pub fn words(length: usize) -> String {
+    let words = "the quick brown fox jumps over the lazy dog and comes back again; ";
+    words.chars().cycle().take(length).collect()
+}
+
+struct Server {
+    pipeline: Arc<Pipeline>,
+    session: Option<String>,
+}
+
+impl Server {
+    fn new(app: App) -> Self {
+        let pipeline = Pipeline::new(app).unwrap_or_else(|error| panic!("{error}"));
+        let mut server = Self {
+            pipeline: Arc::new(pipeline),
+            session: None,
+        };
+        let initialize = server.initialize("initialize");
+        let session = initialize.answer(initialize.request.clone()).session;
+        server.session = session.and_then(|id| id.to_str().map(str::to_owned).ok());
+        server
+    }
+
+    fn initialize(&self, name: &str) -> Scenario {
+        let client = json!({"name": "longshore-loadtest", "version": "0.1.0"});
+        let params =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        self.scenario(name, &[], "initialize", Some(params))
+    }
+
+    fn in_session(&self, name: &str, method: &str, params: Option<Value>) -> Scenario {
+        let session = self.session.as_deref().unwrap_or_default();
+        let headers = [
+            ("mcp-protocol-version", "2025-06-18"),
+            ("mcp-session-id", session),
+        ];
+        self.scenario(name, &headers, method, params)
+    }
+
+    fn stateless(&self, name: &str, method: &str, mut params: Value) -> Scenario {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "longshore-loadtest", "version": "0.1.0"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let mut headers = vec![
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
+        let tool = params["name"].as_str().map(str::to_owned);
+        headers.extend(tool.as_deref().map(|tool| ("mcp-name", tool)));
+        self.scenario(name, &headers, method, Some(params))
+    }
+
+    fn scenario(
+        &self,
+        name: &str,
+        more: &[(&'static str, &str)],
+        method: &str,
+        params: Option<Value>,
+    ) -> Scenario {
+        let mut request = Request::post("/mcp");
+        for (name, value) in [
+            ("host", "127.0.0.1:3000"),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ]
+        .iter()
+        .chain(more)
+        {
+            request = request.header(*name, *value);
+        }
+        let mut message = json!({"jsonrpc": "2.0", "id": 1001, "method": method});
+        if let Some(params) = params {
+            message["params"] = params;
+        }
+        let request = request.body(Bytes::from(message.to_string()));
+        Scenario {
+            name: name.to_owned(),
+            pipeline: Arc::clone(&self.pipeline),
+            request: request.unwrap_or_else(|error| panic!("{error}")),
+        }
+        .checked()
+    }
+}
+
+struct Lookup(Definition);
+
+impl Tool for Lookup {
+    fn definition(&self) -> &Definition {
+        &self.0
+    }
+
+    fn call(&self, _: Arc<CallContext>, _: Arguments) -> CallFuture {
+        Box::pin(async { Ok(Output::text("done")) })
+    }
+}
+
+fn definition(number: usize) -> Definition {
+    Definition::new(format!("lookup_record_{number:05}"))
+        .description("Looks up one record in the archive by its key.")
+        .input_schema(json!({
+            "type": "object",
+            "properties": {
+                "key": {"type": "string", "description": "The key of the record."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100}
+            },
+            "required": ["key"],
+            "additionalProperties": false
+        }))
+}
+
+fn answer_nothing(_: Arc<CallContext>, _: Value) -> MethodFuture {
+    Box::pin(async { Ok(json!({})) })
+}

@@ -1,0 +1,212 @@
+//! How many instructions one request takes.
+//!
+//! Time on a busy machine strays by per cents; the number of instructions hardly strays at all, so this
+//! is what small changes are judged by. A server runs under `valgrind --tool=callgrind` twice, once for
+//! some requests and once for twice as many. The difference is what the requests cost, without start,
+//! handshake and end. Only the server's own instructions count: the kernel's are not seen.
+
+mod profile;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use self::profile::Profile;
+use super::case::Case;
+use super::product::{Product, launch_baseline, launch_tools, this_program};
+use crate::drive::{Expected, Pace, Plan, Sessions, Until, probe, run as drive};
+use crate::process::{Launch, Server};
+use crate::target::Target;
+use crate::workload::Session;
+
+/// Count the instructions of one request.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The product's program [default: `longshore` beside this program, built first under `cargo run`]
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// What to count; `-h2` after a name means over HTTP/2
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "call,call-stateless,ping,discover,initialize,list-50,echo-64k"
+    )]
+    workloads: Vec<Case>,
+    /// How many requests; twice as many are sent the second time
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    requests: u32,
+    /// Connections, or streams of one HTTP/2 connection
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    connections: u32,
+    /// Also print where the product's instructions are spent
+    #[arg(long)]
+    by_function: bool,
+    /// How many functions to print
+    #[arg(long, default_value_t = 25, requires = "by_function")]
+    functions: usize,
+    /// Do not count the baseline
+    #[arg(long)]
+    product_only: bool,
+    /// Print one JSON object instead: instructions of the product within tasks, by workload
+    #[arg(long, conflicts_with_all = ["by_function"])]
+    json: bool,
+}
+
+/// Counts, and prints a row for each workload.
+pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    require_valgrind()?;
+    let product = Product::find(arguments.server.clone())?;
+    let this_program = this_program()?;
+
+    if !arguments.json {
+        println!(
+            "User instructions of one request, over {} connection(s). In brackets: within the connection's task,\n\
+             without the runtime's waiting for sockets, which differs a little from run to run.\n",
+            arguments.connections
+        );
+        println!(
+            "{:<18} {:>20} {:>20} {:>20}",
+            "workload", "longshore", "bare hyper", "difference"
+        );
+    }
+    let mut counted = serde_json::Map::new();
+    for &case in &arguments.workloads {
+        let (ours, seen) = count_product(case, &product, &this_program, &arguments).await?;
+        counted.insert(case.to_string(), ours.in_tasks().round().into());
+        if arguments.json {
+            continue;
+        }
+        if arguments.product_only {
+            println!("{case:<18} {}", of_which(ours.total(), ours.in_tasks()));
+        } else {
+            let theirs = count_baseline(case, seen, &this_program, &arguments).await?;
+            println!(
+                "{case:<18} {} {} {}",
+                of_which(ours.total(), ours.in_tasks()),
+                of_which(theirs.total(), theirs.in_tasks()),
+                of_which(
+                    ours.total() - theirs.total(),
+                    ours.in_tasks() - theirs.in_tasks()
+                ),
+            );
+        }
+        if arguments.by_function {
+            println!();
+            ours.print(arguments.functions);
+        }
+    }
+    if arguments.json {
+        println!("{:#}", serde_json::Value::Object(counted));
+    }
+    Ok(())
+}
+
+fn of_which(total: f64, in_tasks: f64) -> String {
+    format!("{total:>10.0} ({in_tasks:>7.0})")
+}
+
+/// What the baseline needs to know of the product's answers.
+struct Seen {
+    length: usize,
+    session: Session,
+}
+
+async fn count_product(
+    case: Case,
+    product: &Product,
+    this_program: &Path,
+    arguments: &Arguments,
+) -> Result<(Profile, Seen), Box<dyn Error>> {
+    let launch = || match case.workload.tools() {
+        Some(count) => launch_tools(this_program, count),
+        None => product.launch(Some(1)),
+    };
+    let plan = |server: &Server| Plan {
+        sessions: Sessions::Open,
+        expected: Expected::Message,
+        ..plan(case, server, arguments)
+    };
+    let server = launch()?.start().await?;
+    let seen = probe(&plan(&server)).await?;
+    drop(server);
+    let once = profile(launch()?, plan, arguments.requests).await?;
+    let twice = profile(launch()?, plan, 2 * arguments.requests).await?;
+    Ok((
+        twice.less(once).each(arguments.requests),
+        Seen {
+            length: seen.length,
+            session: seen.session.unwrap_or(Session { id: None }),
+        },
+    ))
+}
+
+async fn count_baseline(
+    case: Case,
+    seen: Seen,
+    this_program: &Path,
+    arguments: &Arguments,
+) -> Result<Profile, Box<dyn Error>> {
+    let launch = || launch_baseline(this_program, seen.length, case.http2);
+    let plan = |server: &Server| Plan {
+        sessions: Sessions::Given(seen.session.clone()),
+        expected: Expected::Length(seen.length),
+        ..plan(case, server, arguments)
+    };
+    let once = profile(launch()?, plan, arguments.requests).await?;
+    let twice = profile(launch()?, plan, 2 * arguments.requests).await?;
+    Ok(twice.less(once).each(arguments.requests))
+}
+
+fn plan(case: Case, server: &Server, arguments: &Arguments) -> Plan {
+    Plan {
+        target: Target::mcp(server.address()),
+        workload: case.workload,
+        http2: case.http2,
+        slots: arguments.connections,
+        pace: Pace::AsAnswered,
+        until: Until::Sent(0),
+        warm_up: std::time::Duration::ZERO,
+        sessions: Sessions::Open,
+        expected: Expected::Message,
+    }
+}
+
+/// Everything that a server does from its start to its end, while it is sent so many requests.
+async fn profile(
+    launch: Launch,
+    plan: impl Fn(&Server) -> Plan,
+    requests: u32,
+) -> Result<Profile, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("callgrind.out");
+    let server = launch
+        .through([
+            "valgrind",
+            "--tool=callgrind",
+            "--compress-strings=no",
+            "--compress-pos=no",
+            &format!("--callgrind-out-file={}", file.display()),
+        ])
+        .start()
+        .await?;
+    let plan = Plan {
+        until: Until::Sent(requests.into()),
+        ..plan(&server)
+    };
+    let measured = drive(&plan, None).await?;
+    if let Some(failure) = measured.first_failure {
+        return Err(failure.into());
+    }
+    server.stop().await?;
+    Ok(Profile::read(&std::fs::read_to_string(file)?)?)
+}
+
+fn require_valgrind() -> Result<(), Box<dyn Error>> {
+    Command::new("valgrind")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|error| format!("`valgrind` is needed to count instructions: {error}"))?;
+    Ok(())
+}

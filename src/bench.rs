@@ -1,0 +1,153 @@
+//! What the benchmarks measure, each part by itself. No part of the interface: anything here may change at any time.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use http_body::Body as _;
+use serde_json::Map;
+
+use crate::app::{App, AppError};
+use crate::catalog::Arguments;
+use crate::net::Body;
+use crate::protocol::message::{Message, Payload};
+use crate::protocol::{ClientCapabilities, Revision};
+use crate::seal::{KeyRing, OpenedSessions, Purpose, Session, SessionIssue};
+use crate::transport::http::{Direct, HttpConfig};
+
+/// A server that is given requests and gives answers as its workers do, without sockets and without hyper.
+#[derive(Debug)]
+pub struct Pipeline(Direct);
+
+/// The body of an answer in its two pieces, and the session that it opens.
+#[derive(Debug, Default)]
+pub struct Answered {
+    /// What is particular to the request.
+    pub head: Bytes,
+    /// What is not.
+    pub rest: Bytes,
+    /// The value of `Mcp-Session-Id`.
+    pub session: Option<HeaderValue>,
+}
+
+impl Pipeline {
+    /// The server that an application makes.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with its tools or settings.
+    pub fn new(app: App) -> Result<Self, AppError> {
+        let mut config = HttpConfig::default();
+        config.limits.connection_requests = u32::MAX;
+        Ok(Self(Direct::new(app.server()?, config)))
+    }
+
+    /// One request.
+    pub async fn answer(&self, request: Request<Bytes>) -> Answered {
+        let mut response = self.0.serve(request.map(Body::from)).await;
+        let body = response.body_mut();
+        Answered {
+            head: frame(body).await,
+            rest: frame(body).await,
+            session: response.headers_mut().remove("mcp-session-id"),
+        }
+    }
+}
+
+async fn frame(body: &mut Body) -> Bytes {
+    let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
+    let frame = frame.and_then(Result::ok);
+    frame
+        .and_then(|frame| frame.into_data().ok())
+        .unwrap_or_default()
+}
+
+/// Reads an envelope, and says how long method, name and arguments of the request are.
+pub fn scan(body: &[u8]) -> Option<usize> {
+    match Payload::read(body) {
+        Ok(Payload::Single(Message::Request(request))) => {
+            let params = &request.params;
+            let lengths = [params.name, params.arguments].map(|text| text.map_or(0, str::len));
+            Some(request.id.len() + request.method.len() + lengths.iter().sum::<usize>())
+        }
+        _ => None,
+    }
+}
+
+/// Appends a text as the inside of a JSON string.
+pub fn escape(out: &mut Vec<u8>, text: &str) {
+    crate::protocol::push_escaped(out, text);
+}
+
+/// The arguments that an object's text stands for.
+pub fn arguments(object: Bytes) -> Arguments {
+    Arguments::from_checked(object)
+}
+
+/// A tree made by the parser that documents of any size could be given to, whatever the threshold says.
+pub fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, serde_json::Value>> {
+    crate::catalog::tree_by_simd_json(object)
+}
+
+/// A key ring, a session and a cursor of it.
+#[derive(Debug)]
+pub struct Seals {
+    keys: KeyRing,
+    opened: OpenedSessions,
+    session: String,
+    cursor: String,
+}
+
+const MOUNT: &str = "mcp";
+const CURSOR: Purpose<'_> = Purpose {
+    kind: "tools cursor 1",
+    mount: MOUNT,
+};
+
+impl Default for Seals {
+    fn default() -> Self {
+        let keys = KeyRing::random();
+        Self {
+            opened: OpenedSessions::default(),
+            session: session().seal(&keys, MOUNT),
+            cursor: keys.sign(CURSOR, b"1000 lookup_record_01000"),
+            keys,
+        }
+    }
+}
+
+impl Seals {
+    /// Makes a session and seals it, as `initialize` does.
+    pub fn seal(&self) -> String {
+        session().seal(&self.keys, MOUNT)
+    }
+
+    /// Opens the session by decrypting its id.
+    pub fn open(&self) -> bool {
+        Session::open(&self.keys, MOUNT, self.session.as_bytes()).is_some()
+    }
+
+    /// Looks the session up among those that were opened lately.
+    pub fn open_again(&mut self) -> bool {
+        let id = self.session.as_bytes();
+        self.opened.get(&self.keys, MOUNT, id).is_some()
+    }
+
+    /// Checks the cursor.
+    pub fn verify(&self) -> bool {
+        self.keys.verify(CURSOR, self.cursor.as_bytes()).is_some()
+    }
+}
+
+fn session() -> Session {
+    Session::begin(SessionIssue {
+        revision: Revision::V2025_06_18,
+        capabilities: ClientCapabilities::from_bits(0),
+        client_name: "a client",
+        client_version: "1.2.3",
+        principal: "",
+        replica: 1,
+        now: 1_800_000_000,
+    })
+}

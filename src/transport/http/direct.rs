@@ -1,0 +1,44 @@
+//! Serving requests that no socket brought, for benchmarks.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Request, Response};
+
+use super::connection::{ConnectionState, Phase, WorkerClock};
+use super::service::WorkerService;
+use super::{HttpConfig, Layers, router};
+use crate::net::Body;
+use crate::server::{Local, Server};
+
+/// What a worker does for one HTTP/1 connection, but for reading and writing it.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    service: WorkerService,
+    connection: Arc<ConnectionState>,
+}
+
+impl Direct {
+    pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
+        let router = Arc::new(router(server, config, Layers::default()));
+        Self {
+            service: WorkerService::new(router, Arc::new(Local::new())),
+            connection: Arc::new(ConnectionState::new(
+                Arc::new(WorkerClock::default()),
+                u32::MAX,
+            )),
+        }
+    }
+
+    /// One request.
+    pub(crate) async fn serve(&self, request: Request<Body>) -> Response<Body> {
+        self.connection.enter(Phase::Head);
+        match self.service.serve(&self.connection, request).await {
+            Ok(response) => response,
+            Err(never) => {
+                let never: Infallible = never;
+                match never {}
+            }
+        }
+    }
+}
