@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the scenarios of the conformance suite that need only tools and a lifecycle,
-# against a running server that has the demo toolset and nothing else:
+# Runs the scenarios of the conformance suite that need none of its own fixture, against
+# a running server that has the demo toolset and nothing else:
 #
 #   conformance/tools.sh http://127.0.0.1:3000/mcp
 #
@@ -21,6 +21,9 @@ exec "$here/run.sh" --no-extensions --known "$here/tools.known" "$@" \
   server-session-lifecycle \
   ping \
   tools-list \
+  resources-list \
+  prompts-list \
+  sep-2164-resource-not-found \
   server-sse-multiple-streams \
   dns-rebinding-protection \
   server-stateless \
