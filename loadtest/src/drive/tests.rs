@@ -27,6 +27,8 @@ enum Mischief {
     OtherIds,
     /// The tenth answer takes 80 ms, in which nothing else moves.
     Stall,
+    /// With every seventh answer the connection is closed, as HTTP has it.
+    Closes,
 }
 
 async fn fake(http2: bool, mischief: Mischief) -> Target {
@@ -119,6 +121,9 @@ async fn answer(
                 reply = json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "no"}});
             }
             Mischief::OtherIds => reply["id"] = json!(1),
+            Mischief::Closes if number % 7 == 6 => {
+                response = response.header("connection", "close");
+            }
             Mischief::Stall if number == 10 => std::thread::sleep(Duration::from_millis(80)),
             _ => {}
         }
@@ -208,6 +213,15 @@ async fn a_server_that_hangs_up_is_a_failure_of_every_connection() {
         matches!(measured.first_failure, Some(SlotError::Wire(_))),
         "{measured:?}"
     );
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_ends_with_an_answer_is_replaced() {
+    let target = fake(false, Mischief::Closes).await;
+    let measured = run(&plan(target, Workload::Ping), None)
+        .await
+        .expect("a run");
+    assert_eq!((measured.answers(), measured.failures), (40, 0));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use super::{Answer, Post, WireError};
 /// A keep-alive connection: one write and, for short answers, one read for each request.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    address: SocketAddr,
     socket: TcpStream,
     request: Vec<u8>,
     response: Response,
@@ -19,10 +20,9 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects.
     pub(super) async fn open(address: SocketAddr) -> Result<Self, WireError> {
-        let socket = TcpStream::connect(address).await?;
-        socket.set_nodelay(true)?;
         Ok(Self {
-            socket,
+            address,
+            socket: connect(address).await?,
             request: Vec::new(),
             response: Response::new(),
         })
@@ -33,8 +33,12 @@ impl Connection {
         self.request = post.to_http1();
     }
 
-    /// Sends the request and reads the answer.
+    /// Sends the request and reads the answer. Over a new connection, if the server has said with its last answer
+    /// that it closes the old one: servers do so after some thousands of requests.
     pub(super) async fn exchange(&mut self) -> Result<Answer<'_>, WireError> {
+        if self.response.closes() {
+            self.socket = connect(self.address).await?;
+        }
         self.socket.write_all(&self.request).await?;
         self.response.clear();
         loop {
@@ -52,6 +56,12 @@ impl Connection {
             body: self.response.body(),
         })
     }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, WireError> {
+    let socket = TcpStream::connect(address).await?;
+    socket.set_nodelay(true)?;
+    Ok(socket)
 }
 
 impl Post {

@@ -47,6 +47,7 @@ struct Head {
     status: u16,
     body_length: Option<usize>,
     chunked: bool,
+    closes: bool,
     session: Option<std::ops::Range<usize>>,
 }
 
@@ -65,6 +66,7 @@ impl Response {
     /// Forgets the last response; keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.filled = 0;
+        self.head.closes = false;
         self.stage = Stage::Head;
         self.decoded.clear();
     }
@@ -113,6 +115,11 @@ impl Response {
     /// The `Mcp-Session-Id` of a whole response.
     pub(crate) fn session(&self) -> Option<&[u8]> {
         self.buffer.get(self.head.session.clone()?)
+    }
+
+    /// Whether the server closes the connection after a whole response.
+    pub(crate) fn closes(&self) -> bool {
+        self.head.closes
     }
 
     /// The body of a whole response.
@@ -183,6 +190,9 @@ impl Head {
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         // Names of other lengths are not compared at all.
         match name.len() {
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.closes = value.trim_ascii().eq_ignore_ascii_case(b"close");
+            }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 self.body_length = Some(decimal(value.trim_ascii()).ok_or(Malformed::Header)?);
             }
