@@ -1,7 +1,7 @@
 //! What the fuzz targets hold the readers of strangers' bytes to. `cargo test` does the same with every file in
 //! their corpora.
 
-pub use crate::protocol::envelope_holds as envelope;
+pub use crate::protocol::{envelope_holds as envelope, template_holds as template};
 pub use crate::transport::http::headers_hold as headers;
 pub use crate::transport::stdio::framing_holds as framing;
 
@@ -34,6 +34,11 @@ mod tests {
     #[test]
     fn the_corpus_of_headers_holds() {
         replay("headers", super::headers, 40);
+    }
+
+    #[test]
+    fn the_corpus_of_templates_holds() {
+        replay("template", super::template, 20);
     }
 
     #[test]

@@ -426,7 +426,7 @@ fn path(option: &Meta) -> syn::Result<Path> {
         Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => Ok(path.path.clone()),
         other => Err(syn::Error::new_spanned(
             other,
-            "expected the name of an `async fn`",
+            "expected the name of a function",
         )),
     }
 }

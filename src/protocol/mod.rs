@@ -32,5 +32,7 @@ pub use resources::CacheScope;
 pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
 pub(crate) use uri_template::fault_of_uri;
+#[cfg(any(fuzzing, test))]
+pub use uri_template::template_holds;
 pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
 pub(crate) use write::{push_escaped, push_string};

@@ -464,5 +464,36 @@ impl fmt::Display for UriTemplate {
     }
 }
 
+/// Reads a template and a URI, with a line break in between, and holds the one to the other.
+///
+/// # Panics
+///
+/// If what was found does not expand to something that is read the same way.
+#[cfg(any(test, fuzzing))]
+pub fn template_holds(bytes: &[u8]) {
+    let Some((text, uri)) = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|t| t.split_once('\n'))
+    else {
+        return;
+    };
+    let _ = fault_of_uri(uri);
+    let Ok(template) = UriTemplate::parse(text) else {
+        return;
+    };
+    let Some(found) = template.matches(uri) else {
+        return;
+    };
+    let expanded = template.expand(|name| {
+        let value = found.iter().find(|(known, _)| *known == name);
+        value.map(|(_, value)| value.as_str())
+    });
+    // Reserved characters are expanded as they are, so that decoded ones are read as something else.
+    let is_verbatim = text.contains("{+") || text.contains("{#");
+    if !is_verbatim && expanded.len() <= URI_MAX_BYTES {
+        assert_eq!(template.matches(&expanded), Some(found), "{text} {uri}");
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -125,13 +125,10 @@ async fn variables(
     #[arg(default, rename = "uri")] r#type: u8,
 ) -> String {
     let name = context.principal().name();
-    {
-        let kind = r#type;
-        format!("{name}: {colour:?} {path} {line:?} {definition} {kind}")
-    }
+    format!("{name}: {colour:?} {path} {line:?} {definition} {type}")
 }
 
-async fn colours(context: Arc<CallContext>, request: CompletionRequest) -> Vec<String> {
+fn colours(context: &CallContext, request: &CompletionRequest) -> Vec<String> {
     vec![format!("{} {}", context.principal().name(), request.value)]
 }
 
@@ -340,18 +337,48 @@ async fn paint(
     #[arg(title = "Colour", complete = known_colours)]
     colour: Colour,
     /// Of what.
-    #[arg(default = "a house")]
+    #[arg(default = "a house", complete = subjects)]
     what: String,
     #[arg(rename = "size in cm")] size: Option<u32>,
 ) -> String {
     format!("{}: {colour:?} {what} {size:?}", context.principal().name())
 }
 
+fn subjects(request: &CompletionRequest) -> Result<Vec<&'static str>, std::num::ParseIntError> {
+    let count: usize = request.value.parse()?;
+    Ok(vec!["a house"; count])
+}
+
 async fn known_colours(request: CompletionRequest) -> Result<Completions, PromptError> {
+    tokio::task::yield_now().await;
     if request.value == "x" {
         return Err(PromptError::invalid("there is no colour with an x"));
     }
     Ok(Completions::matching(&request.value, ["red", "blue"]))
+}
+
+#[resource(uri = "test://own/{name}")]
+async fn own(#[arg(complete = names)] name: String) -> String {
+    name
+}
+
+async fn names(context: Arc<CallContext>, _: CompletionRequest) -> Vec<String> {
+    tokio::task::yield_now().await;
+    vec![context.principal().name().to_owned()]
+}
+
+#[tokio::test]
+async fn suggestions_may_know_who_asks_and_wait() {
+    let harness = App::new().resource(own).harness().expect("valid");
+    let params = json!({
+        "ref": {"type": "ref/resource", "uri": "test://own/{name}"},
+        "argument": {"name": "name", "value": ""},
+    });
+    let found = harness
+        .request("completion/complete", params)
+        .await
+        .expect("suggestions");
+    assert_eq!(found["completion"]["values"], json!(["local"]));
 }
 
 #[prompt]
@@ -474,9 +501,15 @@ async fn arguments_are_completed_by_the_named_function() {
         json!(["blue"])
     );
     assert_eq!(
-        values(&complete("what", "b").await.expect("suggestions")),
+        values(&complete("what", "1").await.expect("suggestions")),
+        json!(["a house"])
+    );
+    assert_eq!(
+        values(&complete("size in cm", "1").await.expect("suggestions")),
         json!([])
     );
+    let error = complete("what", "x").await.expect_err("refused");
+    assert_eq!(error["message"], "invalid digit found in string");
     let error = complete("colour", "x").await.expect_err("refused");
     assert_eq!(
         error["message"],

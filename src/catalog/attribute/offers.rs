@@ -184,12 +184,13 @@ impl<T> ContentsOther<T> for Success<T> {
 
 type Suggested<E> = Pin<Box<dyn Future<Output = Result<Completions, E>> + Send>>;
 
-/// A function that suggests values: `async fn(CompletionRequest) -> ...`, or with an `Arc<CallContext>` before that.
+/// A function that suggests values: `fn(&CompletionRequest)` or `async fn(CompletionRequest)`, or with the context before
+/// that: `fn(&CallContext, ...)`, `async fn(Arc<CallContext>, ...)`.
 ///
-/// `M` tells the two forms apart.
+/// `M` tells the forms apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot suggest values",
-    label = "expected an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them"
+    label = "expected a `fn(&CompletionRequest)` or an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them"
 )]
 pub trait Suggests<M, E> {
     fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E>;
@@ -214,6 +215,32 @@ where
     fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E> {
         let found = self(context, request);
         Box::pin(async move { found.await.into_completions() })
+    }
+}
+
+/// Of a function that is not `async`; it looks at its arguments instead of owning them.
+#[expect(missing_debug_implementations, reason = "nobody is to name it")]
+pub struct AtOnce;
+
+impl<F, R, E> Suggests<(AtOnce, fn(CompletionRequest) -> R), E> for F
+where
+    F: FnOnce(&CompletionRequest) -> R,
+    R: IntoCompletions<E>,
+    E: Send + 'static,
+{
+    fn suggest(self, _: Arc<CallContext>, request: CompletionRequest) -> Suggested<E> {
+        Box::pin(ready(self(&request).into_completions()))
+    }
+}
+
+impl<F, R, E> Suggests<(AtOnce, fn(CallContext, CompletionRequest) -> R), E> for F
+where
+    F: FnOnce(&CallContext, &CompletionRequest) -> R,
+    R: IntoCompletions<E>,
+    E: Send + 'static,
+{
+    fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E> {
+        Box::pin(ready(self(&context, &request).into_completions()))
     }
 }
 

@@ -270,11 +270,11 @@ async fn proofread(
     format!("Correct the {depth} of this text, and list what you changed:\n\n{text}")
 }
 
-async fn verbs(request: CompletionRequest) -> Completions {
+fn verbs(request: &CompletionRequest) -> Completions {
     Completions::matching(&request.value, well_known())
 }
 
-async fn depths(request: CompletionRequest) -> Completions {
+fn depths(request: &CompletionRequest) -> Completions {
     Completions::matching(&request.value, ["spelling", "grammar", "style"])
 }
 
