@@ -461,7 +461,7 @@ impl<'a> JsonString<'a> {
 /// How many bytes from the start need no second look inside a string: neither quote nor backslash nor
 /// control character.
 ///
-/// Eight bytes at a time, and long runs 32 at a time in a form that compiles to vector instructions.
+/// eight bytes at a time, and long runs 64 at a time in a form that compiles to vector instructions.
 #[inline(always)]
 pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -482,11 +482,15 @@ pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
 #[inline(never)]
 fn plain_run(bytes: &[u8]) -> usize {
     let mut at = 0;
-    for chunk in bytes.chunks_exact(32) {
-        if chunk.iter().fold(false, |any, b| any | is_special(*b)) {
+    // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
+    let special = |found: u8, b: &u8| {
+        found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
+    };
+    for chunk in bytes.chunks_exact(64) {
+        if chunk.iter().fold(0, special) != 0 {
             break;
         }
-        at += 32;
+        at += 64;
     }
     at + plain_tail(&bytes[at..])
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::reply::{Refusal, Reply, begin};
+use super::reply::{Refusal, Reply};
 use super::{Local, Server, truncated};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
@@ -72,8 +72,7 @@ impl Server {
             "a session begins"
         );
         let rest = self.generation.load().initialized(revision);
-        let reply = Reply::pieces(begin(request.id, 0).into(), rest);
-        Ok((session, reply))
+        Ok((session, Reply::fixed(request.id, &rest)))
     }
 
     /// The session of an id, if it is one of ours, still lasts, and belongs to the caller (LH-07, LH-08).

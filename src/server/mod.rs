@@ -245,14 +245,8 @@ impl Server {
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
-            Method::Ping => Reply::pieces(
-                begin(request.id, 0).into(),
-                Bytes::from_static(br#","result":{}}"#),
-            ),
-            Method::Discover => Reply::pieces(
-                begin(request.id, 0).into(),
-                self.generation.load().discovered.clone(),
-            ),
+            Method::Ping => Reply::fixed(request.id, br#","result":{}}"#),
+            Method::Discover => Reply::fixed(request.id, &self.generation.load().discovered),
             Method::SetLogLevel => self.set_log_level(caller, request),
             // A session has begun already, and over HTTP each handshake begins one of its own.
             Method::Initialize => Reply::error(

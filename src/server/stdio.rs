@@ -6,7 +6,7 @@ use std::task::Context;
 use bytes::Bytes;
 
 use super::call::{OnDisconnect, STDIO};
-use super::reply::{Reply, begin};
+use super::reply::Reply;
 use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Payload, Request};
@@ -82,10 +82,7 @@ impl Server {
                 }
                 Err(reply) => reply,
             },
-            "ping" => Reply::pieces(
-                begin(request.id, 0).into(),
-                Bytes::from_static(br#","result":{}}"#),
-            ),
+            "ping" => Reply::fixed(request.id, br#","result":{}}"#),
             _ => Reply::error(
                 request.id,
                 &ErrorObject::new(

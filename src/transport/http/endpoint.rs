@@ -113,6 +113,12 @@ impl Endpoint {
                 body
             }
             _ => {
+                let mut read = pin!(read);
+                // Mostly the body has come with the head, and no timer is needed.
+                let first = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await;
+                if let Poll::Ready(body) = first {
+                    return Ok(body?);
+                }
                 let limit = Duration::from_secs(u64::from(limits.body_seconds));
                 match tokio::time::timeout(limit, read).await {
                     Ok(body) => Ok(body?),
