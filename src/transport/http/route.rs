@@ -175,6 +175,7 @@ mod tests {
         let (mcp, _) = Route::of("/mcp").expect("a route");
         assert!(mcp.has(&Method::POST) && mcp.has(&Method::DELETE));
         assert!(!mcp.has(&Method::GET));
-        assert!(!mcp.has(&Method::from_bytes(b"POST,").expect("a token")));
+        let part = Method::from_bytes(b"POS").expect("a token");
+        assert!(!mcp.has(&part));
     }
 }
