@@ -127,8 +127,13 @@ fn as_json(one: &Effective) -> Value {
 /// Writes to standard output. A reader that has seen enough is no mistake.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(AppError::from(error).into()),
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(AppError::from(error).into())
+        }
         _ => Ok(()),
     }
 }

@@ -40,9 +40,9 @@ pub(super) fn expand(text: &str, probe: &Probe, lenient: bool) -> Result<Expande
             continue;
         }
         expanded.push_str(before);
-        let (reference, after) = reference.split_once('}').ok_or_else(|| {
-            "`${` has no `}`; write `$${` for the text itself".to_owned()
-        })?;
+        let (reference, after) = reference
+            .split_once('}')
+            .ok_or_else(|| "`${` has no `}`; write `$${` for the text itself".to_owned())?;
         expanded.push_str(&value_of(reference, probe, lenient)?);
         substituted = true;
         rest = after;
@@ -70,7 +70,12 @@ fn value_of(reference: &str, probe: &Probe, lenient: bool) -> Result<String, Str
     if let Some(value) = probe.variable(name) {
         return Ok(value.to_owned());
     }
-    match otherwise.map(|otherwise| (otherwise.chars().next(), otherwise.get(1..).unwrap_or_default())) {
+    match otherwise.map(|otherwise| {
+        (
+            otherwise.chars().next(),
+            otherwise.get(1..).unwrap_or_default(),
+        )
+    }) {
         Some((Some('-'), text)) => Ok(text.to_owned()),
         Some((Some('?'), message)) => Err(format!("the variable {name} is not set: {message}")),
         Some(_) => Err(format!(
@@ -111,7 +116,11 @@ mod tests {
             ("${MISSING:-}", ""),
             ("https://${NAME}:${MISSING:-80}/", "https://value:80/"),
         ] {
-            assert_eq!(expand(written, &probe(), false), Ok(text(expected)), "{written}");
+            assert_eq!(
+                expand(written, &probe(), false),
+                Ok(text(expected)),
+                "{written}"
+            );
         }
     }
 

@@ -84,7 +84,10 @@ mod tests {
     fn every_setting_is_there_with_its_origin_and_no_secret() {
         let probe = Probe::of([
             ("LONGSHORE_HTTP__LIMITS__BODY_BYTES", "1000"),
-            ("LONGSHORE_SEAL__KEYS", "swordfish swordfish swordfish swordfish"),
+            (
+                "LONGSHORE_SEAL__KEYS",
+                "swordfish swordfish swordfish swordfish",
+            ),
             ("PORT", "80"),
         ]);
         let flags = Flags {
@@ -97,16 +100,29 @@ mod tests {
         for (setting, value, from) in [
             ("http.port", "80", "PORT"),
             ("http.workers", "3", "--workers"),
-            ("http.limits.body_bytes", "1000", "LONGSHORE_HTTP__LIMITS__BODY_BYTES"),
+            (
+                "http.limits.body_bytes",
+                "1000",
+                "LONGSHORE_HTTP__LIMITS__BODY_BYTES",
+            ),
             ("seal.keys", r#"["[secret]"]"#, "LONGSHORE_SEAL__KEYS"),
             ("stdio.framing", r#""auto""#, "default"),
         ] {
             let found = explained.iter().find(|one| one.setting == setting);
             let found = found.unwrap_or_else(|| panic!("{setting} is missing"));
-            assert_eq!((&*found.value.to_string(), &*found.from), (value, from), "{setting}");
+            assert_eq!(
+                (&*found.value.to_string(), &*found.from),
+                (value, from),
+                "{setting}"
+            );
         }
         for setting in schema::settings().filter(|setting| !setting.path.contains(['[', '<'])) {
-            assert!(explained.iter().any(|one| one.setting == setting.path || one.setting.starts_with(&format!("{}.", setting.path))), "{}", setting.path);
+            assert!(
+                explained.iter().any(|one| one.setting == setting.path
+                    || one.setting.starts_with(&format!("{}.", setting.path))),
+                "{}",
+                setting.path
+            );
         }
     }
 }

@@ -20,6 +20,10 @@ struct SyntaxError {
 
 /// Reads a file by the end of its name.
 pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
+    let text = read_text(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
     let extension = path.extension().and_then(|e| e.to_str());
     let parse: fn(&str) -> Result<Node, SyntaxError> = match extension {
         Some("yaml" | "yml") => yaml::parse,
@@ -31,10 +35,6 @@ pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
             });
         }
     };
-    let text = read_text(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
     let failed = |place: Option<(usize, usize)>, message: String| ConfigError::File {
         place: match place {
             Some((line, column)) => format!("{}:{line}:{column}", path.display()),
@@ -49,7 +49,8 @@ pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
         (Content::Leaf(serde_json::Value::Null), _) => Ok(Node::empty()),
         (_, Origin::File { line, column }) => Err(failed(
             Some((*line, *column)),
-            "there is a single value where settings should be, such as `transport: http`".to_owned(),
+            "there is a single value where settings should be, such as `transport: http`"
+                .to_owned(),
         )),
         _ => Ok(tree),
     }
@@ -159,7 +160,12 @@ mod tests {
             let Err(error) = tree else {
                 panic!("no error for line {line}")
             };
-            assert_eq!(error.place.map(|(line, _)| line), Some(line), "{}", error.message);
+            assert_eq!(
+                error.place.map(|(line, _)| line),
+                Some(line),
+                "{}",
+                error.message
+            );
             assert!(!error.message.is_empty() && !error.message.contains('\n'));
         }
     }
@@ -168,7 +174,10 @@ mod tests {
     fn an_empty_yaml_file_has_no_settings() {
         for text in ["", "# only a comment\n", "---\n"] {
             let tree = parsed(yaml::parse(text));
-            assert!(matches!(tree.content, Content::Leaf(serde_json::Value::Null)), "{text:?}");
+            assert!(
+                matches!(tree.content, Content::Leaf(serde_json::Value::Null)),
+                "{text:?}"
+            );
         }
     }
 

@@ -100,7 +100,10 @@ impl Config {
 impl Loaded {
     /// The files that were read: the configuration, and those with secrets.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.file.iter().chain(&self.other_files).map(PathBuf::as_path)
+        self.file
+            .iter()
+            .chain(&self.other_files)
+            .map(PathBuf::as_path)
     }
 
     /// Reads the file that the flags or `LONGSHORE_CONFIG` name, if any; then the environment; then the flags.
@@ -128,7 +131,13 @@ impl Loaded {
             substitute(&mut tree, probe, path, &mut mistakes);
             // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
             let read = read_as::<Config>(&mut tree, Some(path));
-            mistakes.extend(read.err().into_iter().flatten().filter(|(_, missing)| !missing).map(|(mistake, _)| mistake));
+            mistakes.extend(
+                read.err()
+                    .into_iter()
+                    .flatten()
+                    .filter(|(_, missing)| !missing)
+                    .map(|(mistake, _)| mistake),
+            );
         }
         let mut other_files = Vec::new();
         for variable in variables::settings(probe, &mut mistakes) {
@@ -239,15 +248,18 @@ pub(super) fn read_as<T: DeserializeOwned>(
 /// What a text from a variable says as JSON, if that is something else than a text.
 fn meant(node: &Node) -> Option<Value> {
     match &node.content {
-        Content::Leaf(Value::String(text)) if node.substituted => {
-            serde_json::from_str(text).ok().filter(|value: &Value| !value.is_string())
-        }
+        Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
+            .ok()
+            .filter(|value: &Value| !value.is_string()),
         _ => None,
     }
 }
 
 /// What is wrong with one setting by itself. That others are missing beside it is not.
-pub(super) fn mistakes_within<T: DeserializeOwned>(alone: &Node, path: &[String]) -> Option<Mistake> {
+pub(super) fn mistakes_within<T: DeserializeOwned>(
+    alone: &Node,
+    path: &[String],
+) -> Option<Mistake> {
     let error = serde_path_to_error::deserialize::<_, T>(alone.to_value()).err()?;
     let at = path_of(error.path());
     let refusal = error.inner().to_string();
@@ -456,7 +468,11 @@ mod tests {
                 "a.yaml:1:1: http: there is a single value where a table of settings should be",
             ),
             ("a.yaml", "http\n", "a.yaml:1:1: there is a single value"),
-            ("a.yaml", "zebra: 1\n", "a.yaml:1:1: there is no setting zebra; there are transport,"),
+            (
+                "a.yaml",
+                "zebra: 1\n",
+                "a.yaml:1:1: there is no setting zebra; there are transport,",
+            ),
             ("a.yaml", "http: {port: [}\n", "a.yaml:1:"),
         ] {
             let (_folder, flags) = file(name, text);
@@ -480,7 +496,11 @@ mod tests {
                 "expected true or false",
             ),
             ("LONGSHORE_HTTP__HOST", "nowhere", "expected an IP address"),
-            ("LONGSHORE_PROT", "1", "no such setting; did you mean LONGSHORE_PORT?"),
+            (
+                "LONGSHORE_PROT",
+                "1",
+                "no such setting; did you mean LONGSHORE_PORT?",
+            ),
             ("PORT", "http", "invalid type"),
             ("MCP_TRANSPORT", "pigeon", "it can be http, stdio"),
         ] {
@@ -512,7 +532,15 @@ mod tests {
         );
         let variables = [("LONGSHORE_PROT", "1"), ("LONGSHORE_HTTP__WORKERS", "x")];
         let message = load(&flags, &variables).expect_err("refused");
-        let places = ["a.yaml:2:3", "a.yaml:3:3", "a.yaml:4:22", "a.yaml:6:3", "NO_SUCH_NAME", "LONGSHORE_PROT", "LONGSHORE_HTTP__WORKERS"];
+        let places = [
+            "a.yaml:2:3",
+            "a.yaml:3:3",
+            "a.yaml:4:22",
+            "a.yaml:6:3",
+            "NO_SUCH_NAME",
+            "LONGSHORE_PROT",
+            "LONGSHORE_HTTP__WORKERS",
+        ];
         for place in places {
             assert!(message.contains(place), "{place} is not in {message}");
         }
@@ -525,16 +553,32 @@ mod tests {
     fn a_file_may_refer_to_variables_that_stand_for_anything() {
         let text = "http:\n  port: ${WEB_PORT}\n  allowed_hosts: ['${HOST_NAME}', b]\nserver:\n  version: ${VERSION:-1.0}\n  name: a-${HOST_NAME}\n";
         let (_folder, flags) = file("a.yaml", text);
-        let config = load(&flags, &[("WEB_PORT", "8081"), ("HOST_NAME", "a.example")]).expect("valid");
+        let config =
+            load(&flags, &[("WEB_PORT", "8081"), ("HOST_NAME", "a.example")]).expect("valid");
         assert_eq!(config.http.port, 8081);
         assert_eq!(config.http.allowed_hosts, ["a.example", "b"]);
-        assert_eq!((&*config.server.version, &*config.server.name), ("1.0", "a-a.example"));
+        assert_eq!(
+            (&*config.server.version, &*config.server.name),
+            ("1.0", "a-a.example")
+        );
         // What a variable holds may be a secret that was put in the wrong place.
-        let message = load(&flags, &[("WEB_PORT", "swordfish"), ("HOST_NAME", "a.example")]).expect_err("refused");
-        assert!(message.contains("a.yaml:2:3") && message.contains("65535") && !message.contains("swordfish"), "{message}");
+        let message = load(
+            &flags,
+            &[("WEB_PORT", "swordfish"), ("HOST_NAME", "a.example")],
+        )
+        .expect_err("refused");
+        assert!(
+            message.contains("a.yaml:2:3")
+                && message.contains("65535")
+                && !message.contains("swordfish"),
+            "{message}"
+        );
         let message = load(&flags, &[("WEB_PORT", "1")]).expect_err("refused");
         assert!(message.contains("HOST_NAME is not set"), "{message}");
-        let (_folder, flags) = file("a.yaml", "env_missing: empty\nserver:\n  name: a-${HOST_NAME}\n");
+        let (_folder, flags) = file(
+            "a.yaml",
+            "env_missing: empty\nserver:\n  name: a-${HOST_NAME}\n",
+        );
         let config = load(&flags, &[]).expect("valid");
         assert_eq!(config.server.name, "a-");
     }
@@ -554,17 +598,31 @@ mod tests {
         let path = path.to_str().expect("UTF-8");
         let one = "one secret that is long enough for a key";
         let two = "two secrets, which are long enough for keys";
-        for (text, keys) in [(format!("{one}\n"), 1), (format!("{one}\n\nanother {one}\n"), 2), (two.to_owned(), 1)] {
+        for (text, keys) in [
+            (format!("{one}\n"), 1),
+            (format!("{one}\n\nanother {one}\n"), 2),
+            (two.to_owned(), 1),
+        ] {
             std::fs::write(path, text).expect("written");
-            let config = load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
+            let config =
+                load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
             assert_eq!(config.seal.keys.len(), keys);
         }
         std::fs::write(path, "\n").expect("written");
         for (variables, part) in [
             (("LONGSHORE_SEAL__KEYS_FILE", path), "is empty"),
-            (("LONGSHORE_SEAL__KEYS_FILE", "/no/such/file"), "cannot read /no/such/file"),
-            (("LONGSHORE_HTTP__PORT_FILE", path), "LONGSHORE_HTTP__PORT takes the value itself"),
-            (("LONGSHORE_HTTP__ZEBRA_FILE", path), "no setting http.zebra_file"),
+            (
+                ("LONGSHORE_SEAL__KEYS_FILE", "/no/such/file"),
+                "cannot read /no/such/file",
+            ),
+            (
+                ("LONGSHORE_HTTP__PORT_FILE", path),
+                "LONGSHORE_HTTP__PORT takes the value itself",
+            ),
+            (
+                ("LONGSHORE_HTTP__ZEBRA_FILE", path),
+                "no setting http.zebra_file",
+            ),
         ] {
             let message = load(&Flags::default(), &[variables]).expect_err("refused");
             assert!(message.contains(part), "{message}");
@@ -573,16 +631,32 @@ mod tests {
 
     #[test]
     fn names_of_other_servers_are_understood_and_outdone() {
-        let variables = [("MCP_PORT", "1"), ("MCP_HOST", "::1"), ("MCP_TRANSPORT", "streamable-http"), ("MCP_UNKNOWN", "x")];
+        let variables = [
+            ("MCP_PORT", "1"),
+            ("MCP_HOST", "::1"),
+            ("MCP_TRANSPORT", "streamable-http"),
+            ("MCP_UNKNOWN", "x"),
+        ];
         let config = load(&Flags::default(), &variables).expect("valid");
-        assert_eq!((config.http.port, config.http.host.to_string()), (1, "::1".to_owned()));
-        let config = load(&Flags::default(), &[("MCP_PORT", "1"), ("LONGSHORE_HTTP__PORT", "2")]).expect("valid");
+        assert_eq!(
+            (config.http.port, config.http.host.to_string()),
+            (1, "::1".to_owned())
+        );
+        let config = load(
+            &Flags::default(),
+            &[("MCP_PORT", "1"), ("LONGSHORE_HTTP__PORT", "2")],
+        )
+        .expect("valid");
         assert_eq!(config.http.port, 2);
         let config = load(&Flags::default(), &[("MCP_PORT", "tcp://10.0.0.1:80")]).expect("valid");
         assert_eq!(config.http.port, 3000);
         let (_folder, flags) = file("a.toml", "[http]\nport = 7\n");
         let path = flags.config.expect("a path");
-        let config = load(&Flags::default(), &[("MCP_CONFIG_PATH", path.to_str().expect("UTF-8"))]).expect("valid");
+        let config = load(
+            &Flags::default(),
+            &[("MCP_CONFIG_PATH", path.to_str().expect("UTF-8"))],
+        )
+        .expect("valid");
         assert_eq!(config.http.port, 7);
     }
 

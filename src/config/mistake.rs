@@ -101,7 +101,10 @@ impl<'a> Unknown<'a> {
             let there_are = format!("it can be {}", self.known.join(", "));
             let setting = path.join(".");
             return match nearest {
-                Some(near) => format!("{setting} cannot be {:?}; did you mean {near}? {there_are}", self.name),
+                Some(near) => format!(
+                    "{setting} cannot be {:?}; did you mean {near}? {there_are}",
+                    self.name
+                ),
                 None => format!("{setting} cannot be {:?}; {there_are}", self.name),
             };
         }
@@ -120,7 +123,10 @@ impl<'a> Unknown<'a> {
             _ => format!("{}.{}", path.join("."), self.name),
         };
         match nearest {
-            Some(near) => format!("there is no setting {unknown}; did you mean {}?", full(near)),
+            Some(near) => format!(
+                "there is no setting {unknown}; did you mean {}?",
+                full(near)
+            ),
             None if self.known.is_empty() => format!("there is no setting {unknown}"),
             None => {
                 const SHOWN: usize = 16;
@@ -189,7 +195,10 @@ fn typed(message: &str) -> String {
     const WORDS: [(&str, &str); 11] = [
         ("expected u8", "expected a whole number from 0 to 255"),
         ("expected u16", "expected a whole number from 0 to 65535"),
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        (
+            "expected u32",
+            "expected a whole number from 0 to 4294967295",
+        ),
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected i64", "expected a whole number"),
@@ -216,7 +225,13 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_found() {
-        let known = ["host", "port", "workers", "allowed_hosts", "call_timeout_seconds"];
+        let known = [
+            "host",
+            "port",
+            "workers",
+            "allowed_hosts",
+            "call_timeout_seconds",
+        ];
         for (name, near) in [
             ("prot", Some("port")),
             ("hots", Some("host")),

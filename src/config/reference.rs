@@ -11,7 +11,10 @@ use super::variables::name_for;
 /// meaning.
 pub fn reference() -> String {
     let mut text = String::new();
-    for section in sections().iter().filter(|section| !section.settings.is_empty()) {
+    for section in sections()
+        .iter()
+        .filter(|section| !section.settings.is_empty())
+    {
         write_section(&mut text, section);
     }
     text.truncate(text.trim_end().len());
@@ -63,7 +66,10 @@ fn default(setting: &Setting) -> String {
 /// What the documentation says of the default, up to the end of the sentence.
 fn said_default(description: &str) -> Option<&str> {
     let (_, rest) = description.split_once("Default: ")?;
-    let end = rest.find(".\n").or_else(|| rest.find(". ")).unwrap_or(rest.len());
+    let end = rest
+        .find(".\n")
+        .or_else(|| rest.find(". "))
+        .unwrap_or(rest.len());
     Some(rest[..end].trim_end_matches('.'))
 }
 
@@ -115,9 +121,15 @@ mod tests {
 
     #[test]
     fn documentation_becomes_prose() {
-        assert_eq!(prose("See [`Config`] and [`a`](crate::b)."), "See `Config` and `a`.");
+        assert_eq!(
+            prose("See [`Config`] and [`a`](b)."),
+            "See `Config` and `a`."
+        );
         assert_eq!(cell("a |\n  b"), "a \\| b");
-        assert_eq!(said_default("A. Default: one for each core. More."), Some("one for each core"));
+        assert_eq!(
+            said_default("A. Default: one for each core. More."),
+            Some("one for each core")
+        );
         assert_eq!(said_default("A.\nDefault: none"), Some("none"));
         assert_eq!(said_default("A."), None);
     }

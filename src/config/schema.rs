@@ -115,7 +115,10 @@ fn fits(pattern: &str, path: &[String]) -> bool {
 /// References to the types that are tables of settings rather than settings.
 fn tables() -> Vec<String> {
     let definitions = RAW.get("$defs").and_then(Value::as_object);
-    let tables = definitions.into_iter().flatten().filter(|(_, schema)| schema.get("properties").is_some());
+    let tables = definitions
+        .into_iter()
+        .flatten()
+        .filter(|(_, schema)| schema.get("properties").is_some());
     tables.map(|(name, _)| format!("#/$defs/{name}")).collect()
 }
 
@@ -134,7 +137,9 @@ fn mark(schema: &mut Value, inherited: Option<&Value>, tables: &[String]) {
                             mark(property, reload.as_ref(), tables);
                             if let Some(property) = property.as_object_mut()
                                 && !property.contains_key(RELOAD)
-                                && !tables.iter().any(|table| property.get("$ref").is_some_and(|r| r == table))
+                                && !tables
+                                    .iter()
+                                    .any(|table| property.get("$ref").is_some_and(|r| r == table))
                             {
                                 let reload = reload.clone().unwrap_or_else(|| json!("restart"));
                                 property.insert(RELOAD.to_owned(), reload);
@@ -202,7 +207,9 @@ impl<'a> Walk<'a> {
             return;
         }
         let items = inner.get("items").map(|items| self.resolve(items));
-        let values = inner.get("additionalProperties").map(|values| self.resolve(values));
+        let values = inner
+            .get("additionalProperties")
+            .map(|values| self.resolve(values));
         let is_secret = [Some(inner), items, values]
             .into_iter()
             .flatten()
@@ -228,7 +235,12 @@ impl<'a> Walk<'a> {
         if let Some((path, schema)) = nested
             && !self.properties(schema).is_empty()
         {
-            self.table(&path, schema, text(schema, "description").to_owned(), reload);
+            self.table(
+                &path,
+                schema,
+                text(schema, "description").to_owned(),
+                reload,
+            );
         }
     }
 
@@ -238,14 +250,18 @@ impl<'a> Walk<'a> {
         for _ in 0..DEPTH_MAX {
             let reference = schema.get("$ref").and_then(Value::as_str);
             if let Some(name) = reference.and_then(|r| r.strip_prefix("#/$defs/")) {
-                match self.definitions.and_then(|definitions| definitions.get(name)) {
+                match self
+                    .definitions
+                    .and_then(|definitions| definitions.get(name))
+                {
                     Some(definition) => schema = definition,
                     None => return schema,
                 }
                 continue;
             }
             let alternatives = schema.get("anyOf").and_then(Value::as_array);
-            match alternatives.map(|all| all.iter().filter(|one| !is_null(one)).collect::<Vec<_>>()) {
+            match alternatives.map(|all| all.iter().filter(|one| !is_null(one)).collect::<Vec<_>>())
+            {
                 Some(alternatives) if alternatives.len() == 1 => schema = alternatives[0],
                 _ => return schema,
             }
@@ -266,7 +282,12 @@ impl<'a> Walk<'a> {
         };
         add(schema);
         for form in ["oneOf", "anyOf", "allOf"] {
-            for alternative in schema.get(form).and_then(Value::as_array).into_iter().flatten() {
+            for alternative in schema
+                .get(form)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 add(self.resolve(alternative));
             }
         }
@@ -276,21 +297,41 @@ impl<'a> Walk<'a> {
     fn choices(&self, schema: &'a Value) -> Vec<(String, String)> {
         let as_text = |value: &Value| value.as_str().map(str::to_owned);
         let mut choices = Vec::new();
-        for choice in schema.get("oneOf").and_then(Value::as_array).into_iter().flatten() {
+        for choice in schema
+            .get("oneOf")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             if let Some(name) = choice.get("const").and_then(as_text) {
                 choices.push((name, text(choice, "description").to_owned()));
             }
             let names = choice.get("enum").and_then(Value::as_array);
-            choices.extend(names.into_iter().flatten().filter_map(as_text).map(|name| (name, String::new())));
+            choices.extend(
+                names
+                    .into_iter()
+                    .flatten()
+                    .filter_map(as_text)
+                    .map(|name| (name, String::new())),
+            );
         }
         let names = schema.get("enum").and_then(Value::as_array);
-        choices.extend(names.into_iter().flatten().filter_map(as_text).map(|name| (name, String::new())));
+        choices.extend(
+            names
+                .into_iter()
+                .flatten()
+                .filter_map(as_text)
+                .map(|name| (name, String::new())),
+        );
         choices
     }
 }
 
 fn text<'a>(schema: &'a Value, member: &str) -> &'a str {
-    schema.get(member).and_then(Value::as_str).unwrap_or_default()
+    schema
+        .get(member)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn is_null(schema: &Value) -> bool {

@@ -175,7 +175,11 @@ impl Node {
     }
 
     /// Visits every text.
-    pub(super) fn each_text(&mut self, path: &mut Vec<String>, visit: &mut dyn FnMut(&[String], &mut Self)) {
+    pub(super) fn each_text(
+        &mut self,
+        path: &mut Vec<String>,
+        visit: &mut dyn FnMut(&[String], &mut Self),
+    ) {
         match &mut self.content {
             Content::Leaf(Value::String(_)) => visit(path, self),
             Content::Leaf(_) => {}

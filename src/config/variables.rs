@@ -62,7 +62,9 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
     let mut found = Vec::new();
     let aliases = ALIASES.iter().filter(|(name, _)| {
         // For a Service called `mcp`, Kubernetes sets `MCP_PORT=tcp://...`.
-        probe.variable(name).is_some_and(|value| !value.contains("://"))
+        probe
+            .variable(name)
+            .is_some_and(|value| !value.contains("://"))
     });
     found.extend(aliases.map(|(name, setting)| (*name, parts(setting))));
     let mut short = Vec::new();
@@ -86,7 +88,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
         if name == "MCP_TRANSPORT" && ["streamable-http", "streamable_http"].contains(&value) {
             value = "http";
         }
-        match variable(name, path, value) {
+        match variable(name, &path, value) {
             Ok(variable) => read.push(variable),
             Err(mistake) => mistakes.push(mistake),
         }
@@ -111,7 +113,9 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Mistake> {
         .collect();
     let known: Vec<_> = long.iter().map(String::as_str).chain([FILE, LOG]).collect();
     let message = match nearest(name, &known) {
-        Some(near) => format!("there is no such setting; did you mean {near}? Correct its name, or unset it"),
+        Some(near) => {
+            format!("there is no such setting; did you mean {near}? Correct its name, or unset it")
+        }
         None => format!(
             "there is no such setting; names are {PREFIX}<PART>__<NAME>, such as LONGSHORE_HTTP__PORT, and a few short ones, such as \
              LONGSHORE_PORT; correct its name, or unset it"
@@ -127,12 +131,12 @@ fn origin(name: &str) -> Origin {
 }
 
 /// One setting from a variable, or from the file that it names.
-fn variable(name: &str, path: Vec<String>, value: &str) -> Result<Variable, Mistake> {
+fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Mistake> {
     let origin = origin(name);
     let in_file = path.last().and_then(|last| last.strip_suffix("_file"));
     // A setting whose own name ends like this is meant before a secret in a file.
     if let Some(last) = in_file
-        && schema::setting(&path).is_none()
+        && schema::setting(path).is_none()
     {
         let mut secret = path[..path.len() - 1].to_vec();
         secret.push(last.to_owned());
@@ -147,10 +151,10 @@ fn variable(name: &str, path: Vec<String>, value: &str) -> Result<Variable, Mist
                     name.trim_end_matches(IN_FILE)
                 ),
             )),
-            None => typed(&path, &origin, value).map(|tree| Variable { tree, file: None }),
+            None => typed(path, &origin, value).map(|tree| Variable { tree, file: None }),
         };
     }
-    typed(&path, &origin, value).map(|tree| Variable { tree, file: None })
+    typed(path, &origin, value).map(|tree| Variable { tree, file: None })
 }
 
 fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, Mistake> {

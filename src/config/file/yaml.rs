@@ -49,7 +49,9 @@ fn node(yaml: Spanned<Yaml>, key: Option<Location>) -> Node {
     let (line, column) = place(key.unwrap_or(yaml.referenced));
     let content = match yaml.value {
         Yaml::Leaf(value) => Content::Leaf(value),
-        Yaml::List(items) => Content::List(items.into_iter().map(|item| node(item, None)).collect()),
+        Yaml::List(items) => {
+            Content::List(items.into_iter().map(|item| node(item, None)).collect())
+        }
         Yaml::Table(entries) => {
             let entries = entries
                 .into_iter()
@@ -121,7 +123,10 @@ impl<'de> Visitor<'de> for Tree {
         let mut table: Vec<(Spanned<String>, Spanned<Yaml>)> = Vec::new();
         while let Some((name, value)) = entries.next_entry::<Spanned<String>, _>()? {
             if table.iter().any(|(known, _)| known.value == name.value) {
-                return Err(A::Error::custom(format_args!("{:?} is there twice", name.value)));
+                return Err(A::Error::custom(format_args!(
+                    "{:?} is there twice",
+                    name.value
+                )));
             }
             table.push((name, value));
         }
