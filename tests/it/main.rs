@@ -15,6 +15,7 @@ mod offer_attributes;
 mod prompts;
 mod resources;
 mod revisions;
+mod state;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;
