@@ -13,6 +13,7 @@ mod layers;
 mod library;
 mod offer_attributes;
 mod prompts;
+mod rest;
 mod resources;
 mod revisions;
 mod state;
