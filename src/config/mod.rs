@@ -29,6 +29,7 @@ pub use tree::Origin;
 
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::state::StateConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -62,6 +63,8 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What replicas share.
+    pub state: StateConfig,
 }
 
 /// How clients reach the server.

@@ -178,7 +178,7 @@ fn settings_are_explained_and_described() {
     assert!(said(&["config", "check"], &[]).contains("valid"));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(
-            said(&["completions", shell], &[]).contains("--config"),
+            said(&["completions", shell], &[]).contains("config"),
             "{shell}"
         );
     }
