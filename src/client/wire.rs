@@ -1,0 +1,263 @@
+//! Messages as text.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+
+/// Parameters of a request: members in the order in which they were added, and `_meta`.
+///
+/// ```
+/// use longshore::client::Params;
+///
+/// let params = Params::new().with("name", "echo").with("arguments", serde_json::json!({"message": "hi"}));
+/// # let _ = params;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Params {
+    members: Vec<(&'static str, Box<RawValue>)>,
+    pub(super) meta: Map<String, Value>,
+}
+
+impl Params {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a member.
+    #[must_use]
+    pub fn with(self, name: &'static str, value: impl Into<Value>) -> Self {
+        let value = to_raw_value(&value.into()).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        self.raw(name, value)
+    }
+
+    /// Adds a member that is JSON text already.
+    #[must_use]
+    pub fn raw(mut self, name: &'static str, value: Box<RawValue>) -> Self {
+        self.members.push((name, value));
+        self
+    }
+
+    /// Adds a member to `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.meta.insert(key.into(), value.into());
+        self
+    }
+
+    /// The text of a member that is a string, as the header that mirrors it has it.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        let (_, value) = self.members.iter().find(|(key, _)| *key == name)?;
+        serde_json::from_str(value.get()).ok()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        let mut first = true;
+        let mut member = |out: &mut Vec<u8>, name: &str, text: &str| {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(text.as_bytes());
+        };
+        for (name, value) in &self.members {
+            member(out, name, value.get());
+        }
+        if !self.meta.is_empty()
+            && let Ok(meta) = serde_json::to_string(&self.meta)
+        {
+            member(out, "_meta", &meta);
+        }
+        out.push(b'}');
+    }
+}
+
+/// What a server answers instead of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message} ({code})")]
+#[non_exhaustive]
+pub struct RpcError {
+    /// One of JSON-RPC's, of the protocol's, or the server's own.
+    pub code: i64,
+    /// In words.
+    #[serde(default)]
+    pub message: String,
+    /// Whatever else it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// An error of one's own.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+}
+
+/// What a server sent.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Answer {
+        /// `None` where the server could not tell whom it answers.
+        id: Option<u64>,
+        outcome: Result<Box<RawValue>, RpcError>,
+    },
+    Question {
+        id: Box<RawValue>,
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
+    Notice {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    id: Option<Box<RawValue>>,
+    method: Option<String>,
+    params: Option<Box<RawValue>>,
+    result: Option<Box<RawValue>>,
+    error: Option<RpcError>,
+}
+
+/// How many messages a server may put into one array.
+const BATCH_MAX: usize = 1000;
+
+/// Reads a message, or an array of them.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
+    if text.trim_ascii_start().first() == Some(&b'[') {
+        let envelopes: Vec<Envelope> = serde_json::from_slice(text)?;
+        if BATCH_MAX < envelopes.len() {
+            return Err(serde_json::Error::custom("too many messages at once"));
+        }
+        return envelopes.into_iter().map(Envelope::sort).collect();
+    }
+    let envelope: Envelope = serde_json::from_slice(text)?;
+    Ok(vec![envelope.sort()?])
+}
+
+impl Envelope {
+    fn sort(self) -> Result<Incoming, serde_json::Error> {
+        let id = self.id.filter(|id| id.get() != "null");
+        match (self.method, self.result, self.error, id) {
+            (Some(method), None, None, Some(id)) => Ok(Incoming::Question {
+                id,
+                method,
+                params: self.params,
+            }),
+            (Some(method), None, None, None) => Ok(Incoming::Notice {
+                method,
+                params: self.params,
+            }),
+            (None, Some(result), None, Some(id)) => Ok(Incoming::Answer {
+                id: own_id(&id),
+                outcome: Ok(result),
+            }),
+            (None, None, Some(error), id) => Ok(Incoming::Answer {
+                id: id.as_deref().and_then(own_id),
+                outcome: Err(error),
+            }),
+            _ => Err(serde_json::Error::custom("no JSON-RPC message")),
+        }
+    }
+}
+
+/// Our ids are numbers; some servers give them back as text.
+fn own_id(id: &RawValue) -> Option<u64> {
+    id.get().trim_matches('"').parse().ok()
+}
+
+pub(super) fn request(id: u64, method: &str, params: &Params) -> Vec<u8> {
+    let mut out = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).into_bytes();
+    params.write(&mut out);
+    out.push(b'}');
+    out
+}
+
+pub(super) fn notification(method: &str, params: &Params) -> Vec<u8> {
+    let mut out = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":"#).into_bytes();
+    params.write(&mut out);
+    out.push(b'}');
+    out
+}
+
+/// The answer to a question of the server's.
+pub(super) fn answer(id: &RawValue, outcome: &Result<Value, RpcError>) -> Vec<u8> {
+    let (key, value) = match outcome {
+        Ok(value) => ("result", serde_json::to_string(value)),
+        Err(error) => ("error", serde_json::to_string(error)),
+    };
+    let value = value.unwrap_or_else(|_| "null".to_owned());
+    format!(r#"{{"jsonrpc":"2.0","id":{},"{key}":{value}}}"#, id.get()).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).expect("JSON is UTF-8")
+    }
+
+    #[test]
+    fn requests_keep_the_text_of_their_arguments() {
+        let arguments = RawValue::from_string(r#"{"big": 123456789012345678901234567890}"#.into()).unwrap();
+        let params = Params::new().with("name", "a\"b").raw("arguments", arguments).meta("progressToken", 7);
+        assert_eq!(
+            text(request(7, "tools/call", &params)),
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a\"b","arguments":{"big": 123456789012345678901234567890},"_meta":{"progressToken":7}}}"#
+        );
+        assert_eq!(
+            text(notification("notifications/initialized", &Params::new())),
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}"#
+        );
+        assert_eq!(params.text("name").as_deref(), Some("a\"b"));
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        let read = |value: Value| read(value.to_string().as_bytes()).map(|mut all| all.remove(0));
+        assert!(matches!(
+            read(json!({"jsonrpc": "2.0", "id": 3, "result": {}})),
+            Ok(Incoming::Answer { id: Some(3), outcome: Ok(_) })
+        ));
+        assert!(matches!(
+            read(json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "no"}})),
+            Ok(Incoming::Answer { id: None, outcome: Err(RpcError { code: -32700, .. }) })
+        ));
+        assert!(matches!(
+            read(json!({"jsonrpc": "2.0", "id": "x", "method": "ping"})),
+            Ok(Incoming::Question { .. })
+        ));
+        assert!(matches!(
+            read(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})),
+            Ok(Incoming::Notice { .. })
+        ));
+        for none in [json!({}), json!({"id": 1}), json!({"id": 1, "result": 1, "error": {"code": 1}}), json!(5)] {
+            assert!(read(none.clone()).is_err(), "{none}");
+        }
+        assert!(super::read(b"[{\"method\":\"a\"},{\"method\":\"b\"}]").is_ok_and(|all| all.len() == 2));
+    }
+
+    #[test]
+    fn answers_carry_the_servers_own_id() {
+        let id = RawValue::from_string("\"q-1\"".into()).unwrap();
+        assert_eq!(text(answer(&id, &Ok(json!({})))), r#"{"jsonrpc":"2.0","id":"q-1","result":{}}"#);
+        assert_eq!(
+            text(answer(&id, &Err(RpcError::new(-32601, "no")))),
+            r#"{"jsonrpc":"2.0","id":"q-1","error":{"code":-32601,"message":"no"}}"#
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Server-sent events, read as they arrive (WHATWG HTML, 9.2).
+
+/// Turns bytes into events, however they are cut into pieces.
+#[derive(Debug)]
+pub(crate) struct EventDecoder {
+    max: usize,
+    line: Vec<u8>,
+    /// The last line ended with a carriage return; a line feed that follows belongs to it.
+    after_return: bool,
+    at_start: bool,
+    data: String,
+    has_data: bool,
+    kind: String,
+    id: Option<String>,
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Its name; empty for the usual `message`.
+    pub(crate) kind: String,
+    pub(crate) data: String,
+    /// The last id that the stream gave, on this event or before it.
+    pub(crate) id: Option<String>,
+}
+
+/// What a stream says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Event(Event),
+    /// After how many milliseconds to come back when the stream ends.
+    Retry(u64),
+}
+
+/// An event, or a line of one, is longer than it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event is longer than {max} bytes")]
+pub(crate) struct EventTooLong {
+    max: usize,
+}
+
+impl EventDecoder {
+    /// Events may have up to `max` bytes.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            line: Vec::new(),
+            after_return: false,
+            at_start: true,
+            data: String::new(),
+            has_data: false,
+            kind: String::new(),
+            id: None,
+        }
+    }
+
+    /// Takes the next bytes, and gives what became whole with them.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Said>, EventTooLong> {
+        let mut said = Vec::new();
+        for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let (text, end) = match part.split_last() {
+                Some((end @ (b'\n' | b'\r'), text)) => (text, Some(*end)),
+                _ => (part, None),
+            };
+            let continues_end = std::mem::take(&mut self.after_return) && text.is_empty();
+            if continues_end && end == Some(b'\n') {
+                continue;
+            }
+            if self.max < self.line.len() + text.len() + self.data.len() {
+                return Err(EventTooLong { max: self.max });
+            }
+            self.line.extend_from_slice(text);
+            if let Some(end) = end {
+                self.after_return = end == b'\r';
+                let line = std::mem::take(&mut self.line);
+                said.extend(self.take_line(&line));
+            }
+        }
+        Ok(said)
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Option<Said> {
+        let line = String::from_utf8_lossy(line);
+        let mut line = &*line;
+        if std::mem::take(&mut self.at_start) {
+            line = line.trim_start_matches('\u{feff}');
+        }
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                if self.has_data {
+                    self.data.push('\n');
+                }
+                self.has_data = true;
+                self.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.kind),
+            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            "retry" => return value.parse().ok().map(Said::Retry),
+            // A comment, or something that is to come.
+            _ => {}
+        }
+        None
+    }
+
+    /// The end of an event; one without data is none, though its id counts.
+    fn dispatch(&mut self) -> Option<Said> {
+        let kind = std::mem::take(&mut self.kind);
+        let data = std::mem::take(&mut self.data);
+        if !std::mem::take(&mut self.has_data) {
+            return None;
+        }
+        Some(Said::Event(Event {
+            kind,
+            data,
+            id: self.id.clone(),
+        }))
+    }
+
+    /// The last id that the stream gave.
+    pub(crate) fn last_id(&self) -> Option<&str> {
+        self.id.as_deref().filter(|id| !id.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn event(kind: &str, data: &str, id: Option<&str>) -> Said {
+        Said::Event(Event {
+            kind: kind.into(),
+            data: data.into(),
+            id: id.map(Into::into),
+        })
+    }
+
+    #[test]
+    fn events_are_read_with_all_kinds_of_line_ends() {
+        for end in ["\n", "\r\n", "\r"] {
+            let stream = [
+                "\u{feff}: hello", "id: 1", "data", "", "event: endpoint", "data: /a", "data:  b", "unknown: x", "",
+                "retry: 250", "id: 2", "", "data:last", "",
+            ]
+            .map(|line| format!("{line}{end}"))
+            .concat();
+            let mut decoder = EventDecoder::new(1000);
+            assert_eq!(
+                decoder.push(stream.as_bytes()),
+                Ok(vec![
+                    event("", "", Some("1")),
+                    event("endpoint", "/a\n b", Some("1")),
+                    Said::Retry(250),
+                    event("", "last", Some("2")),
+                ]),
+                "{end:?}"
+            );
+            assert_eq!(decoder.last_id(), Some("2"));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_however_it_is_cut() {
+        let mut decoder = EventDecoder::new(10);
+        assert!(decoder.push(b"data: 1234").is_ok());
+        assert_eq!(decoder.push(b"5"), Err(EventTooLong { max: 10 }));
+        let mut decoder = EventDecoder::new(10);
+        assert!(decoder.push(b"data:12345\ndata:6").is_ok());
+        assert!(decoder.push(b"78901").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn where_bytes_are_cut_does_not_matter(stream in "(data: ?[a-z]{0,3}|id: ?[0-9]|event: x|:c|)(\n|\r|\r\n)|[\r\n]{1,4}|retry: 5\n", cut in 0..20_usize) {
+            let stream = stream.repeat(3);
+            let whole = EventDecoder::new(1000).push(stream.as_bytes()).unwrap();
+            let cut = cut.min(stream.len());
+            let mut decoder = EventDecoder::new(1000);
+            let mut parts = decoder.push(&stream.as_bytes()[..cut]).unwrap();
+            parts.extend(decoder.push(&stream.as_bytes()[cut..]).unwrap());
+            prop_assert_eq!(whole, parts);
+        }
+    }
+}
