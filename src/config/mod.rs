@@ -10,6 +10,7 @@ pub use load::{ConfigError, Flags};
 
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::state::StateConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -41,6 +42,8 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What replicas share.
+    pub state: StateConfig,
 }
 
 /// How clients reach the server.

@@ -36,6 +36,8 @@ pub struct HttpConfig {
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
+    pub rest: bool,
     /// Limits.
     pub limits: HttpLimits,
 }
@@ -83,6 +85,7 @@ impl Default for HttpConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             strict_accept: false,
+            rest: true,
             limits: HttpLimits::default(),
         }
     }
