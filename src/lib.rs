@@ -51,6 +51,7 @@ pub mod state;
 pub mod auth;
 pub mod seal;
 pub mod catalog;
+pub mod client;
 pub mod source;
 pub mod server;
 pub mod transport;

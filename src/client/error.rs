@@ -1,0 +1,89 @@
+//! Why a request to another server came to nothing.
+
+use std::time::Duration;
+
+use super::RpcError;
+use crate::net::FetchError;
+
+/// Why a request to another MCP server came to nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server answered with an error.
+    #[error("{0}")]
+    Rpc(#[from] RpcError),
+    /// The program that serves cannot be started.
+    #[error("cannot start `{program}`: {reason}")]
+    Start {
+        /// Which program.
+        program: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The server went away, or was never there.
+    #[error("{0}")]
+    Gone(String),
+    /// No answer came in time.
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+    /// It cannot be reached over HTTP.
+    #[error(transparent)]
+    Http(#[from] FetchError),
+    /// It answered with a status that means no.
+    #[error("HTTP {status}{}", of_what(.said))]
+    Status {
+        /// The status.
+        status: u16,
+        /// The beginning of what it said.
+        said: String,
+    },
+    /// It wants to know who calls.
+    #[error("it wants to know who calls (HTTP 401){}", of_what(.challenge))]
+    Unauthorized {
+        /// Its `WWW-Authenticate`.
+        challenge: String,
+    },
+    /// The session has ended; a new one has to be opened.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// What it says is not MCP.
+    #[error("it does not speak MCP: {0}")]
+    Protocol(String),
+}
+
+fn of_what(said: &str) -> String {
+    if said.is_empty() {
+        String::new()
+    } else {
+        format!(": {said}")
+    }
+}
+
+impl ClientError {
+    /// Whether the server may have done what it was asked to do, though no answer tells.
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            Self::Rpc(_) | Self::Start { .. } | Self::SessionEnded | Self::Unauthorized { .. } => false,
+            Self::Http(error) => error.may_have_happened(),
+            Self::Gone(_) | Self::Timeout(_) | Self::Status { .. } | Self::Protocol(_) => true,
+        }
+    }
+
+    /// Whether a new connection is needed before the next request.
+    pub fn ends_connection(&self) -> bool {
+        matches!(self, Self::Gone(_) | Self::SessionEnded | Self::Protocol(_) | Self::Start { .. })
+    }
+}
+
+/// The beginning of what a stranger said, on one line.
+pub(super) fn beginning(said: &[u8]) -> String {
+    const MAX: usize = 200;
+    let text = String::from_utf8_lossy(&said[..said.len().min(4 * MAX)]);
+    let mut line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX)
+        .collect();
+    line.truncate(line.trim_end().len());
+    line
+}

@@ -1,0 +1,165 @@
+//! A server that speaks HTTP+SSE of 2024-11-05: one stream for all it says, and a place to post to.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method};
+use tokio::task::AbortHandle;
+use url::Url;
+
+use super::error::beginning;
+use super::shared::{Send1, Shared};
+use super::{ClientError, Options, wire};
+use crate::net::{Answer, Client as HttpClient, Event, EventDecoder, Outgoing, Said};
+
+pub(super) struct Link {
+    poster: Poster,
+    reader: AbortHandle,
+}
+
+#[derive(Clone)]
+struct Poster {
+    client: HttpClient,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Link {
+    /// Opens the stream, and waits until the server has said where to post to.
+    pub(super) async fn open(
+        client: HttpClient,
+        url: Url,
+        headers: HeaderMap,
+        options: &Options,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, ClientError> {
+        let mut outgoing = Outgoing::new(Method::GET, url.clone());
+        outgoing.headers = headers.clone();
+        outgoing
+            .headers
+            .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let answer = client.open(outgoing).await?;
+        let kind = answer.headers.get(CONTENT_TYPE);
+        let streams = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        if !answer.status.is_success() || !streams {
+            return Err(ClientError::Protocol(format!("no stream (HTTP {})", answer.status)));
+        }
+        let mut stream = Stream {
+            answer: answer.max_body(usize::MAX),
+            decoder: EventDecoder::new(options.message_bytes),
+            ready: Vec::new(),
+        };
+        let endpoint = loop {
+            match stream.next().await? {
+                Some(event) if event.kind == "endpoint" => break event.data,
+                Some(_) => {}
+                None => return Err(ClientError::Protocol("its stream names no endpoint".to_owned())),
+            }
+        };
+        let posts_to = url
+            .join(&endpoint)
+            .ok()
+            .filter(|posts_to| posts_to.origin() == url.origin())
+            .ok_or_else(|| ClientError::Protocol("its stream names an endpoint that is not its own".to_owned()))?;
+        let poster = Poster {
+            client,
+            url: posts_to,
+            headers,
+        };
+        let reader = tokio::spawn(read(stream, poster.clone(), Arc::clone(shared)));
+        Ok(Self {
+            poster,
+            reader: reader.abort_handle(),
+        })
+    }
+
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), ClientError> {
+        self.poster.send(message).await
+    }
+
+    /// Sends it in the background.
+    pub(super) fn send_soon(&self, message: Bytes) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let poster = self.poster.clone();
+            runtime.spawn(async move {
+                // Nobody waits for what comes of it.
+                let _ = poster.send(message).await;
+            });
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Poster {
+    async fn send(&self, message: Bytes) -> Result<(), ClientError> {
+        let mut outgoing = Outgoing::new(Method::POST, self.url.clone());
+        outgoing.headers = self.headers.clone();
+        outgoing
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        outgoing.body = message;
+        let answer = self.client.fetch(outgoing).await?;
+        if answer.status.is_success() {
+            return Ok(());
+        }
+        Err(ClientError::Status {
+            status: answer.status.as_u16(),
+            said: beginning(&answer.body),
+        })
+    }
+}
+
+struct Stream {
+    answer: Answer,
+    decoder: EventDecoder,
+    ready: Vec<Event>,
+}
+
+impl Stream {
+    async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        loop {
+            if !self.ready.is_empty() {
+                return Ok(Some(self.ready.remove(0)));
+            }
+            let Some(bytes) = self.answer.chunk().await? else {
+                return Ok(None);
+            };
+            let said = self
+                .decoder
+                .push(&bytes)
+                .map_err(|error| ClientError::Protocol(error.to_string()))?;
+            self.ready.extend(said.into_iter().filter_map(|said| match said {
+                Said::Event(event) => Some(event),
+                Said::Retry(_) => None,
+            }));
+        }
+    }
+}
+
+async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
+    let send: Send1 = Arc::new(move |message| {
+        let poster = poster.clone();
+        Box::pin(async move {
+            // Nobody waits for what comes of it.
+            let _ = poster.send(message).await;
+        })
+    });
+    let why = loop {
+        match stream.next().await {
+            Ok(Some(event)) => {
+                for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
+                    shared.take(message, None, &send);
+                }
+            }
+            Ok(None) => break ClientError::Gone("its stream has ended".to_owned()),
+            Err(error) => break ClientError::Gone(error.to_string()),
+        }
+    };
+    shared.close(why);
+}

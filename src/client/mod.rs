@@ -1,0 +1,529 @@
+//! A client of MCP servers: programs that serve over standard input and output, and servers reached over HTTP, whichever
+//! revision they speak.
+//!
+//! A [`Client`] is one connection. It is shared by as many requests at once as there are; each knows who listens to
+//! what is said about it. It begins with a handshake, since nearly every server has one, and without it where the server
+//! has none; what needs HTTP+SSE of 2024-11-05 gets that.
+
+mod error;
+mod http;
+mod legacy;
+mod shared;
+mod stdio;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use url::Url;
+
+pub use error::ClientError;
+pub use shared::{Events, Listener};
+pub use wire::{Params, RpcError};
+
+use crate::net::{Client as HttpClient, Program};
+use crate::protocol::{Implementation, Revision};
+use http::About;
+use shared::Shared;
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A program that is started, and serves over its standard input and output.
+    Program(Program),
+    /// A server that is reached over HTTP.
+    Url {
+        /// Its endpoint.
+        url: Url,
+        /// Headers of each request; credentials, mostly.
+        headers: HeaderMap,
+        /// What reaches it. It must not limit the whole time of a request, since streams have no end.
+        client: HttpClient,
+    },
+}
+
+/// How a connection is made and used.
+#[derive(Clone)]
+pub struct Options {
+    /// A name for the log.
+    pub name: String,
+    /// Who the server is told is calling.
+    pub implementation: Implementation,
+    /// What the server is told that it may ask for, as the protocol's `ClientCapabilities`.
+    pub capabilities: Map<String, Value>,
+    /// How long making the connection may take. Default: 30 s.
+    pub connect_timeout: Duration,
+    /// How long a request may take, unless it says otherwise. Default: 120 s.
+    pub request_timeout: Duration,
+    /// How large one message may be. Default: 8 MiB.
+    pub message_bytes: usize,
+    /// Who hears what is said outside of requests.
+    pub events: Option<Arc<dyn Events>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "upstream".to_owned(),
+            implementation: Implementation::new("longshore", env!("CARGO_PKG_VERSION")),
+            capabilities: Map::new(),
+            connect_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(120),
+            message_bytes: 8 * 1024 * 1024,
+            events: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What a server said of itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// What is spoken with it.
+    pub revision: Revision,
+    /// Who it says it is.
+    pub implementation: Implementation,
+    /// What it offers, as the protocol's `ServerCapabilities`.
+    pub capabilities: Map<String, Value>,
+    /// What the model should know before it uses it.
+    pub instructions: Option<String>,
+}
+
+/// A connection to an MCP server. Dropping it ends it; a program that was started ends with it.
+///
+/// ```no_run
+/// use longshore::client::{Client, Options, Params, Target};
+/// use longshore::net::Program;
+///
+/// # async fn example() -> Result<(), longshore::client::ClientError> {
+/// let target = Target::Program(Program::new("mcp-server-time"));
+/// let client = Client::connect(target, Options::default()).await?;
+/// for tool in client.list("tools/list", "tools").await? {
+///     println!("{}", tool["name"]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Client {
+    link: Link,
+    shared: Arc<Shared>,
+    server: ServerInfo,
+    options: Options,
+    background: Vec<AbortHandle>,
+}
+
+enum Link {
+    Stdio(stdio::Link),
+    Http(Arc<http::Link>),
+    Legacy(legacy::Link),
+}
+
+/// Entries and pages that one listing may have.
+const ENTRIES_MAX: usize = 100_000;
+const PAGES_MAX: usize = 10_000;
+/// How often one request may be answered by questions.
+const ROUNDS_MAX: usize = 20;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialized {
+    protocol_version: String,
+    #[serde(default)]
+    capabilities: Map<String, Value>,
+    #[serde(default)]
+    server_info: Implementation,
+    instructions: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Discovered {
+    supported_versions: Vec<String>,
+    #[serde(default)]
+    capabilities: Map<String, Value>,
+    instructions: Option<String>,
+    #[serde(default, rename = "_meta")]
+    meta: Map<String, Value>,
+}
+
+impl Client {
+    /// Connects, and agrees on a revision.
+    ///
+    /// # Errors
+    ///
+    /// Nobody is there, or whoever is does not speak MCP.
+    pub async fn connect(target: Target, options: Options) -> Result<Self, ClientError> {
+        let limit = options.connect_timeout;
+        timeout(limit, Self::open(target, options))
+            .await
+            .unwrap_or(Err(ClientError::Timeout(limit)))
+    }
+
+    async fn open(target: Target, options: Options) -> Result<Self, ClientError> {
+        let shared = Arc::new(Shared::new(options.events.clone()));
+        let link = match &target {
+            Target::Program(program) => {
+                Link::Stdio(stdio::Link::start(program, &options.name, &options, &shared)?)
+            }
+            Target::Url { url, headers, client } => Link::Http(Arc::new(http::Link::new(
+                client.clone(),
+                url.clone(),
+                headers.clone(),
+                &options,
+            ))),
+        };
+        let mut client = Self {
+            link,
+            shared,
+            server: ServerInfo {
+                revision: Revision::NEWEST_WITH_SESSIONS,
+                implementation: Implementation::default(),
+                capabilities: Map::new(),
+                instructions: None,
+            },
+            options,
+            background: Vec::new(),
+        };
+        match client.initialize().await {
+            Ok(()) => {}
+            Err(error) if has_no_handshake(&error) => match client.discover().await {
+                Ok(()) => {}
+                Err(_) => {
+                    let Target::Url { url, headers, client: http } = target else {
+                        return Err(error);
+                    };
+                    client.server.revision = Revision::NEWEST_WITH_SESSIONS;
+                    let link = legacy::Link::open(http, url, headers, &client.options, &client.shared).await;
+                    client.link = Link::Legacy(link.map_err(|_| error)?);
+                    client.initialize().await?;
+                }
+            },
+            Err(error) => return Err(error),
+        }
+        Ok(client)
+    }
+
+    /// Revisions up to 2025-11-25.
+    async fn initialize(&mut self) -> Result<(), ClientError> {
+        let params = Params::new()
+            .with("protocolVersion", self.server.revision.as_str())
+            .with("capabilities", Value::Object(self.options.capabilities.clone()))
+            .with("clientInfo", json!(self.options.implementation));
+        let result = self.exchange("initialize", params, None, None).await?;
+        let result: Initialized = serde_json::from_str(result.get())
+            .map_err(|error| ClientError::Protocol(format!("its answer to initialize: {error}")))?;
+        let revision = Revision::parse(&result.protocol_version)
+            .filter(|revision| revision.has_sessions())
+            .ok_or_else(|| ClientError::Protocol(format!("it speaks revision {:?}", result.protocol_version)))?;
+        self.server = ServerInfo {
+            revision,
+            implementation: result.server_info,
+            capabilities: result.capabilities,
+            instructions: result.instructions,
+        };
+        if let Link::Http(link) = &self.link {
+            link.speak(revision);
+        }
+        self.notify("notifications/initialized", &Params::new()).await?;
+        if let Link::Http(link) = &self.link {
+            let listening = tokio::spawn(Arc::clone(link).listen(Arc::clone(&self.shared)));
+            self.background.push(listening.abort_handle());
+        }
+        Ok(())
+    }
+
+    /// Revision 2026-07-28.
+    async fn discover(&mut self) -> Result<(), ClientError> {
+        let revision = Revision::V2026_07_28;
+        self.server.revision = revision;
+        if let Link::Http(link) = &self.link {
+            link.speak(revision);
+        }
+        let result = self.exchange("server/discover", Params::new(), None, None).await?;
+        let mut result: Discovered = serde_json::from_str(result.get())
+            .map_err(|error| ClientError::Protocol(format!("its answer to server/discover: {error}")))?;
+        if !result.supported_versions.iter().any(|version| version == revision.as_str()) {
+            return Err(ClientError::Protocol(format!(
+                "it speaks only revisions {:?}",
+                result.supported_versions
+            )));
+        }
+        let info = result.meta.remove("io.modelcontextprotocol/serverInfo").unwrap_or_default();
+        self.server = ServerInfo {
+            revision,
+            implementation: serde_json::from_value(info).unwrap_or_default(),
+            capabilities: result.capabilities,
+            instructions: result.instructions,
+        };
+        Ok(())
+    }
+
+    /// What the server said of itself.
+    pub fn server(&self) -> &ServerInfo {
+        &self.server
+    }
+
+    /// Whether no request can be made any more.
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    /// Lines of a program's standard output that were no messages.
+    pub fn garbage(&self) -> u64 {
+        match &self.link {
+            Link::Stdio(link) => link.garbage(),
+            Link::Http(_) | Link::Legacy(_) => 0,
+        }
+    }
+
+    /// Makes a request and waits for its result. Dropping the future tells the server that nobody waits any more.
+    ///
+    /// Questions that the server asks go to `listener`, in every revision; so do progress and log messages.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses, goes away, or does not answer in time.
+    pub async fn request(
+        &self,
+        method: &'static str,
+        params: Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        let result = self.exchange(method, params.clone(), listener.clone(), limit).await?;
+        if self.server.revision.has_sessions() {
+            return Ok(result);
+        }
+        self.answer_questions(method, params, result, listener, limit).await
+    }
+
+    /// In 2026-07-28 a server asks by its result, and is asked again with the answers (MRTR).
+    async fn answer_questions(
+        &self,
+        method: &'static str,
+        params: Params,
+        mut result: Box<RawValue>,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Round {
+            #[serde(default)]
+            result_type: String,
+            #[serde(default)]
+            input_requests: Map<String, Value>,
+            request_state: Option<Box<RawValue>>,
+        }
+        #[derive(Deserialize)]
+        struct Question {
+            method: String,
+            params: Option<Box<RawValue>>,
+        }
+        for _ in 0..ROUNDS_MAX {
+            let round: Round = match serde_json::from_str(result.get()) {
+                Ok(round) => round,
+                Err(_) => return Ok(result),
+            };
+            if round.result_type != "input_required" {
+                return Ok(result);
+            }
+            let mut answers = Map::new();
+            for (key, question) in round.input_requests {
+                let question: Question = serde_json::from_value(question)
+                    .map_err(|error| ClientError::Protocol(format!("a question of its: {error}")))?;
+                let asked = match &listener {
+                    Some(listener) => listener.question(question.method, question.params).await,
+                    None => Err(RpcError::new(-32601, "nobody can be asked")),
+                };
+                answers.insert(key, asked.map_err(ClientError::Rpc)?);
+            }
+            let mut again = params.clone();
+            if !answers.is_empty() {
+                again = again.with("inputResponses", Value::Object(answers));
+            }
+            if let Some(state) = round.request_state {
+                again = again.raw("requestState", state);
+            }
+            result = self.exchange(method, again, listener.clone(), limit).await?;
+        }
+        Err(ClientError::Protocol(format!("it asked more than {ROUNDS_MAX} times about one request")))
+    }
+
+    async fn exchange(
+        &self,
+        method: &'static str,
+        mut params: Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        let wants_progress = listener.is_some();
+        let mut expected = self.shared.expect(listener)?;
+        let id = expected.id;
+        if wants_progress {
+            params = params.meta("progressToken", id);
+        }
+        let stateless = !self.server.revision.has_sessions();
+        if stateless {
+            params = params
+                .meta("io.modelcontextprotocol/protocolVersion", self.server.revision.as_str())
+                .meta("io.modelcontextprotocol/clientInfo", json!(self.options.implementation))
+                .meta(
+                    "io.modelcontextprotocol/clientCapabilities",
+                    Value::Object(self.options.capabilities.clone()),
+                );
+            if wants_progress {
+                params = params.meta("io.modelcontextprotocol/logLevel", "debug");
+            }
+        }
+        let message = Bytes::from(wire::request(id, method, &params));
+        let mut abandoned = Abandoned {
+            client: self,
+            id,
+            // `initialize` cannot be cancelled, and a closed connection says enough in the stateless era.
+            tells: method != "initialize" && !(stateless && matches!(self.link, Link::Http(_))),
+        };
+        let limit = limit.unwrap_or(self.options.request_timeout);
+        let answered = timeout(limit, async {
+            match &self.link {
+                Link::Stdio(link) => link.send(message).await?,
+                Link::Legacy(link) => link.send(message).await?,
+                Link::Http(link) => {
+                    let name = params.text("name").or_else(|| params.text("uri"));
+                    let about = About {
+                        method,
+                        name: name.as_deref(),
+                    };
+                    link.exchange(message, Some(id), about, &self.shared).await?;
+                }
+            }
+            expected.answer().await
+        });
+        let answered = answered.await.map_err(|_| ClientError::Timeout(limit))?;
+        abandoned.tells = false;
+        answered
+    }
+
+    /// Tells the server something that it does not answer.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be told.
+    pub async fn notify(&self, method: &'static str, params: &Params) -> Result<(), ClientError> {
+        let message = Bytes::from(wire::notification(method, params));
+        match &self.link {
+            Link::Stdio(link) => link.send(message).await,
+            Link::Legacy(link) => link.send(message).await,
+            Link::Http(link) => link.exchange(message, None, About::default(), &self.shared).await,
+        }
+    }
+
+    /// All entries of a list, page by page: `tools/list` has `tools`.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses, or its list has no end.
+    pub async fn list(&self, method: &'static str, member: &str) -> Result<Vec<Value>, ClientError> {
+        let mut entries = Vec::new();
+        let mut cursor: Option<Value> = None;
+        for _ in 0..PAGES_MAX {
+            let mut params = Params::new();
+            if let Some(cursor) = &cursor {
+                params = params.with("cursor", cursor.clone());
+            }
+            let page = self.request(method, params, None, None).await?;
+            let mut page: Map<String, Value> = serde_json::from_str(page.get())
+                .map_err(|error| ClientError::Protocol(format!("its answer to {method}: {error}")))?;
+            let Some(Value::Array(more)) = page.remove(member) else {
+                return Err(ClientError::Protocol(format!("its answer to {method} has no {member}")));
+            };
+            entries.extend(more);
+            if ENTRIES_MAX < entries.len() {
+                return Err(ClientError::Protocol(format!("{method} has more than {ENTRIES_MAX} entries")));
+            }
+            match page.remove("nextCursor").filter(|cursor| !cursor.is_null()) {
+                None => return Ok(entries),
+                next if next == cursor => {
+                    return Err(ClientError::Protocol(format!("{method} gives the same cursor again")));
+                }
+                next => cursor = next,
+            }
+        }
+        Err(ClientError::Protocol(format!("{method} has more than {PAGES_MAX} pages")))
+    }
+
+    /// Ends the connection as the protocol wants it: a session is ended, a program is asked to go before it is made to.
+    pub async fn close(self, grace: Duration) {
+        self.shared.close(ClientError::Gone("the connection was closed".to_owned()));
+        match &self.link {
+            Link::Stdio(link) => link.stop(grace).await,
+            Link::Http(link) => link.stop(grace).await,
+            Link::Legacy(_) => {}
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        for task in &self.background {
+            task.abort();
+        }
+        self.shared.close(ClientError::Gone("the connection was closed".to_owned()));
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("name", &self.options.name)
+            .field("revision", &self.server.revision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells the server that nobody waits for an answer any more.
+struct Abandoned<'a> {
+    client: &'a Client,
+    id: u64,
+    tells: bool,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if !self.tells {
+            return;
+        }
+        let params = Params::new().with("requestId", self.id);
+        let message = Bytes::from(wire::notification("notifications/cancelled", &params));
+        match &self.client.link {
+            Link::Stdio(link) => link.try_send(message),
+            Link::Legacy(link) => link.send_soon(message),
+            Link::Http(link) => link.send_soon(message, &self.client.shared),
+        }
+    }
+}
+
+/// A server that knows no `initialize`, or nothing that is newer than HTTP+SSE.
+fn has_no_handshake(error: &ClientError) -> bool {
+    match error {
+        ClientError::Rpc(error) => matches!(error.code, -32601 | -32602 | -32600 | -32022 | -32020 | -32021),
+        ClientError::Status { status, .. } => matches!(status, 400 | 404 | 405 | 406 | 415),
+        _ => false,
+    }
+}

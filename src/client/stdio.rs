@@ -1,0 +1,212 @@
+//! A server that is a child process: one message for each line, many requests at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt as _, BufReader};
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::AbortHandle;
+
+use super::shared::{Send1, Shared};
+use super::{ClientError, Options, wire};
+use crate::net::{Child, Program};
+
+/// Messages that wait to be written.
+const QUEUE: usize = 64;
+/// Bytes a second of a child's complaints that are logged.
+const COMPLAINTS: usize = 64 * 1024;
+
+/// A child and the tasks that talk to it. Dropping this ends them all.
+pub(super) struct Link {
+    messages: mpsc::Sender<Bytes>,
+    child: Mutex<Option<Child>>,
+    tasks: Vec<AbortHandle>,
+    /// Lines that were no messages.
+    garbage: Arc<AtomicU64>,
+}
+
+impl Link {
+    pub(super) fn start(program: &Program, name: &str, options: &Options, shared: &Arc<Shared>) -> Result<Self, ClientError> {
+        let mut child = program.start().map_err(|error| ClientError::Start {
+            program: program.program.to_string_lossy().into_owned(),
+            reason: match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such program here; is it installed, and in PATH?".to_owned(),
+                _ => error.to_string(),
+            },
+        })?;
+        let (stdin, stdout, stderr) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
+            _ => return Err(ClientError::Gone("its streams could not be opened".to_owned())),
+        };
+        let (messages, mut queue) = mpsc::channel::<Bytes>(QUEUE);
+        let writer = {
+            let shared = Arc::clone(shared);
+            let mut stdin = stdin;
+            tokio::spawn(async move {
+                while let Some(message) = queue.recv().await {
+                    let written = async {
+                        stdin.write_all(&message).await?;
+                        stdin.write_all(b"\n").await?;
+                        stdin.flush().await
+                    };
+                    if written.await.is_err() {
+                        shared.close(ClientError::Gone("it does not take messages any more".to_owned()));
+                        return;
+                    }
+                }
+            })
+        };
+        let garbage = Arc::<AtomicU64>::default();
+        let reader = {
+            let (shared, messages, garbage, max) =
+                (Arc::clone(shared), messages.clone(), Arc::clone(&garbage), options.message_bytes);
+            tokio::spawn(async move {
+                let ended = read(stdout, &shared, messages, &garbage, max).await;
+                shared.close(ended);
+            })
+        };
+        let complaints = tokio::spawn(log_complaints(stderr, name.to_owned()));
+        Ok(Self {
+            messages,
+            child: Mutex::new(Some(child)),
+            tasks: vec![writer.abort_handle(), reader.abort_handle(), complaints.abort_handle()],
+            garbage,
+        })
+    }
+
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), ClientError> {
+        self.messages
+            .send(message)
+            .await
+            .map_err(|_| ClientError::Gone("it has ended".to_owned()))
+    }
+
+    /// Sends it if there is room.
+    pub(super) fn try_send(&self, message: Bytes) {
+        let _ = self.messages.try_send(message);
+    }
+
+    pub(super) fn garbage(&self) -> u64 {
+        self.garbage.load(Ordering::Relaxed)
+    }
+
+    /// Ends the child: first by closing its input, at last by force.
+    pub(super) async fn stop(&self, grace: Duration) {
+        let child = self.child.lock().await.take();
+        // The writer holds the child's input.
+        if let Some(writer) = self.tasks.first() {
+            writer.abort();
+        }
+        if let Some(child) = child {
+            child.stop(grace).await;
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// Reads lines until there are no more; says why there are not.
+async fn read(
+    stdout: impl AsyncRead + Unpin,
+    shared: &Arc<Shared>,
+    messages: mpsc::Sender<Bytes>,
+    garbage: &AtomicU64,
+    max: usize,
+) -> ClientError {
+    let send: Send1 = Arc::new(move |message| {
+        let messages = messages.clone();
+        Box::pin(async move {
+            // Without a child nobody waits for it.
+            let _ = messages.send(message).await;
+        })
+    });
+    let mut lines = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match read_line(&mut lines, &mut line, max).await {
+            Ok(true) => {}
+            Ok(false) => return ClientError::Gone("it has ended".to_owned()),
+            Err(LineError::TooLong) => {
+                return ClientError::Protocol(format!("a line of more than {max} bytes"));
+            }
+            Err(LineError::Io(error)) => return ClientError::Gone(error.to_string()),
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        match wire::read(&line) {
+            Ok(incoming) => {
+                for incoming in incoming {
+                    shared.take(incoming, None, &send);
+                }
+            }
+            // Some print greetings there.
+            Err(_) if garbage.fetch_add(1, Ordering::Relaxed) == 0 => {
+                tracing::warn!(
+                    line = super::error::beginning(&line),
+                    "an upstream server writes to its standard output what is no message; such lines are ignored"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+enum LineError {
+    TooLong,
+    Io(std::io::Error),
+}
+
+async fn read_line(lines: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u8>, max: usize) -> Result<bool, LineError> {
+    loop {
+        let available = lines.fill_buf().await.map_err(LineError::Io)?;
+        if available.is_empty() {
+            return Ok(!line.is_empty());
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(available.len(), |end| end + 1);
+        if max < line.len() + taken {
+            return Err(LineError::TooLong);
+        }
+        line.extend_from_slice(&available[..taken]);
+        lines.consume(taken);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+/// A child's complaints go to our log, up to so many bytes a second.
+async fn log_complaints(stderr: impl AsyncRead + Unpin, name: String) {
+    const LINE: usize = 8 * 1024;
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    let mut second = tokio::time::Instant::now();
+    let mut logged = 0;
+    loop {
+        line.clear();
+        let read = read_line(&mut lines, &mut line, LINE).await;
+        let text = super::error::beginning(&line);
+        match read {
+            Ok(false) | Err(LineError::Io(_)) => return,
+            Ok(true) | Err(LineError::TooLong) => {}
+        }
+        if second.elapsed() >= Duration::from_secs(1) {
+            second = tokio::time::Instant::now();
+            logged = 0;
+        }
+        logged += line.len();
+        if logged <= COMPLAINTS && !text.is_empty() {
+            tracing::info!(upstream = name, "{text}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Child processes that do not outlive their owner.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+/// A program to start: never through a shell, in a process group of its own, with the environment that is named and
+/// no other.
+#[derive(Clone)]
+pub struct Program {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: OsString,
+    /// Its arguments, as they are.
+    pub arguments: Vec<OsString>,
+    /// Its whole environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Where it runs. Default: where this process does.
+    pub folder: Option<PathBuf>,
+}
+
+impl Program {
+    /// A program with the variables that programs need to work at all: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`,
+    /// `LANG`, `TZ`, `TMPDIR` and the locale, where this process has them.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        const INHERITED: [&str; 10] = [
+            "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TZ", "TMPDIR",
+        ];
+        let environment = INHERITED
+            .into_iter()
+            .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
+            .collect();
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment,
+            folder: None,
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Starts it, with pipes to all three of its streams.
+    ///
+    /// # Errors
+    ///
+    /// There is no such program, or the system does not let it start.
+    pub fn start(&self) -> io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        let mut child = command.spawn()?;
+        let group = child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok(Child {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
+            group,
+        })
+    }
+}
+
+impl std::fmt::Debug for Program {
+    /// Leaves out arguments and variables, which may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program")
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A child process, and those that it started: dropping this kills them all.
+#[derive(Debug)]
+pub struct Child {
+    /// What it reads; taken by whoever writes to it.
+    pub stdin: Option<ChildStdin>,
+    /// What it writes.
+    pub stdout: Option<ChildStdout>,
+    /// What it complains of.
+    pub stderr: Option<ChildStderr>,
+    child: tokio::process::Child,
+    group: Option<Pid>,
+}
+
+impl Child {
+    /// Waits until it ends of its own accord.
+    ///
+    /// # Errors
+    ///
+    /// The system does not tell.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Ends it: closes its input, waits for `grace`, asks it to end, waits again, and kills what is left of its group.
+    pub async fn stop(mut self, grace: Duration) -> Option<ExitStatus> {
+        self.stdin = None;
+        let each = grace / 2;
+        if let Ok(ended) = timeout(each, self.child.wait()).await {
+            return ended.ok();
+        }
+        self.signal(Signal::TERM);
+        if let Ok(ended) = timeout(each, self.child.wait()).await {
+            return ended.ok();
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().await.ok()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // There may be nobody left.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Also where the leader has ended: what it started may not have.
+        self.signal(Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    fn sh(script: &str) -> Program {
+        Program::new("sh").argument("-c").argument(script)
+    }
+
+    fn is_alive(pid: &str) -> bool {
+        // A zombie has no command line.
+        std::fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
+    }
+
+    #[tokio::test]
+    async fn it_has_the_environment_that_was_named_and_no_other() {
+        let mut child = sh("cat; env").variable("NAMED", "yes").start().expect("there is a shell");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(b"hello\n").await.expect("it reads");
+        drop(stdin);
+        let mut said = String::new();
+        child.stdout.take().expect("piped").read_to_string(&mut said).await.expect("text");
+        assert!(said.starts_with("hello\n"), "{said}");
+        assert!(said.contains("NAMED=yes\n"), "{said}");
+        assert!(!said.contains("CARGO"), "{said}");
+        assert!(child.wait().await.expect("it ended").success());
+    }
+
+    #[tokio::test]
+    async fn what_it_started_does_not_outlive_it() {
+        let mut child = sh("sleep 1000 & echo $!; wait").start().expect("there is a shell");
+        let mut first = [0; 32];
+        let read = child.stdout.take().expect("piped").read(&mut first).await.expect("it says the number");
+        let grandchild = String::from_utf8_lossy(&first[..read]).into_owned();
+        assert!(is_alive(&grandchild));
+        drop(child);
+        for _ in 0..1000 {
+            if !is_alive(&grandchild) {
+                return;
+            }
+            tokio::task::yield_now().await;
+            std::thread::yield_now();
+        }
+        assert!(!is_alive(&grandchild), "{grandchild} is left");
+    }
+
+    #[tokio::test]
+    async fn it_is_asked_before_it_is_killed() {
+        let status = sh("exec cat").start().expect("there is a shell").stop(Duration::from_secs(10)).await;
+        assert!(status.is_some_and(|status| status.success()), "the end of its input ends it");
+        let stubborn = sh("trap '' TERM; while :; do sleep 0.01; done").start().expect("there is a shell");
+        let status = stubborn.stop(Duration::from_millis(20)).await;
+        assert_eq!(status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)), Some(9));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let _guard = runtime.enter();
+        let error = Program::new("no-such-program-7").start().expect_err("not there");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(format!("{:?}", Program::new("x").argument("--token=secret")), "Program { program: \"x\", .. }");
+    }
+}
