@@ -232,9 +232,10 @@ fn with_methods(app: App) -> App {
             Ok(json!({"fine": true}))
         },
     )
-    .method("com.example/number", |_: Arc<CallContext>, _: Value| async {
-        Ok(json!(1))
-    })
+    .method(
+        "com.example/number",
+        |_: Arc<CallContext>, _: Value| async { Ok(json!(1)) },
+    )
     .method("ping", |_: Arc<CallContext>, _: Value| async {
         Ok(json!("not mine"))
     })
