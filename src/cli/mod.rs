@@ -1,5 +1,6 @@
 //! The command line.
 
+mod key;
 mod output;
 mod run;
 
@@ -41,6 +42,9 @@ pub struct Cli {
 enum Command {
     /// Serve until told to stop; this is what happens without a command
     Run(RunArgs),
+    /// Make API keys, and the hashes that the configuration has of them
+    #[command(subcommand)]
+    Key(key::KeyCommand),
 }
 
 /// What `run` is told.
@@ -98,6 +102,7 @@ impl From<RunArgs> for Flags {
             }),
             toolsets: args.toolsets,
             insecure: args.insecure,
+            ..Self::default()
         }
     }
 }
@@ -109,6 +114,7 @@ pub fn main() -> ExitCode {
     let audience = output::start_logging();
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run::run(&Flags::from(args), audience),
+        Command::Key(command) => key::key(&command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 pub use check::Finding;
 pub use load::{ConfigError, Flags};
 
+use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::transport::http::HttpConfig;
@@ -39,6 +40,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Standard input and output.
     pub stdio: StdioConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
 }

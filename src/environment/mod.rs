@@ -2,12 +2,14 @@
 
 mod address;
 mod list;
+mod secret;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(crate) use address::address;
 pub(crate) use list::list;
+pub use secret::Secret;
 
 /// The environment, as detectors and the configuration see it.
 #[derive(Clone, Debug, Default)]

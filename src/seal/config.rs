@@ -1,8 +1,8 @@
 //! Where sealing keys come from.
 
-use std::fmt;
-
 use serde::Deserialize;
+
+use crate::environment::Secret;
 
 /// How session ids and cursors are sealed.
 ///
@@ -18,29 +18,6 @@ pub struct SealConfig {
     /// do not have.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
-}
-
-/// A text that is never shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself. Do not log it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[secret]")
-    }
 }
 
 /// Why a key cannot be used.

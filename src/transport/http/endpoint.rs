@@ -22,7 +22,6 @@ use crate::server::{HttpHead, Local, Server, VersionHeader};
 pub(crate) struct Endpoint {
     pub(crate) server: Arc<Server>,
     pub(crate) config: HttpConfig,
-    pub(crate) principal: Arc<Principal>,
 }
 
 const METHODS: &str = "POST, DELETE";
@@ -35,6 +34,7 @@ impl Endpoint {
         &self,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
+        principal: &Arc<Principal>,
         summary: &Summary,
         headers: &mut HeaderMap,
         body: &mut Body,
@@ -43,7 +43,7 @@ impl Endpoint {
         let body = self.read(connection, body).await?;
         let handled = poll_fn(|cx| {
             let mut head = HttpHead {
-                principal: &self.principal,
+                principal,
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
@@ -59,6 +59,7 @@ impl Endpoint {
         &self,
         method: &Method,
         local: &Local,
+        principal: &Arc<Principal>,
         summary: &Summary,
         headers: &mut HeaderMap,
     ) -> Result<Response<Body>, Rejection> {
@@ -73,7 +74,7 @@ impl Endpoint {
             return Err(Rejection::MethodNotAllowed(allowed));
         }
         let head = HttpHead {
-            principal: &self.principal,
+            principal,
             headers,
             mcp: &summary.mcp,
             takes_streams: false,

@@ -21,7 +21,8 @@ use tower::{Layer, Service, ServiceExt as _};
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
-use super::status::Rejection;
+use super::status::{Rejection, deny};
+use crate::auth::{Gate, Presented, Principal};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 
@@ -29,6 +30,7 @@ use crate::server::Local;
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
     pub(crate) started: Instant,
@@ -141,6 +143,21 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
+        // Probes come from whoever runs the machine, and show nothing.
+        if head.uri.path() == HEALTH {
+            return self.health(&head.method);
+        }
+        let proved;
+        let principal = match self.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match self.prove(local, connection, head).await {
+                Ok(principal) => {
+                    proved = principal;
+                    &proved
+                }
+                Err(refused) => return refused,
+            },
+        };
         let Parts {
             method,
             uri,
@@ -151,15 +168,40 @@ impl Router {
             "/mcp" | "/mcp/" if *method == Method::POST => {
                 let answer = self
                     .endpoint
-                    .post(local, connection, summary, headers, body);
+                    .post(local, connection, principal, summary, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
             "/mcp" | "/mcp/" => self
                 .endpoint
-                .other(method, local, summary, headers)
+                .other(method, local, principal, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            HEALTH => self.health(method),
             _ => Rejection::NotFound.into_problem(),
+        }
+    }
+
+    /// Finds out who sent a request, before anything of its body is read (AUTH-07). What nobody has to be known for is
+    /// answered too: whether there are documents that clients look for before they have a credential.
+    async fn prove(
+        &self,
+        local: &Local,
+        connection: Option<&Arc<ConnectionState>>,
+        head: &mut Parts,
+    ) -> Result<Arc<Principal>, Response<Body>> {
+        let path = head.uri.path();
+        if path.starts_with("/.well-known/") {
+            return Err(Rejection::NotFound.into_problem());
+        }
+        let peer = connection.and_then(|connection| connection.peer());
+        let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        match self.gate.admit(presented).await {
+            Ok(principal) => {
+                self.gate.strip(&mut head.headers);
+                Ok(principal)
+            }
+            Err(error) => {
+                tracing::debug!(%error, path, peer = ?peer, "a request was refused");
+                Err(deny(&error, matches!(path, "/mcp" | "/mcp/")))
+            }
         }
     }
 
