@@ -18,6 +18,7 @@ mod local;
 mod logging;
 mod method;
 mod mirror;
+mod plain;
 mod prompts;
 mod reply;
 mod resources;
@@ -131,7 +132,8 @@ fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
 
 /// The headers of an HTTP request.
 struct Headers<'a> {
-    mcp: &'a McpHeaders,
+    /// Those that the protocol gives a meaning to; `None` where no message came that they could belong to.
+    mcp: Option<&'a McpHeaders>,
     /// All of them; a call takes them along.
     all: &'a mut HeaderMap,
 }
@@ -195,7 +197,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
-        let mcp = headers.as_ref().map(|headers| headers.mcp);
+        let mcp = headers.as_ref().and_then(|headers| headers.mcp);
         match stateless::check_envelope(request, mcp) {
             // A call's level is looked at after its name.
             Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
@@ -303,8 +305,8 @@ impl Server {
         if caller.revision.has_sessions() {
             return Ok(caller.session.map(|session| self.levels.get(session)));
         }
-        if let Some(headers) = headers {
-            stateless::check_name(request, name, headers.mcp)?;
+        if let Some(mcp) = headers.and_then(|headers| headers.mcp) {
+            stateless::check_name(request, name, mcp)?;
         }
         stateless::log_level(request)
     }

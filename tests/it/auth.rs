@@ -16,10 +16,11 @@ pub(crate) const BOB: &str = "lsk_the-key-of-the-one-that-is-called-bob";
 
 /// A holder of one key, of which the server has the hash.
 pub(crate) fn holder(name: &str, key: &str) -> ApiKeyConfig {
-    let mut holder = ApiKeyConfig::default();
-    holder.name = name.to_owned();
-    holder.keys = vec![Secret::from(KeyHash::of(key).to_string())];
-    holder
+    ApiKeyConfig {
+        name: name.to_owned(),
+        keys: vec![Secret::from(KeyHash::of(key).to_string())],
+        ..ApiKeyConfig::default()
+    }
 }
 
 /// Lets `ci` and `bob` in.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use longshore::Config;
+use longshore::transport::http::routes;
 use serde_json::{Value, json};
 
 const CONFIGURATION: &str = include_str!("../../docs/configuration.md");
+const HTTP: &str = include_str!("../../docs/http.md");
 const README: &str = include_str!("../../README.md");
 
 #[test]
@@ -67,6 +69,22 @@ fn the_example_of_the_readme_is_hello() {
     let hello = include_str!("../../examples/hello.rs");
     let (_, code) = hello.split_once("\n\n").expect("a head and code");
     assert!(README.contains(code), "{code}");
+}
+
+#[test]
+fn every_path_is_documented() {
+    let mut documented = Vec::new();
+    for line in HTTP.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        if let ["", path, methods, open @ ("yes" | "no"), ..] = cells[..] {
+            documented.push((path.trim_matches('`'), methods, open == "yes"));
+        }
+    }
+    let served: Vec<_> = routes()
+        .iter()
+        .map(|route| (route.path, route.methods, route.is_open()))
+        .collect();
+    assert_eq!(documented, served);
 }
 
 /// What a table says of one setting.

@@ -14,6 +14,7 @@ mod layers;
 mod library;
 mod offer_attributes;
 mod prompts;
+mod rest;
 mod resources;
 mod revisions;
 #[cfg(feature = "cli")]

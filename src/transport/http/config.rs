@@ -41,6 +41,8 @@ pub struct HttpConfig {
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
+    pub rest: bool,
     /// Limits.
     pub limits: HttpLimits,
 }
@@ -89,6 +91,7 @@ impl Default for HttpConfig {
             allowed_origins: Vec::new(),
             trusted_proxies: TrustedProxies::default(),
             strict_accept: false,
+            rest: true,
             limits: HttpLimits::default(),
         }
     }

@@ -21,6 +21,8 @@ use tower::{Layer, Service, ServiceExt as _};
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
+use super::rest::RestRequest;
+use super::route::{Guarded, Open, Place, Route};
 use super::status::{Rejection, deny};
 use crate::auth::{Gate, Presented, Principal};
 use crate::net::{Body, BodyError};
@@ -74,7 +76,10 @@ impl WorkerService {
         let (mut head, body) = request.into_parts();
         let mut body = Body::from(body);
         let mut response = match router.admit(&head) {
-            Err(rejection) => rejection.into_rpc(),
+            Err(rejection) => {
+                let route = Route::of(head.uri.path()).map(|(route, _)| route);
+                rejection.into_response(route)
+            }
             Ok(summary) => match &self.layered {
                 None => {
                     let connection = Some(connection);
@@ -125,7 +130,8 @@ impl Router {
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if head.uri.path() != HEALTH {
+        let path = head.uri.path();
+        if path == "/mcp" || !matches!(Route::of(path), Some((route, _)) if route.is_probe()) {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -143,14 +149,17 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
-        // Probes come from whoever runs the machine, and show nothing.
-        if head.uri.path() == HEALTH {
-            return self.health(&head.method);
-        }
+        let Some((route, _)) = Route::of(head.uri.path()) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(Open::Health) => return self.health(route, &head.method),
+        };
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
-            None => match self.prove(local, connection, head).await {
+            None => match self.enter(local, connection, route, head).await {
                 Ok(principal) => {
                     proved = principal;
                     &proved
@@ -158,39 +167,51 @@ impl Router {
                 Err(refused) => return refused,
             },
         };
+        let entered = Entered { principal };
         let Parts {
             method,
             uri,
             headers,
             ..
         } = head;
-        match uri.path() {
-            "/mcp" | "/mcp/" if *method == Method::POST => {
+        match guarded {
+            Guarded::Mcp if *method == Method::POST => {
                 let answer = self
                     .endpoint
-                    .post(local, connection, principal, summary, headers, body);
+                    .post(&entered, local, connection, summary, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
-            "/mcp" | "/mcp/" => self
+            Guarded::Mcp => self
                 .endpoint
-                .other(method, local, principal, summary, headers)
+                .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            _ => Rejection::NotFound.into_problem(),
+            Guarded::Rest(_) if !route.has(method) => {
+                Rejection::MethodNotAllowed(route.methods).into_problem()
+            }
+            Guarded::Rest(rest) => {
+                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
+                let request = RestRequest {
+                    rest,
+                    name,
+                    query: uri.query(),
+                    summary,
+                    headers,
+                    connection,
+                };
+                Box::pin(request.answer(&self.endpoint, &entered, body)).await
+            }
         }
     }
 
-    /// Finds out who sent a request, before anything of its body is read (AUTH-07). What nobody has to be known for is
-    /// answered too: whether there are documents that clients look for before they have a credential.
-    async fn prove(
+    /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
+    /// known who sent it. Headers that hold credentials are gone after that.
+    async fn enter(
         &self,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
         head: &mut Parts,
     ) -> Result<Arc<Principal>, Response<Body>> {
-        let path = head.uri.path();
-        if path.starts_with("/.well-known/") {
-            return Err(Rejection::NotFound.into_problem());
-        }
         let peer = connection.and_then(|connection| connection.peer());
         let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
         match self.gate.admit(presented).await {
@@ -199,16 +220,16 @@ impl Router {
                 Ok(principal)
             }
             Err(error) => {
-                tracing::debug!(%error, path, peer = ?peer, "a request was refused");
-                Err(deny(&error, matches!(path, "/mcp" | "/mcp/")))
+                tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                Err(deny(&error, route))
             }
         }
     }
 
     /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, method: &Method) -> Response<Body> {
-        if method != Method::GET && method != Method::HEAD {
-            return Rejection::MethodNotAllowed("GET, HEAD").into_problem();
+    fn health(&self, route: &Route, method: &Method) -> Response<Body> {
+        if !route.has(method) {
+            return Rejection::MethodNotAllowed(route.methods).into_problem();
         }
         let draining = self.draining.load(Ordering::Relaxed);
         let tools = self.endpoint.server.tool_count();
@@ -231,7 +252,11 @@ impl Router {
     }
 }
 
-const HEALTH: &str = "/health";
+/// Somebody who was let in; nothing but the router makes one.
+#[derive(Debug)]
+pub(super) struct Entered<'r> {
+    pub(super) principal: &'r Arc<Principal>,
+}
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
 #[derive(Clone)]

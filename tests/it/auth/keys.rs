@@ -36,7 +36,6 @@ fn auth_02_who_shows_nothing_is_refused_on_every_method_and_told_how_to_call() {
         "GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n".to_owned(),
         "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: x\r\n\r\n".to_owned(),
         "OPTIONS /mcp/ HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
-        "GET /elsewhere HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
     ] {
         let response = server.connect().send(&text).receive();
         assert_eq!(response.status, 401, "{text}");
@@ -63,6 +62,20 @@ fn auth_07_the_credential_is_looked_at_before_the_body_is() {
     assert_eq!(response.status, 401);
     let response = server.post(&[], "{not json");
     assert_eq!(response.status, 401);
+}
+
+#[test]
+fn auth_07_every_path_that_is_not_open_asks_for_a_credential() {
+    let server = locked();
+    for route in longshore::transport::http::routes() {
+        for method in route.methods.split(", ").filter(|m| *m != "HEAD") {
+            let path = route.path.replace("{name}", "add");
+            let text =
+                format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
+            let status = server.connect().send(text).receive().status;
+            assert_eq!(status == 401, !route.is_open(), "{method} {path}: {status}");
+        }
+    }
 }
 
 #[test]
