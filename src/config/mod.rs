@@ -11,6 +11,7 @@ pub use load::{ConfigError, Flags};
 use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::state::StateConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What replicas share.
+    pub state: StateConfig,
 }
 
 /// How clients reach the server.

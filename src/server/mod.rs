@@ -62,6 +62,7 @@ use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
+use crate::state::SharedState;
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
@@ -80,6 +81,8 @@ pub(crate) struct Server {
     replica: u64,
     inflight: Arc<Inflight>,
     levels: Levels,
+    #[expect(dead_code, reason = "streams and questions are about to use it")]
+    pub(crate) state: SharedState,
 }
 
 /// What comes of a message.
@@ -142,6 +145,7 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
+        state: SharedState,
         catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
     ) -> Self {
@@ -156,6 +160,7 @@ impl Server {
             replica: u64::from_ne_bytes(crate::seal::random_bytes()),
             inflight: Arc::default(),
             levels: Levels::default(),
+            state,
         }
     }
 

@@ -12,6 +12,7 @@ use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, Server
 use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
+use crate::state::SharedState;
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -31,7 +32,13 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(config, keys, catalog, HashMap::new())
+    Server::new(
+        config,
+        keys,
+        SharedState::default(),
+        catalog,
+        HashMap::new(),
+    )
 }
 
 /// Two servers of one key, the second at another mount.

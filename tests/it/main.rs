@@ -17,6 +17,7 @@ mod prompts;
 mod rest;
 mod resources;
 mod revisions;
+mod state;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;
