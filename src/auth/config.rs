@@ -4,25 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::environment::Secret;
 
 /// Who may call.
 ///
-/// Without any of these, nobody is asked for a proof.
+/// Without any of these, nobody is asked for a proof. What each proof is, and how to set it up, is told in
+/// [security.md](security.md).
 ///
 /// ```toml
 /// [auth]
 /// api_keys = [{ name = "ci", keys = ["sha256:..."], scopes = ["files:read"] }]
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// Which proofs are accepted, in the order in which they are tried: `api_key`, `forwarded`. Default: all that are
-    /// configured, in this order.
+    /// Which proofs are accepted, in the order in which they are tried. Default: all that are configured, in the order
+    /// of their list here.
     #[serde(deserialize_with = "proofs")]
     pub proofs: Vec<ProofKind>,
     /// The name of the principal that callers become who show nothing. Default: none, they are refused if there is any
@@ -31,6 +33,7 @@ pub struct AuthConfig {
     /// API keys: tables of a `name`, its `keys` and their `scopes` and `groups`; or texts, `name=key`. A key is itself
     /// or its hash, as `longshore key new` prints it.
     #[serde(deserialize_with = "api_keys")]
+    #[schemars(with = "Vec<ApiKeyConfig>")]
     pub api_keys: Vec<ApiKeyConfig>,
     /// A file of keys, a line for each: name, key or hash, then scopes, and groups with `@` in front. It is read again
     /// when it changes.
@@ -45,17 +48,18 @@ pub struct AuthConfig {
 }
 
 /// A kind of proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProofKind {
-    /// `api_key`
+    /// API keys.
     ApiKey,
-    /// `forwarded`
+    /// Users that a trusted proxy names.
     Forwarded,
 }
 
 /// Whose keys.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
     /// Whose; the principal is `key:` and this name.
@@ -73,7 +77,7 @@ pub struct ApiKeyConfig {
 }
 
 /// Users that a proxy in front has signed in. It counts only from `http.trusted_proxies`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardedConfig {
     /// The header with the user's name, such as `X-Forwarded-User`. Default: none, no user is forwarded.

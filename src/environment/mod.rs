@@ -52,6 +52,11 @@ impl Probe {
             .filter(|value| !value.is_empty())
     }
 
+    /// Whether a variable is there, be it empty.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.variables.contains_key(name)
+    }
+
     /// The variables whose names begin with `prefix`, in the order of their names.
     pub fn variables<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.variables

@@ -3,15 +3,20 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The networks that trusted proxies speak from.
 ///
 /// What a request says of where it came from (`Forwarded`, `X-Forwarded-*`, the name of a user) can be written by
 /// anybody. It counts only if the socket's other end is one of these.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub struct TrustedProxies(#[serde(deserialize_with = "networks")] Vec<IpNet>);
+pub struct TrustedProxies(
+    #[serde(deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    Vec<IpNet>,
+);
 
 impl TrustedProxies {
     /// Whether there is none.

@@ -1,16 +1,24 @@
 //! Where sealing keys come from.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
 
 /// How session ids and cursors are sealed.
 ///
+/// A session id is not a key into a table: it is the session, sealed. A server that has the key opens it, whichever
+/// server issued it. So replicas that share `seal.keys` answer each other's sessions, and sessions outlive a restart. With
+/// a key made at start they end with the process; clients then get 404 and begin a new one.
+///
+/// Make a key with `openssl rand -base64 32`. To rotate keys put the new one in front, and take the old one away a day
+/// later: the first seals, all of them open, and no session lives longer than a day.
+///
 /// ```toml
 /// [seal]
 /// keys = ["a long random secret shared by all replicas"]
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SealConfig {
     /// Secrets of at least 32 bytes that all replicas share. The first seals, all of them open: to rotate, put a

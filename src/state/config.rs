@@ -1,6 +1,7 @@
 //! What can be set about the shared state.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What replicas share.
 ///
@@ -8,7 +9,7 @@ use serde::Deserialize;
 /// [state]
 /// memory_bytes = 33554432
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateConfig {
     /// How much the state may take in memory, in bytes, where it is kept there. Default: 67108864, 64 MiB.

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::net::TrustedProxies;
 
@@ -15,7 +16,7 @@ use crate::net::TrustedProxies;
 /// allowed_hosts = ["mcp.example.com"]
 /// allowed_origins = ["https://app.example.com"]
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Address to listen on. Default: 127.0.0.1.
@@ -50,7 +51,7 @@ pub struct HttpConfig {
 /// How much and how long.
 ///
 /// Times are kept by a sweep of one second: what takes longer is ended at most a second late.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
     /// Connections at once; more wait in the backlog. Default: 20000, or what the process may open less 512.
