@@ -27,6 +27,7 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 
+use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::state::StateConfig;
@@ -50,7 +51,8 @@ use crate::transport::stdio::StdioConfig;
 pub struct Config {
     /// How clients reach the server. Default: `http`.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve. Default: for the program the demo toolset, for an application none.
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
+    /// Default: for the program the demo toolset, for an application none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
     /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
@@ -61,6 +63,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Standard input and output.
     pub stdio: StdioConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What replicas share.

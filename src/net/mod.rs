@@ -6,6 +6,7 @@
 mod answer;
 mod backoff;
 mod body;
+mod proxies;
 mod breaker;
 mod bulkhead;
 mod child;
@@ -27,5 +28,6 @@ pub use child::{Child, Program};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
 pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
+pub use proxies::TrustedProxies;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};

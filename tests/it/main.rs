@@ -6,9 +6,11 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod everything;
 mod layers;
 mod library;
 mod offer_attributes;
