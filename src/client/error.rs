@@ -63,7 +63,9 @@ impl ClientError {
     /// Whether the server may have done what it was asked to do, though no answer tells.
     pub fn may_have_happened(&self) -> bool {
         match self {
-            Self::Rpc(_) | Self::Start { .. } | Self::SessionEnded | Self::Unauthorized { .. } => false,
+            Self::Rpc(_) | Self::Start { .. } | Self::SessionEnded | Self::Unauthorized { .. } => {
+                false
+            }
             Self::Http(error) => error.may_have_happened(),
             Self::Gone(_) | Self::Timeout(_) | Self::Status { .. } | Self::Protocol(_) => true,
         }
@@ -71,7 +73,10 @@ impl ClientError {
 
     /// Whether a new connection is needed before the next request.
     pub fn ends_connection(&self) -> bool {
-        matches!(self, Self::Gone(_) | Self::SessionEnded | Self::Protocol(_) | Self::Start { .. })
+        matches!(
+            self,
+            Self::Gone(_) | Self::SessionEnded | Self::Protocol(_) | Self::Start { .. }
+        )
     }
 }
 

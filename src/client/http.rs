@@ -68,20 +68,27 @@ impl Link {
     }
 
     fn session(&self) -> SessionState {
-        self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn outgoing(&self, method: Method, accept: &'static str) -> Outgoing {
         let session = self.session();
         let mut outgoing = Outgoing::new(method, self.url.clone());
         outgoing.headers = self.headers.clone();
-        outgoing.headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        outgoing
+            .headers
+            .insert(ACCEPT, HeaderValue::from_static(accept));
         if let Some(id) = session.id {
             outgoing.headers.insert(SESSION, id);
         }
         // Revisions before that know no such header, and say nothing against it.
         if let Some(revision) = session.revision {
-            outgoing.headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
+            outgoing
+                .headers
+                .insert(VERSION, HeaderValue::from_static(revision.as_str()));
         }
         outgoing
     }
@@ -95,8 +102,14 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let mut outgoing = self.outgoing(Method::POST, "application/json, text/event-stream");
-        outgoing.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self.session().revision.is_some_and(|revision| !revision.has_sessions()) {
+        outgoing
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self
+            .session()
+            .revision
+            .is_some_and(|revision| !revision.has_sessions())
+        {
             if let Ok(method) = HeaderValue::from_str(about.method) {
                 outgoing.headers.insert(METHOD, method);
             }
@@ -105,7 +118,11 @@ impl Link {
             }
         }
         outgoing.body = message;
-        let answer = self.client.open(outgoing).await?.max_body(self.message_bytes);
+        let answer = self
+            .client
+            .open(outgoing)
+            .await?
+            .max_body(self.message_bytes);
         if about.method == "initialize"
             && answer.status.is_success()
             && let Some(session) = answer.headers.get(&SESSION)
@@ -116,16 +133,32 @@ impl Link {
         self.take(answer, id, shared).await
     }
 
-    async fn take(self: &Arc<Self>, answer: Answer, id: Option<u64>, shared: &Arc<Shared>) -> Result<(), ClientError> {
+    async fn take(
+        self: &Arc<Self>,
+        answer: Answer,
+        id: Option<u64>,
+        shared: &Arc<Shared>,
+    ) -> Result<(), ClientError> {
         let status = answer.status;
         if status == StatusCode::UNAUTHORIZED {
             let challenge = answer.headers.get(WWW_AUTHENTICATE);
             return Err(ClientError::Unauthorized {
-                challenge: challenge.map(|value| beginning(value.as_bytes())).unwrap_or_default(),
+                challenge: challenge
+                    .map(|value| beginning(value.as_bytes()))
+                    .unwrap_or_default(),
             });
         }
-        let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let kind = answer
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default();
+        let kind = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         if status.is_success() && kind == "text/event-stream" {
             return match id {
                 Some(id) => self.follow(answer, id, shared).await,
@@ -135,7 +168,9 @@ impl Link {
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return match id {
-                Some(_) => Err(ClientError::Protocol(format!("a request was answered by HTTP {status} and nothing else"))),
+                Some(_) => Err(ClientError::Protocol(format!(
+                    "a request was answered by HTTP {status} and nothing else"
+                ))),
                 None => Ok(()),
             };
         }
@@ -165,7 +200,10 @@ impl Link {
             return Ok(());
         }
         if status.is_success() {
-            return Err(ClientError::Protocol(format!("an answer that is no message: {}", beginning(&read.body))));
+            return Err(ClientError::Protocol(format!(
+                "an answer that is no message: {}",
+                beginning(&read.body)
+            )));
         }
         Err(ClientError::Status {
             status: status.as_u16(),
@@ -175,7 +213,12 @@ impl Link {
 
     /// Reads a stream until it has brought the answer; takes it up again where it broke, if the server keeps what it
     /// said.
-    async fn follow(self: &Arc<Self>, answer: Answer, id: u64, shared: &Arc<Shared>) -> Result<(), ClientError> {
+    async fn follow(
+        self: &Arc<Self>,
+        answer: Answer,
+        id: u64,
+        shared: &Arc<Shared>,
+    ) -> Result<(), ClientError> {
         let send = self.sender(shared);
         let mut answer = answer.max_body(usize::MAX);
         let mut decoder = EventDecoder::new(self.message_bytes);
@@ -183,7 +226,14 @@ impl Link {
         let mut resumed = 0;
         loop {
             let ended = self
-                .read_stream(&mut answer, &mut decoder, &mut retry, Some(id), shared, &send)
+                .read_stream(
+                    &mut answer,
+                    &mut decoder,
+                    &mut retry,
+                    Some(id),
+                    shared,
+                    &send,
+                )
                 .await;
             if !shared.waits_for(id) {
                 return Ok(());
@@ -191,13 +241,18 @@ impl Link {
             if let Err(error @ ClientError::Protocol(_)) = ended {
                 return Err(error);
             }
-            let Some(last) = decoder.last_id().and_then(|id| HeaderValue::from_str(id).ok()) else {
+            let Some(last) = decoder
+                .last_id()
+                .and_then(|id| HeaderValue::from_str(id).ok())
+            else {
                 return Err(ended.err().unwrap_or_else(|| {
                     ClientError::Gone("its stream ended before the answer".to_owned())
                 }));
             };
             if resumed == RESUMPTIONS {
-                return Err(ClientError::Gone("its stream broke off too often".to_owned()));
+                return Err(ClientError::Gone(
+                    "its stream broke off too often".to_owned(),
+                ));
             }
             resumed += 1;
             tokio::time::sleep(retry).await;
@@ -224,10 +279,14 @@ impl Link {
         send: &Send1,
     ) -> Result<(), ClientError> {
         while let Some(bytes) = answer.chunk().await? {
-            let said = decoder.push(&bytes).map_err(|error| ClientError::Protocol(error.to_string()))?;
+            let said = decoder
+                .push(&bytes)
+                .map_err(|error| ClientError::Protocol(error.to_string()))?;
             for said in said {
                 match said {
-                    Said::Retry(milliseconds) => *retry = Duration::from_millis(milliseconds).min(RETRY_MAX),
+                    Said::Retry(milliseconds) => {
+                        *retry = Duration::from_millis(milliseconds).min(RETRY_MAX)
+                    }
                     Said::Event(event) if event.kind.is_empty() || event.kind == "message" => {
                         // An event to begin with may be empty.
                         for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
@@ -252,7 +311,10 @@ impl Link {
         let mut failures = 0_u32;
         while !shared.is_closed() {
             let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
-            if let Some(last) = decoder.last_id().and_then(|id| HeaderValue::from_str(id).ok()) {
+            if let Some(last) = decoder
+                .last_id()
+                .and_then(|id| HeaderValue::from_str(id).ok())
+            {
                 outgoing.headers.insert(LAST_EVENT, last);
             }
             match self.client.open(outgoing).await {
@@ -260,13 +322,16 @@ impl Link {
                     failures = 0;
                     let mut answer = answer.max_body(usize::MAX);
                     // However it ends, it is opened again.
-                    let _ = self.read_stream(&mut answer, &mut decoder, &mut retry, None, &shared, &send).await;
+                    let _ = self
+                        .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared, &send)
+                        .await;
                 }
                 // It has no such stream, or does not know us any more.
                 Ok(answer) if answer.status.is_client_error() => return,
                 _ => failures += 1,
             }
-            let pause = retry.max(Duration::from_millis(100)) * 2_u32.saturating_pow(failures.min(5));
+            let pause =
+                retry.max(Duration::from_millis(100)) * 2_u32.saturating_pow(failures.min(5));
             tokio::time::sleep(pause.min(RETRY_MAX)).await;
         }
     }
@@ -284,7 +349,8 @@ impl Link {
             let (link, shared) = (link.upgrade(), shared.upgrade());
             Box::pin(async move {
                 if let (Some(link), Some(shared)) = (link, shared)
-                    && let Err(error) = Box::pin(link.exchange(message, None, About::default(), &shared)).await
+                    && let Err(error) =
+                        Box::pin(link.exchange(message, None, About::default(), &shared)).await
                 {
                     tracing::debug!(%error, "an upstream server did not take an answer");
                 }
@@ -295,7 +361,9 @@ impl Link {
     /// Ends the session, where there is one. What the server says to that does not matter.
     pub(super) async fn stop(&self, grace: Duration) {
         if self.has_session() {
-            let outgoing = self.outgoing(Method::DELETE, "application/json").within(grace);
+            let outgoing = self
+                .outgoing(Method::DELETE, "application/json")
+                .within(grace);
             let _ = self.client.open(outgoing).await;
         }
     }
@@ -311,7 +379,10 @@ fn mirrored(name: &str) -> HeaderValue {
     let text = if plain {
         name.to_owned()
     } else {
-        format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(name))
+        format!(
+            "=?base64?{}?=",
+            base64::engine::general_purpose::STANDARD.encode(name)
+        )
     };
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

@@ -43,7 +43,10 @@ impl Link {
         let kind = answer.headers.get(CONTENT_TYPE);
         let streams = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         if !answer.status.is_success() || !streams {
-            return Err(ClientError::Protocol(format!("no stream (HTTP {})", answer.status)));
+            return Err(ClientError::Protocol(format!(
+                "no stream (HTTP {})",
+                answer.status
+            )));
         }
         let mut stream = Stream {
             answer: answer.max_body(usize::MAX),
@@ -54,14 +57,20 @@ impl Link {
             match stream.next().await? {
                 Some(event) if event.kind == "endpoint" => break event.data,
                 Some(_) => {}
-                None => return Err(ClientError::Protocol("its stream names no endpoint".to_owned())),
+                None => {
+                    return Err(ClientError::Protocol(
+                        "its stream names no endpoint".to_owned(),
+                    ));
+                }
             }
         };
         let posts_to = url
             .join(&endpoint)
             .ok()
             .filter(|posts_to| posts_to.origin() == url.origin())
-            .ok_or_else(|| ClientError::Protocol("its stream names an endpoint that is not its own".to_owned()))?;
+            .ok_or_else(|| {
+                ClientError::Protocol("its stream names an endpoint that is not its own".to_owned())
+            })?;
         let poster = Poster {
             client,
             url: posts_to,
@@ -134,10 +143,11 @@ impl Stream {
                 .decoder
                 .push(&bytes)
                 .map_err(|error| ClientError::Protocol(error.to_string()))?;
-            self.ready.extend(said.into_iter().filter_map(|said| match said {
-                Said::Event(event) => Some(event),
-                Said::Retry(_) => None,
-            }));
+            self.ready
+                .extend(said.into_iter().filter_map(|said| match said {
+                    Said::Event(event) => Some(event),
+                    Said::Retry(_) => None,
+                }));
         }
     }
 }

@@ -10,8 +10,6 @@ mod http;
 mod legacy;
 mod shared;
 mod stdio;
-#[cfg(test)]
-mod tests;
 mod wire;
 
 use std::fmt;
@@ -87,7 +85,9 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -178,10 +178,17 @@ impl Client {
     async fn open(target: Target, options: Options) -> Result<Self, ClientError> {
         let shared = Arc::new(Shared::new(options.events.clone()));
         let link = match &target {
-            Target::Program(program) => {
-                Link::Stdio(stdio::Link::start(program, &options.name, &options, &shared)?)
-            }
-            Target::Url { url, headers, client } => Link::Http(Arc::new(http::Link::new(
+            Target::Program(program) => Link::Stdio(stdio::Link::start(
+                program,
+                &options.name,
+                &options,
+                &shared,
+            )?),
+            Target::Url {
+                url,
+                headers,
+                client,
+            } => Link::Http(Arc::new(http::Link::new(
                 client.clone(),
                 url.clone(),
                 headers.clone(),
@@ -205,11 +212,18 @@ impl Client {
             Err(error) if has_no_handshake(&error) => match client.discover().await {
                 Ok(()) => {}
                 Err(_) => {
-                    let Target::Url { url, headers, client: http } = target else {
+                    let Target::Url {
+                        url,
+                        headers,
+                        client: http,
+                    } = target
+                    else {
                         return Err(error);
                     };
                     client.server.revision = Revision::NEWEST_WITH_SESSIONS;
-                    let link = legacy::Link::open(http, url, headers, &client.options, &client.shared).await;
+                    let link =
+                        legacy::Link::open(http, url, headers, &client.options, &client.shared)
+                            .await;
                     client.link = Link::Legacy(link.map_err(|_| error)?);
                     client.initialize().await?;
                 }
@@ -223,14 +237,19 @@ impl Client {
     async fn initialize(&mut self) -> Result<(), ClientError> {
         let params = Params::new()
             .with("protocolVersion", self.server.revision.as_str())
-            .with("capabilities", Value::Object(self.options.capabilities.clone()))
+            .with(
+                "capabilities",
+                Value::Object(self.options.capabilities.clone()),
+            )
             .with("clientInfo", json!(self.options.implementation));
         let result = self.exchange("initialize", params, None, None).await?;
         let result: Initialized = serde_json::from_str(result.get())
             .map_err(|error| ClientError::Protocol(format!("its answer to initialize: {error}")))?;
         let revision = Revision::parse(&result.protocol_version)
             .filter(|revision| revision.has_sessions())
-            .ok_or_else(|| ClientError::Protocol(format!("it speaks revision {:?}", result.protocol_version)))?;
+            .ok_or_else(|| {
+                ClientError::Protocol(format!("it speaks revision {:?}", result.protocol_version))
+            })?;
         self.server = ServerInfo {
             revision,
             implementation: result.server_info,
@@ -240,7 +259,8 @@ impl Client {
         if let Link::Http(link) = &self.link {
             link.speak(revision);
         }
-        self.notify("notifications/initialized", &Params::new()).await?;
+        self.notify("notifications/initialized", &Params::new())
+            .await?;
         if let Link::Http(link) = &self.link {
             let listening = tokio::spawn(Arc::clone(link).listen(Arc::clone(&self.shared)));
             self.background.push(listening.abort_handle());
@@ -255,16 +275,26 @@ impl Client {
         if let Link::Http(link) = &self.link {
             link.speak(revision);
         }
-        let result = self.exchange("server/discover", Params::new(), None, None).await?;
-        let mut result: Discovered = serde_json::from_str(result.get())
-            .map_err(|error| ClientError::Protocol(format!("its answer to server/discover: {error}")))?;
-        if !result.supported_versions.iter().any(|version| version == revision.as_str()) {
+        let result = self
+            .exchange("server/discover", Params::new(), None, None)
+            .await?;
+        let mut result: Discovered = serde_json::from_str(result.get()).map_err(|error| {
+            ClientError::Protocol(format!("its answer to server/discover: {error}"))
+        })?;
+        if !result
+            .supported_versions
+            .iter()
+            .any(|version| version == revision.as_str())
+        {
             return Err(ClientError::Protocol(format!(
                 "it speaks only revisions {:?}",
                 result.supported_versions
             )));
         }
-        let info = result.meta.remove("io.modelcontextprotocol/serverInfo").unwrap_or_default();
+        let info = result
+            .meta
+            .remove("io.modelcontextprotocol/serverInfo")
+            .unwrap_or_default();
         self.server = ServerInfo {
             revision,
             implementation: serde_json::from_value(info).unwrap_or_default(),
@@ -306,11 +336,14 @@ impl Client {
         listener: Option<Arc<dyn Listener>>,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
-        let result = self.exchange(method, params.clone(), listener.clone(), limit).await?;
+        let result = self
+            .exchange(method, params.clone(), listener.clone(), limit)
+            .await?;
         if self.server.revision.has_sessions() {
             return Ok(result);
         }
-        self.answer_questions(method, params, result, listener, limit).await
+        self.answer_questions(method, params, result, listener, limit)
+            .await
     }
 
     /// In 2026-07-28 a server asks by its result, and is asked again with the answers (MRTR).
@@ -346,8 +379,9 @@ impl Client {
             }
             let mut answers = Map::new();
             for (key, question) in round.input_requests {
-                let question: Question = serde_json::from_value(question)
-                    .map_err(|error| ClientError::Protocol(format!("a question of its: {error}")))?;
+                let question: Question = serde_json::from_value(question).map_err(|error| {
+                    ClientError::Protocol(format!("a question of its: {error}"))
+                })?;
                 let asked = match &listener {
                     Some(listener) => listener.question(question.method, question.params).await,
                     None => Err(RpcError::new(-32601, "nobody can be asked")),
@@ -361,9 +395,13 @@ impl Client {
             if let Some(state) = round.request_state {
                 again = again.raw("requestState", state);
             }
-            result = self.exchange(method, again, listener.clone(), limit).await?;
+            result = self
+                .exchange(method, again, listener.clone(), limit)
+                .await?;
         }
-        Err(ClientError::Protocol(format!("it asked more than {ROUNDS_MAX} times about one request")))
+        Err(ClientError::Protocol(format!(
+            "it asked more than {ROUNDS_MAX} times about one request"
+        )))
     }
 
     async fn exchange(
@@ -382,8 +420,14 @@ impl Client {
         let stateless = !self.server.revision.has_sessions();
         if stateless {
             params = params
-                .meta("io.modelcontextprotocol/protocolVersion", self.server.revision.as_str())
-                .meta("io.modelcontextprotocol/clientInfo", json!(self.options.implementation))
+                .meta(
+                    "io.modelcontextprotocol/protocolVersion",
+                    self.server.revision.as_str(),
+                )
+                .meta(
+                    "io.modelcontextprotocol/clientInfo",
+                    json!(self.options.implementation),
+                )
                 .meta(
                     "io.modelcontextprotocol/clientCapabilities",
                     Value::Object(self.options.capabilities.clone()),
@@ -410,7 +454,8 @@ impl Client {
                         method,
                         name: name.as_deref(),
                     };
-                    link.exchange(message, Some(id), about, &self.shared).await?;
+                    link.exchange(message, Some(id), about, &self.shared)
+                        .await?;
                 }
             }
             expected.answer().await
@@ -430,7 +475,10 @@ impl Client {
         match &self.link {
             Link::Stdio(link) => link.send(message).await,
             Link::Legacy(link) => link.send(message).await,
-            Link::Http(link) => link.exchange(message, None, About::default(), &self.shared).await,
+            Link::Http(link) => {
+                link.exchange(message, None, About::default(), &self.shared)
+                    .await
+            }
         }
     }
 
@@ -439,7 +487,11 @@ impl Client {
     /// # Errors
     ///
     /// The server refuses, or its list has no end.
-    pub async fn list(&self, method: &'static str, member: &str) -> Result<Vec<Value>, ClientError> {
+    pub async fn list(
+        &self,
+        method: &'static str,
+        member: &str,
+    ) -> Result<Vec<Value>, ClientError> {
         let mut entries = Vec::new();
         let mut cursor: Option<Value> = None;
         for _ in 0..PAGES_MAX {
@@ -448,29 +500,40 @@ impl Client {
                 params = params.with("cursor", cursor.clone());
             }
             let page = self.request(method, params, None, None).await?;
-            let mut page: Map<String, Value> = serde_json::from_str(page.get())
-                .map_err(|error| ClientError::Protocol(format!("its answer to {method}: {error}")))?;
+            let mut page: Map<String, Value> =
+                serde_json::from_str(page.get()).map_err(|error| {
+                    ClientError::Protocol(format!("its answer to {method}: {error}"))
+                })?;
             let Some(Value::Array(more)) = page.remove(member) else {
-                return Err(ClientError::Protocol(format!("its answer to {method} has no {member}")));
+                return Err(ClientError::Protocol(format!(
+                    "its answer to {method} has no {member}"
+                )));
             };
             entries.extend(more);
             if ENTRIES_MAX < entries.len() {
-                return Err(ClientError::Protocol(format!("{method} has more than {ENTRIES_MAX} entries")));
+                return Err(ClientError::Protocol(format!(
+                    "{method} has more than {ENTRIES_MAX} entries"
+                )));
             }
             match page.remove("nextCursor").filter(|cursor| !cursor.is_null()) {
                 None => return Ok(entries),
                 next if next == cursor => {
-                    return Err(ClientError::Protocol(format!("{method} gives the same cursor again")));
+                    return Err(ClientError::Protocol(format!(
+                        "{method} gives the same cursor again"
+                    )));
                 }
                 next => cursor = next,
             }
         }
-        Err(ClientError::Protocol(format!("{method} has more than {PAGES_MAX} pages")))
+        Err(ClientError::Protocol(format!(
+            "{method} has more than {PAGES_MAX} pages"
+        )))
     }
 
     /// Ends the connection as the protocol wants it: a session is ended, a program is asked to go before it is made to.
     pub async fn close(self, grace: Duration) {
-        self.shared.close(ClientError::Gone("the connection was closed".to_owned()));
+        self.shared
+            .close(ClientError::Gone("the connection was closed".to_owned()));
         match &self.link {
             Link::Stdio(link) => link.stop(grace).await,
             Link::Http(link) => link.stop(grace).await,
@@ -484,7 +547,8 @@ impl Drop for Client {
         for task in &self.background {
             task.abort();
         }
-        self.shared.close(ClientError::Gone("the connection was closed".to_owned()));
+        self.shared
+            .close(ClientError::Gone("the connection was closed".to_owned()));
     }
 }
 
@@ -522,7 +586,10 @@ impl Drop for Abandoned<'_> {
 /// A server that knows no `initialize`, or nothing that is newer than HTTP+SSE.
 fn has_no_handshake(error: &ClientError) -> bool {
     match error {
-        ClientError::Rpc(error) => matches!(error.code, -32601 | -32602 | -32600 | -32022 | -32020 | -32021),
+        ClientError::Rpc(error) => matches!(
+            error.code,
+            -32601 | -32602 | -32600 | -32022 | -32020 | -32021
+        ),
         ClientError::Status { status, .. } => matches!(status, 400 | 404 | 405 | 406 | 415),
         _ => false,
     }

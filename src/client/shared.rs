@@ -31,9 +31,18 @@ pub trait Listener: Send + Sync {
     /// # Errors
     ///
     /// What the server is told instead of an answer. By default that nobody can be asked.
-    fn question(&self, method: String, params: Option<Box<RawValue>>) -> BoxFuture<'static, Result<Value, RpcError>> {
+    fn question(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
         let _ = params;
-        Box::pin(async move { Err(RpcError::new(METHOD_NOT_FOUND, format!("nobody can be asked: {method}"))) })
+        Box::pin(async move {
+            Err(RpcError::new(
+                METHOD_NOT_FOUND,
+                format!("nobody can be asked: {method}"),
+            ))
+        })
     }
 }
 
@@ -189,7 +198,11 @@ impl Shared {
                 let token = progress.progress_token;
                 let id = token.as_u64().or_else(|| token.as_str()?.parse().ok());
                 if let Some(listener) = id.and_then(|id| self.listener(id)) {
-                    listener.progress(progress.progress, progress.total, progress.message.as_deref());
+                    listener.progress(
+                        progress.progress,
+                        progress.total,
+                        progress.message.as_deref(),
+                    );
                 }
             }
             "notifications/message" => {
@@ -201,7 +214,9 @@ impl Shared {
                 }
             }
             "notifications/resources/updated" => {
-                if let (Some(events), Ok(updated)) = (&self.events, serde_json::from_str::<Updated>(params)) {
+                if let (Some(events), Ok(updated)) =
+                    (&self.events, serde_json::from_str::<Updated>(params))
+                {
                     events.resource_updated(&updated.uri);
                 }
             }
@@ -233,7 +248,10 @@ impl Shared {
                     Ok(_permit) => listener.question(method, params).await,
                     Err(_) => Err(RpcError::new(-32603, "too many questions at once")),
                 },
-                (_, None) => Err(RpcError::new(METHOD_NOT_FOUND, format!("nobody can be asked: {method}"))),
+                (_, None) => Err(RpcError::new(
+                    METHOD_NOT_FOUND,
+                    format!("nobody can be asked: {method}"),
+                )),
             };
             send(wire::answer(&id, &outcome).into()).await;
         });
@@ -250,7 +268,10 @@ impl Shared {
             return self.listener(id);
         }
         let state = self.state();
-        let mut listeners = state.pending.values().filter_map(|pending| pending.listener.as_ref());
+        let mut listeners = state
+            .pending
+            .values()
+            .filter_map(|pending| pending.listener.as_ref());
         match (listeners.next(), listeners.next()) {
             (Some(only), None) => Some(Arc::clone(only)),
             _ => None,

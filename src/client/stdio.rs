@@ -28,18 +28,30 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn start(program: &Program, name: &str, options: &Options, shared: &Arc<Shared>) -> Result<Self, ClientError> {
+    pub(super) fn start(
+        program: &Program,
+        name: &str,
+        options: &Options,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, ClientError> {
         let mut child = program.start().map_err(|error| ClientError::Start {
             program: program.program.to_string_lossy().into_owned(),
             reason: match error.kind() {
-                std::io::ErrorKind::NotFound => "there is no such program here; is it installed, and in PATH?".to_owned(),
+                std::io::ErrorKind::NotFound => {
+                    "there is no such program here; is it installed, and in PATH?".to_owned()
+                }
                 _ => error.to_string(),
             },
         })?;
-        let (stdin, stdout, stderr) = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
-            _ => return Err(ClientError::Gone("its streams could not be opened".to_owned())),
-        };
+        let (stdin, stdout, stderr) =
+            match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+                (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
+                _ => {
+                    return Err(ClientError::Gone(
+                        "its streams could not be opened".to_owned(),
+                    ));
+                }
+            };
         let (messages, mut queue) = mpsc::channel::<Bytes>(QUEUE);
         let writer = {
             let shared = Arc::clone(shared);
@@ -52,7 +64,9 @@ impl Link {
                         stdin.flush().await
                     };
                     if written.await.is_err() {
-                        shared.close(ClientError::Gone("it does not take messages any more".to_owned()));
+                        shared.close(ClientError::Gone(
+                            "it does not take messages any more".to_owned(),
+                        ));
                         return;
                     }
                 }
@@ -60,8 +74,12 @@ impl Link {
         };
         let garbage = Arc::<AtomicU64>::default();
         let reader = {
-            let (shared, messages, garbage, max) =
-                (Arc::clone(shared), messages.clone(), Arc::clone(&garbage), options.message_bytes);
+            let (shared, messages, garbage, max) = (
+                Arc::clone(shared),
+                messages.clone(),
+                Arc::clone(&garbage),
+                options.message_bytes,
+            );
             tokio::spawn(async move {
                 let ended = read(stdout, &shared, messages, &garbage, max).await;
                 shared.close(ended);
@@ -71,7 +89,11 @@ impl Link {
         Ok(Self {
             messages,
             child: Mutex::new(Some(child)),
-            tasks: vec![writer.abort_handle(), reader.abort_handle(), complaints.abort_handle()],
+            tasks: vec![
+                writer.abort_handle(),
+                reader.abort_handle(),
+                complaints.abort_handle(),
+            ],
             garbage,
         })
     }
@@ -166,7 +188,11 @@ enum LineError {
     Io(std::io::Error),
 }
 
-async fn read_line(lines: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u8>, max: usize) -> Result<bool, LineError> {
+async fn read_line(
+    lines: &mut (impl AsyncBufReadExt + Unpin),
+    line: &mut Vec<u8>,
+    max: usize,
+) -> Result<bool, LineError> {
     loop {
         let available = lines.fill_buf().await.map_err(LineError::Io)?;
         if available.is_empty() {

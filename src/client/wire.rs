@@ -179,7 +179,8 @@ fn own_id(id: &RawValue) -> Option<u64> {
 }
 
 pub(super) fn request(id: u64, method: &str, params: &Params) -> Vec<u8> {
-    let mut out = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).into_bytes();
+    let mut out =
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).into_bytes();
     params.write(&mut out);
     out.push(b'}');
     out
@@ -213,8 +214,12 @@ mod tests {
 
     #[test]
     fn requests_keep_the_text_of_their_arguments() {
-        let arguments = RawValue::from_string(r#"{"big": 123456789012345678901234567890}"#.into()).unwrap();
-        let params = Params::new().with("name", "a\"b").raw("arguments", arguments).meta("progressToken", 7);
+        let arguments =
+            RawValue::from_string(r#"{"big": 123456789012345678901234567890}"#.into()).unwrap();
+        let params = Params::new()
+            .with("name", "a\"b")
+            .raw("arguments", arguments)
+            .meta("progressToken", 7);
         assert_eq!(
             text(request(7, "tools/call", &params)),
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a\"b","arguments":{"big": 123456789012345678901234567890},"_meta":{"progressToken":7}}}"#
@@ -231,11 +236,17 @@ mod tests {
         let read = |value: Value| read(value.to_string().as_bytes()).map(|mut all| all.remove(0));
         assert!(matches!(
             read(json!({"jsonrpc": "2.0", "id": 3, "result": {}})),
-            Ok(Incoming::Answer { id: Some(3), outcome: Ok(_) })
+            Ok(Incoming::Answer {
+                id: Some(3),
+                outcome: Ok(_)
+            })
         ));
         assert!(matches!(
             read(json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "no"}})),
-            Ok(Incoming::Answer { id: None, outcome: Err(RpcError { code: -32700, .. }) })
+            Ok(Incoming::Answer {
+                id: None,
+                outcome: Err(RpcError { code: -32700, .. })
+            })
         ));
         assert!(matches!(
             read(json!({"jsonrpc": "2.0", "id": "x", "method": "ping"})),
@@ -245,16 +256,26 @@ mod tests {
             read(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})),
             Ok(Incoming::Notice { .. })
         ));
-        for none in [json!({}), json!({"id": 1}), json!({"id": 1, "result": 1, "error": {"code": 1}}), json!(5)] {
+        for none in [
+            json!({}),
+            json!({"id": 1}),
+            json!({"id": 1, "result": 1, "error": {"code": 1}}),
+            json!(5),
+        ] {
             assert!(read(none.clone()).is_err(), "{none}");
         }
-        assert!(super::read(b"[{\"method\":\"a\"},{\"method\":\"b\"}]").is_ok_and(|all| all.len() == 2));
+        assert!(
+            super::read(b"[{\"method\":\"a\"},{\"method\":\"b\"}]").is_ok_and(|all| all.len() == 2)
+        );
     }
 
     #[test]
     fn answers_carry_the_servers_own_id() {
         let id = RawValue::from_string("\"q-1\"".into()).unwrap();
-        assert_eq!(text(answer(&id, &Ok(json!({})))), r#"{"jsonrpc":"2.0","id":"q-1","result":{}}"#);
+        assert_eq!(
+            text(answer(&id, &Ok(json!({})))),
+            r#"{"jsonrpc":"2.0","id":"q-1","result":{}}"#
+        );
         assert_eq!(
             text(answer(&id, &Err(RpcError::new(-32601, "no")))),
             r#"{"jsonrpc":"2.0","id":"q-1","error":{"code":-32601,"message":"no"}}"#

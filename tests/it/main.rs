@@ -9,6 +9,7 @@
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+mod client;
 mod docs;
 mod everything;
 mod layers;

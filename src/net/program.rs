@@ -169,12 +169,21 @@ mod tests {
 
     #[tokio::test]
     async fn it_has_the_environment_that_was_named_and_no_other() {
-        let mut child = sh("cat; env").variable("NAMED", "yes").start().expect("there is a shell");
+        let mut child = sh("cat; env")
+            .variable("NAMED", "yes")
+            .start()
+            .expect("there is a shell");
         let mut stdin = child.stdin.take().expect("piped");
         stdin.write_all(b"hello\n").await.expect("it reads");
         drop(stdin);
         let mut said = String::new();
-        child.stdout.take().expect("piped").read_to_string(&mut said).await.expect("text");
+        child
+            .stdout
+            .take()
+            .expect("piped")
+            .read_to_string(&mut said)
+            .await
+            .expect("text");
         assert!(said.starts_with("hello\n"), "{said}");
         assert!(said.contains("NAMED=yes\n"), "{said}");
         assert!(!said.contains("CARGO"), "{said}");
@@ -183,9 +192,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_it_started_does_not_outlive_it() {
-        let mut child = sh("sleep 1000 & echo $!; wait").start().expect("there is a shell");
+        let mut child = sh("sleep 1000 & echo $!; wait")
+            .start()
+            .expect("there is a shell");
         let mut first = [0; 32];
-        let read = child.stdout.take().expect("piped").read(&mut first).await.expect("it says the number");
+        let read = child
+            .stdout
+            .take()
+            .expect("piped")
+            .read(&mut first)
+            .await
+            .expect("it says the number");
         let grandchild = String::from_utf8_lossy(&first[..read]).into_owned();
         assert!(is_alive(&grandchild));
         drop(child);
@@ -201,19 +218,39 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_asked_before_it_is_killed() {
-        let status = sh("exec cat").start().expect("there is a shell").stop(Duration::from_secs(10)).await;
-        assert!(status.is_some_and(|status| status.success()), "the end of its input ends it");
-        let stubborn = sh("trap '' TERM; while :; do sleep 0.01; done").start().expect("there is a shell");
+        let status = sh("exec cat")
+            .start()
+            .expect("there is a shell")
+            .stop(Duration::from_secs(10))
+            .await;
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "the end of its input ends it"
+        );
+        let stubborn = sh("trap '' TERM; while :; do sleep 0.01; done")
+            .start()
+            .expect("there is a shell");
         let status = stubborn.stop(Duration::from_millis(20)).await;
-        assert_eq!(status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)), Some(9));
+        assert_eq!(
+            status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)),
+            Some(9)
+        );
     }
 
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let _guard = runtime.enter();
-        let error = Program::new("no-such-program-7").start().expect_err("not there");
+        let error = Program::new("no-such-program-7")
+            .start()
+            .expect_err("not there");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert_eq!(format!("{:?}", Program::new("x").argument("--token=secret")), "Program { program: \"x\", .. }");
+        assert_eq!(
+            format!("{:?}", Program::new("x").argument("--token=secret")),
+            "Program { program: \"x\", .. }"
+        );
     }
 }

@@ -1,0 +1,245 @@
+//! Upstream servers as they are configured, in the form that other products have.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::client::Target;
+use crate::environment::Secret;
+use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
+
+/// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
+/// `mcpServers` of other products' files can be used as they are.
+///
+/// ```yaml
+/// upstreams:
+///   time: { command: mcp-server-time }
+///   weather: { url: "https://weather.example.com/mcp", headers: { Authorization: "Bearer ${WEATHER_TOKEN}" } }
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamConfig {
+    /// The program to start: a path, or a name that is looked up in `PATH`. It never goes through a shell.
+    pub command: Option<String>,
+    /// Its arguments, one for each.
+    pub args: Vec<String>,
+    /// Variables of its environment, besides the few that every program needs. It gets no others of this process.
+    pub env: BTreeMap<String, Secret>,
+    /// The folder that it runs in. Default: where this process does.
+    pub cwd: Option<PathBuf>,
+    /// The endpoint of a server that is reached over HTTP.
+    #[serde(alias = "serverUrl")]
+    pub url: Option<String>,
+    /// Headers of each request to it. Nothing of the caller's is ever sent to it.
+    pub headers: BTreeMap<String, Secret>,
+    /// Whether it is left out. Default: false.
+    pub disabled: bool,
+    /// How long connecting to it may take, in seconds, starting a program included. Default: 30.
+    pub connect_seconds: u64,
+    /// How long a call to it may take, in seconds. Default: 120.
+    pub timeout_seconds: u64,
+    /// How many calls to it may be under way at once, and when it counts as down. Others are not affected.
+    pub bulkhead: crate::net::BulkheadConfig,
+    /// What stands before the names of what it offers. Default: its own name and two underscores; `""` for nothing.
+    pub prefix: Option<String>,
+    /// Tools to offer, and no others; `*` stands for any text. Default: all.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub tools: Vec<String>,
+    /// Tools not to offer, written alike. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub exclude_tools: Vec<String>,
+    /// After how many seconds without a call it is disconnected, and its program ended; the next call connects again.
+    /// 0 for never. Default: from 60 to 300, the longer the more it is used.
+    pub idle_seconds: Option<u64>,
+    /// What becomes of its tools when it cannot be reached at start: `keep` those that it had when it was last there,
+    /// if they are remembered; `hide` them; or `error`: do not start. Default: `keep`.
+    pub on_down: OnDown,
+    /// What happens when a tool that it had before is described otherwise: `warn` in the log; `quarantine`: the tool is
+    /// not offered until its remembered description is removed; `allow`. Default: `warn`.
+    pub on_change: OnChange,
+    /// Of other products; `stdio`, `http` or `sse`. What counts is whether there is a command or a URL.
+    #[serde(rename = "type", alias = "transport", alias = "transportType")]
+    pub kind: Option<String>,
+    /// Of other products, without a meaning here.
+    #[serde(alias = "alwaysAllow", alias = "autoAllow")]
+    #[serde(rename = "autoApprove")]
+    pub auto_approve: Vec<String>,
+    /// Of other products: what it is for.
+    pub description: Option<String>,
+}
+
+/// What becomes of the tools of an upstream that cannot be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OnDown {
+    /// Those that are remembered stay listed; calls of them say that it cannot be reached.
+    #[default]
+    Keep,
+    /// They are not listed.
+    Hide,
+    /// The server does not start.
+    Error,
+}
+
+/// What happens when a tool is described otherwise than before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OnChange {
+    /// The log says so.
+    #[default]
+    Warn,
+    /// The tool is not offered.
+    Quarantine,
+    /// Nothing.
+    Allow,
+}
+
+impl Default for UpstreamConfig {
+    fn default() -> Self {
+        Self {
+            command: None,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            disabled: false,
+            connect_seconds: 30,
+            timeout_seconds: 120,
+            bulkhead: crate::net::BulkheadConfig::default(),
+            prefix: None,
+            tools: Vec::new(),
+            exclude_tools: Vec::new(),
+            idle_seconds: None,
+            on_down: OnDown::default(),
+            on_change: OnChange::default(),
+            kind: None,
+            auto_approve: Vec::new(),
+            description: None,
+        }
+    }
+}
+
+/// Why an upstream cannot be what its configuration says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("upstreams.{name}{place}: {problem}")]
+pub struct UpstreamError {
+    name: String,
+    place: &'static str,
+    problem: String,
+}
+
+impl UpstreamConfig {
+    /// Where it is.
+    ///
+    /// # Errors
+    ///
+    /// It has neither a command nor a URL, or both, or one that cannot be used.
+    pub fn target(&self, name: &str) -> Result<Target, UpstreamError> {
+        let wrong = |place, problem: String| UpstreamError {
+            name: name.to_owned(),
+            place,
+            problem,
+        };
+        match (self.command.as_deref(), self.url.as_deref()) {
+            (Some(command), None) if !command.trim().is_empty() => {
+                let mut program = Program::new(command);
+                program.arguments = self.args.iter().map(Into::into).collect();
+                for (variable, value) in &self.env {
+                    program = program.variable(variable, value.expose());
+                }
+                program.folder = self.cwd.clone();
+                Ok(Target::Program(program))
+            }
+            (None, Some(url)) => {
+                let url: Url = url
+                    .parse()
+                    .map_err(|_| wrong(".url", "it is no URL; write https://host/path".to_owned()))?;
+                let guard = Guard::public().trust(&url);
+                guard
+                    .check_url(&url)
+                    .map_err(|error| wrong(".url", error.to_string()))?;
+                let deadlines = Deadlines {
+                    total: None,
+                    first_byte: Duration::from_secs(self.timeout_seconds.max(1)),
+                    idle: Duration::from_secs(self.timeout_seconds.max(60)),
+                    ..Deadlines::default()
+                };
+                let client = HttpClient::builder(guard)
+                    .deadlines(deadlines)
+                    .build()
+                    .map_err(|error| wrong("", error.to_string()))?;
+                Ok(Target::Url {
+                    url,
+                    headers: self.header_map().map_err(|problem| wrong(".headers", problem))?,
+                    client,
+                })
+            }
+            (Some(_), Some(_)) => Err(wrong("", "it has a command and a URL; leave one of them out".to_owned())),
+            _ => Err(wrong("", "it needs a command to start, or the url of its endpoint".to_owned())),
+        }
+    }
+
+    fn header_map(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let key: HeaderName = name
+                .parse()
+                .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+            let mut value = HeaderValue::from_str(value.expose().trim())
+                .map_err(|_| format!("the value of {name} has characters that no header can have"))?;
+            value.set_sensitive(true);
+            headers.insert(key, value);
+        }
+        Ok(headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> UpstreamConfig {
+        serde_json::from_str(text).expect("valid")
+    }
+
+    fn refused(text: &str) -> String {
+        of(text).target("x").expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn entries_of_other_products_can_be_used_as_they_are() {
+        let stdio = of(r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#);
+        let Ok(Target::Program(program)) = stdio.target("x") else {
+            panic!("a program");
+        };
+        assert_eq!(program.arguments, ["-y", "server"]);
+        assert_eq!(program.environment[std::ffi::OsStr::new("TOKEN")], "s3cret");
+        assert!(!format!("{stdio:?}{program:?}").contains("s3cret"));
+        let http = of(r#"{"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer s3cret"}}"#);
+        let target = http.target("x").expect("a URL");
+        assert!(!format!("{http:?}{target:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_place() {
+        assert_eq!(refused("{}"), "upstreams.x: it needs a command to start, or the url of its endpoint");
+        assert_eq!(
+            refused(r#"{"command": "a", "url": "http://b"}"#),
+            "upstreams.x: it has a command and a URL; leave one of them out"
+        );
+        assert_eq!(refused(r#"{"url": "weather"}"#), "upstreams.x.url: it is no URL; write https://host/path");
+        assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
+        assert_eq!(
+            refused(r#"{"url": "http://a/b", "headers": {"a b": "c"}}"#),
+            "upstreams.x.headers: \"a b\" cannot be the name of a header"
+        );
+    }
+}

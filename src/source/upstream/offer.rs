@@ -1,0 +1,485 @@
+//! An upstream's tools, resources and prompts as ones of our own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use globset::{Glob, GlobMatcher};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::connection::{CallError, Upstream};
+use super::listing::Listing;
+use super::relay::Relay;
+use crate::catalog::{
+    AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Completions,
+    Definition, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
+    PromptOutput, ReadFuture, Refused, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
+    Tool, ToolError, VariableFuture,
+};
+use crate::client::{ClientError, Listener, Params};
+use crate::protocol::{Annotations, Content, Icon, PromptArgument, PromptMessage, ResourceContents, ToolAnnotations};
+
+/// How much later than an upstream's own limit the server's is, so that the error says which of them it was.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Adds what one upstream offers.
+pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered) {
+    let prefix = upstream.prefix();
+    let chosen = Chosen::new(upstream, all);
+    let mut refused = Vec::new();
+    let mut refuse = |kind: &str, entry: &Value, problem: String| {
+        let name = entry["name"].as_str().or(entry["uri"].as_str()).unwrap_or("without a name");
+        let place = format!("upstreams.{}, {kind} {name:?}", upstream.name);
+        refused.push(Refused::new(&upstream.name, place, problem));
+    };
+    for entry in &listing.tools {
+        let Some(name) = entry["name"].as_str() else {
+            refuse("tool", entry, "it has no name".to_owned());
+            continue;
+        };
+        if !chosen.has(name) {
+            continue;
+        }
+        if listing.quarantined.iter().any(|quarantined| quarantined == name) {
+            refuse("tool", entry, "it is described otherwise than before (on_change is quarantine)".to_owned());
+            continue;
+        }
+        match tool(upstream, &prefix, entry) {
+            Ok(tool) => all.tools.push(Arc::new(tool)),
+            Err(problem) => refuse("tool", entry, problem),
+        }
+    }
+    for entry in &listing.resources {
+        match resource(entry, "uri") {
+            Ok(definition) => all.resources.push(AnyResource::Fixed(Arc::new(UpstreamResource {
+                upstream: Arc::clone(upstream),
+                definition,
+            }))),
+            Err(problem) => refuse("resource", entry, problem),
+        }
+    }
+    for entry in &listing.templates {
+        match resource(entry, "uriTemplate") {
+            Ok(definition) => all.resources.push(AnyResource::Template(Arc::new(UpstreamTemplate {
+                upstream: Arc::clone(upstream),
+                definition,
+                completes: listing.completes,
+            }))),
+            Err(problem) => refuse("resource template", entry, problem),
+        }
+    }
+    for entry in &listing.prompts {
+        match prompt(upstream, &prefix, entry, listing.completes) {
+            Ok(prompt) => all.prompts.push(Arc::new(prompt)),
+            Err(problem) => refuse("prompt", entry, problem),
+        }
+    }
+    all.refused.extend(refused);
+}
+
+/// Which tools the configuration wants.
+struct Chosen {
+    wanted: Vec<GlobMatcher>,
+    unwanted: Vec<GlobMatcher>,
+}
+
+impl Chosen {
+    fn new(upstream: &Upstream, all: &mut Offered) -> Self {
+        let mut globs = |texts: &[String], setting: &str| {
+            let mut found = Vec::new();
+            for text in texts {
+                match Glob::new(text) {
+                    Ok(glob) => found.push(glob.compile_matcher()),
+                    Err(error) => {
+                        let place = format!("upstreams.{}.{setting}", upstream.name);
+                        all.refused.push(Refused::new(&upstream.name, place, error.to_string()));
+                    }
+                }
+            }
+            found
+        };
+        Self {
+            wanted: globs(&upstream.config.tools, "tools"),
+            unwanted: globs(&upstream.config.exclude_tools, "exclude_tools"),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let any = |globs: &[GlobMatcher]| globs.iter().any(|glob| glob.is_match(name));
+        (self.wanted.is_empty() || any(&self.wanted)) && !any(&self.unwanted)
+    }
+}
+
+fn part<T: Default + for<'de> Deserialize<'de>>(entry: &Value, member: &str) -> Result<T, String> {
+    match entry.get(member) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => T::deserialize(value).map_err(|error| format!("its {member}: {error}")),
+    }
+}
+
+fn tool(upstream: &Arc<Upstream>, prefix: &str, entry: &Value) -> Result<UpstreamTool, String> {
+    let name: String = part(entry, "name")?;
+    let mut definition = Definition::new(format!("{prefix}{name}"))
+        .annotations(part::<ToolAnnotations>(entry, "annotations")?)
+        .timeout(upstream.timeout() + GRACE);
+    if let Some(schema) = entry.get("inputSchema") {
+        definition = definition.input_schema(schema.clone());
+    }
+    if let Some(schema) = entry.get("outputSchema") {
+        definition = definition.output_schema(schema.clone());
+    }
+    if let Some(title) = part::<Option<String>>(entry, "title")? {
+        definition = definition.title(shown(&title));
+    }
+    if let Some(description) = part::<Option<String>>(entry, "description")? {
+        definition = definition.description(shown(&description));
+    }
+    for icon in part::<Vec<Icon>>(entry, "icons")? {
+        definition = definition.icon(icon);
+    }
+    for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
+        definition = definition.meta(key, value);
+    }
+    let hints = &definition.annotations;
+    let repeatable = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
+    Ok(UpstreamTool {
+        upstream: Arc::clone(upstream),
+        definition,
+        name,
+        repeatable,
+    })
+}
+
+/// What strangers wrote, without characters that hide or reorder text.
+fn shown(text: &str) -> String {
+    let hides = |c: &char| {
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+            || c.is_control() && !matches!(c, '\n' | '\t')
+    };
+    text.chars().filter(|c| !hides(c)).collect()
+}
+
+fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
+    let name: String = part(entry, "name")?;
+    let mut definition = ResourceDefinition::new(part::<String>(entry, uri)?, name)
+        .annotations(part::<Annotations>(entry, "annotations")?);
+    if let Some(title) = part::<Option<String>>(entry, "title")? {
+        definition = definition.title(shown(&title));
+    }
+    if let Some(description) = part::<Option<String>>(entry, "description")? {
+        definition = definition.description(shown(&description));
+    }
+    if let Some(mime_type) = part::<Option<String>>(entry, "mimeType")? {
+        definition = definition.mime_type(mime_type);
+    }
+    if let Some(size) = part::<Option<u64>>(entry, "size")? {
+        definition = definition.size(size);
+    }
+    for icon in part::<Vec<Icon>>(entry, "icons")? {
+        definition = definition.icon(icon);
+    }
+    for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
+        definition = definition.meta(key, value);
+    }
+    Ok(definition)
+}
+
+fn prompt(upstream: &Arc<Upstream>, prefix: &str, entry: &Value, completes: bool) -> Result<UpstreamPrompt, String> {
+    let name: String = part(entry, "name")?;
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let mut definition = PromptDefinition::new(format!("{prefix}{name}"));
+    if let Some(title) = part::<Option<String>>(entry, "title")? {
+        definition = definition.title(shown(&title));
+    }
+    if let Some(description) = part::<Option<String>>(entry, "description")? {
+        definition = definition.description(shown(&description));
+    }
+    for argument in part::<Vec<PromptArgument>>(entry, "arguments")? {
+        definition = definition.argument(argument);
+    }
+    for icon in part::<Vec<Icon>>(entry, "icons")? {
+        definition = definition.icon(icon);
+    }
+    for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
+        definition = definition.meta(key, value);
+    }
+    Ok(UpstreamPrompt {
+        upstream: Arc::clone(upstream),
+        definition,
+        name,
+        completes,
+    })
+}
+
+impl Upstream {
+    /// What stands before the names of what it offers.
+    fn prefix(&self) -> String {
+        match &self.config.prefix {
+            Some(prefix) => prefix.clone(),
+            // Names of tools have fewer characters than keys may have.
+            None => {
+                let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+                format!("{}__", self.name.chars().map(plain).collect::<String>())
+            }
+        }
+    }
+}
+
+fn listener(context: &Arc<CallContext>) -> Option<Arc<dyn Listener>> {
+    Some(Arc::new(Relay(Arc::clone(context))))
+}
+
+struct UpstreamTool {
+    upstream: Arc<Upstream>,
+    definition: Definition,
+    /// What the upstream calls it.
+    name: String,
+    repeatable: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Called {
+    #[serde(default)]
+    content: Vec<Box<RawValue>>,
+    structured_content: Option<Box<RawValue>>,
+    #[serde(default)]
+    is_error: bool,
+    #[serde(rename = "_meta")]
+    meta: Option<Map<String, Value>>,
+}
+
+impl Tool for UpstreamTool {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// The upstream does, and knows best.
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
+    fn checks_output(&self) -> bool {
+        true
+    }
+
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        let (upstream, name, repeatable) = (Arc::clone(&self.upstream), self.name.clone(), self.repeatable);
+        Box::pin(async move {
+            let arguments = RawValue::from_string(arguments.to_json())?;
+            let params = Params::new().with("name", name).raw("arguments", arguments);
+            let answered = upstream
+                .request("tools/call", params, listener(&context), repeatable)
+                .await;
+            let result = answered.map_err(|error| tool_error(&upstream.name, error))?;
+            let called: Called = serde_json::from_str(result.get()).map_err(|error| {
+                ToolError::new(format!("the upstream server {} answered what is no result", upstream.name))
+                    .caused_by(error)
+            })?;
+            Ok(output(called))
+        })
+    }
+}
+
+fn output(called: Called) -> Output {
+    let blocks: Vec<Content> = called
+        .content
+        .iter()
+        // Kinds that are not known are shown as they are written.
+        .map(|block| serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get())))
+        .collect();
+    let mut output = Output::blocks(blocks);
+    output.structured = called.structured_content.map(|json| json.get().to_owned());
+    output.is_error = called.is_error;
+    output.meta = called.meta.map(|mut meta| {
+        meta.remove("io.modelcontextprotocol/serverInfo");
+        meta
+    });
+    output.meta = output.meta.filter(|meta| !meta.is_empty());
+    output
+}
+
+/// In words for the model. Where the upstream is, and why it cannot be reached, is for the log.
+fn tool_error(upstream: &str, error: CallError) -> ToolError {
+    match error {
+        CallError::Client(ClientError::Rpc(error)) => ToolError::new(format!("{upstream}: {}", error.message)),
+        other => ToolError::new(told(upstream, &other)).caused_by(other),
+    }
+}
+
+fn told(upstream: &str, error: &CallError) -> String {
+    match error {
+        CallError::Turned(turned) => turned.to_string(),
+        CallError::Client(ClientError::Timeout(limit)) => {
+            format!("the upstream server {upstream} did not answer within {} s", limit.as_secs())
+        }
+        CallError::Client(_) => format!("the upstream server {upstream} cannot be reached; try again later"),
+    }
+}
+
+struct UpstreamResource {
+    upstream: Arc<Upstream>,
+    definition: ResourceDefinition,
+}
+
+struct UpstreamTemplate {
+    upstream: Arc<Upstream>,
+    definition: ResourceDefinition,
+    completes: bool,
+}
+
+async fn read(upstream: Arc<Upstream>, context: Arc<CallContext>, uri: String) -> Result<Vec<ResourceContents>, ResourceError> {
+    #[derive(Deserialize)]
+    struct Contents {
+        contents: Vec<ResourceContents>,
+    }
+    let params = Params::new().with("uri", uri);
+    let answered = upstream
+        .request("resources/read", params, listener(&context), true)
+        .await;
+    let result = answered.map_err(|error| match error {
+        // Of revisions up to 2025-11-25, and of the one after.
+        CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => ResourceError::not_found(),
+        CallError::Client(ClientError::Rpc(error)) => ResourceError::new(format!("{}: {}", upstream.name, error.message)),
+        other => ResourceError::new(told(&upstream.name, &other)).caused_by(other),
+    })?;
+    let contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
+        ResourceError::new(format!("the upstream server {} answered what is no contents", upstream.name)).caused_by(error)
+    })?;
+    Ok(contents.contents)
+}
+
+impl Resource for UpstreamResource {
+    fn definition(&self) -> &ResourceDefinition {
+        &self.definition
+    }
+
+    fn read(&self, context: Arc<CallContext>) -> ReadFuture {
+        Box::pin(read(Arc::clone(&self.upstream), context, self.definition.uri().to_owned()))
+    }
+}
+
+impl ResourceTemplate for UpstreamTemplate {
+    fn definition(&self) -> &ResourceDefinition {
+        &self.definition
+    }
+
+    fn read(&self, context: Arc<CallContext>, uri: &str, _: Parameters) -> ReadFuture {
+        Box::pin(read(Arc::clone(&self.upstream), context, uri.to_owned()))
+    }
+
+    fn completes(&self, _: &str) -> bool {
+        self.completes
+    }
+
+    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> VariableFuture {
+        let reference = json!({"type": "ref/resource", "uri": self.definition.uri()});
+        let upstream = Arc::clone(&self.upstream);
+        Box::pin(async move {
+            complete(&upstream, &context, reference, request)
+                .await
+                .map_err(|error| ResourceError::new(told(&upstream.name, &error)))
+        })
+    }
+}
+
+struct UpstreamPrompt {
+    upstream: Arc<Upstream>,
+    definition: PromptDefinition,
+    name: String,
+    completes: bool,
+}
+
+impl Prompt for UpstreamPrompt {
+    fn definition(&self) -> &PromptDefinition {
+        &self.definition
+    }
+
+    fn get(&self, context: Arc<CallContext>, arguments: Parameters) -> PromptFuture {
+        #[derive(Deserialize)]
+        struct Got {
+            description: Option<String>,
+            messages: Vec<PromptMessage>,
+        }
+        let (upstream, name) = (Arc::clone(&self.upstream), self.name.clone());
+        Box::pin(async move {
+            let arguments: Map<String, Value> = arguments
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect();
+            let params = Params::new().with("name", name).with("arguments", arguments);
+            let answered = upstream
+                .request("prompts/get", params, listener(&context), true)
+                .await;
+            let result = answered.map_err(|error| match error {
+                CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => PromptError::invalid(error.message),
+                CallError::Client(ClientError::Rpc(error)) => PromptError::new(format!("{}: {}", upstream.name, error.message)),
+                other => PromptError::new(told(&upstream.name, &other)).caused_by(other),
+            })?;
+            let got: Got = serde_json::from_str(result.get()).map_err(|error| {
+                PromptError::new(format!("the upstream server {} answered what is no prompt", upstream.name)).caused_by(error)
+            })?;
+            let mut output = PromptOutput::new(got.messages);
+            if let Some(description) = got.description {
+                output = output.with_description(description);
+            }
+            Ok(output)
+        })
+    }
+
+    fn completes(&self, _: &str) -> bool {
+        self.completes
+    }
+
+    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> ArgumentFuture {
+        let reference = json!({"type": "ref/prompt", "name": self.name});
+        let upstream = Arc::clone(&self.upstream);
+        Box::pin(async move {
+            complete(&upstream, &context, reference, request)
+                .await
+                .map_err(|error| PromptError::new(told(&upstream.name, &error)))
+        })
+    }
+}
+
+async fn complete(
+    upstream: &Upstream,
+    context: &Arc<CallContext>,
+    reference: Value,
+    request: CompletionRequest,
+) -> Result<Completions, CallError> {
+    #[derive(Deserialize)]
+    struct Completed {
+        completion: Completion,
+    }
+    #[derive(Deserialize)]
+    struct Completion {
+        #[serde(default)]
+        values: Vec<String>,
+        total: Option<usize>,
+    }
+    let mut params = Params::new()
+        .with("ref", reference)
+        .with("argument", json!({"name": request.argument, "value": request.value}));
+    if !request.arguments.is_empty() {
+        let known: Map<String, Value> = request
+            .arguments
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        params = params.with("context", json!({ "arguments": known }));
+    }
+    let result = upstream
+        .request("completion/complete", params, listener(context), true)
+        .await?;
+    let completed: Completed = serde_json::from_str(result.get())
+        .map_err(|error| ClientError::Protocol(format!("its answer to completion/complete: {error}")))?;
+    let completions = Completions::new(completed.completion.values);
+    Ok(match completed.completion.total {
+        Some(total) => completions.of_total(total),
+        None => completions,
+    })
+}
