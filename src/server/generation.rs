@@ -30,6 +30,8 @@ pub(crate) struct Generation {
     pub(crate) result_tail: String,
     /// The same for results that may be kept.
     list_tail: String,
+    /// `_meta` of results that have none of their own, in the stateless era.
+    pub(crate) result_meta: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
 }
@@ -73,6 +75,7 @@ impl Generation {
             has_completions: catalog.has_completions(),
             kept: Kept::new(config.contents_cache_bytes),
             server_info: info,
+            result_meta: meta.to_string(),
             catalog,
             result_tail,
             list_tail,

@@ -112,6 +112,7 @@ impl Server {
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
         self.revoked.end(session, local.now());
+        self.inflight.questions.end_session(&session.log_name);
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
     }
 }
