@@ -111,7 +111,10 @@ impl Harness {
     /// Answers questions as the client does: given a method, for example `elicitation/create`, and its parameters, the
     /// result. The client then declares that it can do everything that could be asked of it; without this, nothing.
     #[must_use]
-    pub fn answering(mut self, answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
+    pub fn answering(
+        mut self,
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
         self.answer = Some(Box::new(answer));
         self
     }
@@ -328,13 +331,14 @@ impl Harness {
 
     /// Answers a message of the server's, if it is a question.
     async fn answer(&self, message: &[u8]) {
-        let (Some(answer), Ok(question)) = (
-            &self.answer,
-            serde_json::from_slice::<Value>(message),
-        ) else {
+        let (Some(answer), Ok(question)) = (&self.answer, serde_json::from_slice::<Value>(message))
+        else {
             return;
         };
-        let Some(method) = question["method"].as_str().filter(|_| !question["id"].is_null()) else {
+        let Some(method) = question["method"]
+            .as_str()
+            .filter(|_| !question["id"].is_null())
+        else {
             return;
         };
         let result = answer(method, &question["params"]);

@@ -163,7 +163,6 @@ impl Asking {
         let desk = self.desk()?;
         desk.interruption(self.is_in_rounds())
     }
-
 }
 
 /// What the client has declared on this request alone (META-03).

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::{self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Roots, Sample, StepError};
+use super::ask::{
+    self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Roots, Sample, StepError,
+};
 use super::outlet::Outlet;
 use crate::auth::Principal;
 use crate::protocol::{ClientAbility, SamplingRequest};
@@ -171,12 +173,8 @@ impl CallContext {
     /// # Errors
     ///
     /// See [`AskError`].
-    pub fn elicit_url(
-        &self,
-        message: impl Into<String>,
-        url: impl Into<String>,
-    ) -> ElicitUrl<'_> {
-        ElicitUrl::new(self, message.into(), url.into())
+    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
+        ElicitUrl::new(self, &message.into(), &url.into())
     }
 
     /// Asks the client's model for a message. What [`elicit`](Self::elicit) says of when the tool runs again holds

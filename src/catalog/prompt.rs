@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::catalog::{AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters};
+use crate::catalog::{
+    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters,
+};
 use crate::protocol::{ClientAbility, Content, Icon, PromptArgument, PromptMessage};
 
 /// The future of a prompt's messages.
@@ -314,7 +316,9 @@ impl<E: Error + Send + Sync + 'static> From<E> for PromptError {
             Ok(invalid) => Self::invalid(invalid.to_string()),
             Err(error) => {
                 let kind = match error.downcast_ref::<AskError>() {
-                    Some(AskError::NotDeclared(ability)) => PromptErrorKind::MissingCapability(*ability),
+                    Some(AskError::NotDeclared(ability)) => {
+                        PromptErrorKind::MissingCapability(*ability)
+                    }
                     Some(AskError::InvalidQuestion(_)) => PromptErrorKind::Internal,
                     _ => PromptErrorKind::Failed,
                 };

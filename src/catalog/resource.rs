@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::catalog::{AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters};
-use crate::protocol::{Annotations, CacheScope, ClientAbility, Icon, ResourceContents, UriTemplate};
+use crate::catalog::{
+    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters,
+};
+use crate::protocol::{
+    Annotations, CacheScope, ClientAbility, Icon, ResourceContents, UriTemplate,
+};
 
 /// The future of one reading.
 pub type ReadFuture =
@@ -288,7 +292,9 @@ impl<E: Error + Send + Sync + 'static> From<E> for ResourceError {
             Ok(invalid) => Self::not_found().caused_by(invalid),
             Err(error) => {
                 let kind = match error.downcast_ref::<AskError>() {
-                    Some(AskError::NotDeclared(ability)) => ResourceErrorKind::MissingCapability(*ability),
+                    Some(AskError::NotDeclared(ability)) => {
+                        ResourceErrorKind::MissingCapability(*ability)
+                    }
                     Some(AskError::InvalidQuestion(_)) => ResourceErrorKind::Internal,
                     _ => ResourceErrorKind::Failed,
                 };

@@ -51,7 +51,13 @@ mod tests {
                 Some(r#"{"a":2,"b":[1,{"x":null,"y":"é"}]}"#)
             );
         }
-        for other in [r#"{"a":2.5}"#, r#"{"a":"2"}"#, "[]", "-0.5", "18446744073709551615"] {
+        for other in [
+            r#"{"a":2.5}"#,
+            r#"{"a":"2"}"#,
+            "[]",
+            "-0.5",
+            "18446744073709551615",
+        ] {
             assert_eq!(canonical(other).as_deref(), Some(other));
         }
         assert_eq!(canonical("{"), None);

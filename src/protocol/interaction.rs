@@ -560,7 +560,8 @@ mod tests {
 
     #[test]
     fn a_result_has_one_block_or_several() {
-        let one = json!({"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m"});
+        let one =
+            json!({"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m"});
         let one: SamplingResult = serde_json::from_value(one).expect("a result");
         assert_eq!(one.text(), "a");
         let several = json!({"role": "assistant", "model": "m", "stopReason": "toolUse", "content": [

@@ -276,7 +276,9 @@ impl<'a> Envelope<'a> {
         }
         let Some(method) = self.method else {
             let outcome = match (self.result, self.error) {
-                (Some(_), Some(_)) => return invalid("a response has a result or an error, not both"),
+                (Some(_), Some(_)) => {
+                    return invalid("a response has a result or an error, not both");
+                }
                 (None, None) => return invalid("a message has a method, a result or an error"),
                 (Some(result), None) => Ok(result),
                 (None, Some(error)) => Err(error),

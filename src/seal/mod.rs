@@ -18,8 +18,8 @@ mod revoked;
 mod session;
 
 pub use config::{KeyError, SealConfig, Secret};
-pub use key_ring::KeyRing;
 pub(crate) use digest::{digest, short_digest};
+pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;
 pub(crate) use key_ring::random_bytes;
 pub(crate) use request_state::{

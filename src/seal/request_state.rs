@@ -215,9 +215,18 @@ mod tests {
         assert_eq!(open(binding(), NOW + 899).as_ref(), Some(&state));
         assert_eq!(open(binding(), NOW + 900), None);
         for other in [
-            Binding { mount: "other", ..binding() },
-            Binding { principal: "eve", ..binding() },
-            Binding { target: [8; 32], ..binding() },
+            Binding {
+                mount: "other",
+                ..binding()
+            },
+            Binding {
+                principal: "eve",
+                ..binding()
+            },
+            Binding {
+                target: [8; 32],
+                ..binding()
+            },
         ] {
             assert_eq!(open(other, NOW), None);
         }

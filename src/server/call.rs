@@ -90,11 +90,13 @@ pub(crate) fn begin<T>(
             None => return Err(call),
         },
     };
-    Ok(if context.outlet.is_silent() || terms.stream_after.is_none() {
-        Step::Done(outcome)
-    } else {
-        Step::Streams(Running::Done(Some(outcome)))
-    })
+    Ok(
+        if context.outlet.is_silent() || terms.stream_after.is_none() {
+            Step::Done(outcome)
+        } else {
+            Step::Streams(Running::Done(Some(outcome)))
+        },
+    )
 }
 
 /// How a call ended, unless it must not have.

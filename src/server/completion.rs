@@ -14,8 +14,8 @@ use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, NOT_HERE, Server, truncated};
 use crate::catalog::{
-    Asking, Catalog, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
-    PromptError, ResourceError, ResourceErrorKind,
+    Asking, Catalog, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions,
+    Parameters, PromptError, ResourceError, ResourceErrorKind,
 };
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
@@ -156,7 +156,12 @@ impl Server {
             revision: caller.revision,
             generation: Arc::clone(&generation),
         };
-        let context = caller.context(headers, request, None, Asking::new(Client::Nobody(NOT_HERE)));
+        let context = caller.context(
+            headers,
+            request,
+            None,
+            Asking::new(Client::Nobody(NOT_HERE)),
+        );
         Ok(match whose {
             Whose::Prompt(entry) => {
                 let start = |context| entry.prompt.complete(context, asked);

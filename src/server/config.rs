@@ -1,6 +1,7 @@
 //! What can be set about the server, whatever carries its messages.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::QuestionConfig;
 use crate::protocol::Implementation;
@@ -12,7 +13,7 @@ use crate::protocol::Implementation;
 /// name = "weather"
 /// call_timeout_seconds = 30
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// What the server calls itself. Default: `longshore`.
@@ -44,7 +45,7 @@ pub struct ServerConfig {
 }
 
 /// When several messages may come in one array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum BatchPolicy {
@@ -58,7 +59,7 @@ pub enum BatchPolicy {
 }
 
 /// How arguments that do not fit a tool's schema are reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ValidationErrors {

@@ -34,6 +34,8 @@ pub(crate) struct Generation {
     pub(crate) result_meta: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
+    /// What can be done, as the newest revision puts it.
+    pub(crate) capabilities: Value,
 }
 
 /// One list, for each revision; serialised on first use.
@@ -74,6 +76,7 @@ impl Generation {
             prompts: Listings::default(),
             has_completions: catalog.has_completions(),
             kept: Kept::new(config.contents_cache_bytes),
+            capabilities: capabilities(&catalog, Revision::V2026_07_28),
             server_info: info,
             result_meta: meta.to_string(),
             catalog,

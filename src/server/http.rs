@@ -31,6 +31,7 @@ pub(crate) struct HttpHead<'a> {
 }
 
 /// A message that wants no answer.
+#[derive(Clone, Copy)]
 enum Heard<'a> {
     Notification(&'a Notification<'a>),
     Response(&'a Response<'a>),
@@ -39,7 +40,7 @@ enum Heard<'a> {
 impl HttpHead<'_> {
     fn headers(&mut self) -> Headers<'_> {
         Headers {
-            mcp: self.mcp,
+            mcp: Some(self.mcp),
             all: self.headers,
         }
     }
@@ -157,9 +158,7 @@ impl Server {
                 self.notified(&session.log_name, notification);
                 Reply::Accepted
             }
-            Heard::Response(response) => {
-                self.answered(&session.log_name, head.principal, response)
-            }
+            Heard::Response(response) => self.answered(&session.log_name, head.principal, response),
         }
     }
 

@@ -18,6 +18,7 @@ mod local;
 mod logging;
 mod method;
 mod mirror;
+mod plain;
 mod prompts;
 mod questions;
 mod reply;
@@ -61,11 +62,10 @@ pub(crate) use stream::{CallStream, Part};
 
 use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted};
-use crate::protocol::message::{
-    self, Malformed, MalformedKind, Notification, Request, Response,
-};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
+use crate::state::SharedState;
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
@@ -88,6 +88,8 @@ pub(crate) struct Server {
     /// How long a client with a session has to answer a question.
     question_timeout: Duration,
     levels: Levels,
+    #[expect(dead_code, reason = "streams and questions are about to use it")]
+    pub(crate) state: SharedState,
 }
 
 /// What comes of a message.
@@ -109,7 +111,7 @@ struct Caller<'a> {
     stream_after: Option<Duration>,
     /// What the client can do, if it has a session; in the stateless era the request says it.
     capabilities: ClientCapabilities,
-    /// Whether the client can be asked something, if it has a session.
+    /// Whether the client can be asked something.
     reach: Reach,
     /// Seconds of Unix time.
     now: u64,
@@ -148,7 +150,8 @@ fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
 
 /// The headers of an HTTP request.
 struct Headers<'a> {
-    mcp: &'a McpHeaders,
+    /// Those that the protocol gives a meaning to; `None` where no message came that they could belong to.
+    mcp: Option<&'a McpHeaders>,
     /// All of them; a call takes them along.
     all: &'a mut HeaderMap,
 }
@@ -157,6 +160,7 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
+        state: SharedState,
         catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
     ) -> Self {
@@ -174,6 +178,7 @@ impl Server {
             question_timeout: Duration::from_secs(questions.timeout_seconds),
             inflight: Arc::new(Inflight::new(questions, replica)),
             levels: Levels::default(),
+            state,
         }
     }
 
@@ -220,7 +225,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
-        let mcp = headers.as_ref().map(|headers| headers.mcp);
+        let mcp = headers.as_ref().and_then(|headers| headers.mcp);
         match stateless::check_envelope(request, mcp) {
             // A call's level is looked at after its name.
             Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
@@ -346,8 +351,8 @@ impl Server {
         if caller.revision.has_sessions() {
             return Ok(caller.session.map(|session| self.levels.get(session)));
         }
-        if let Some(headers) = headers {
-            stateless::check_name(request, name, headers.mcp)?;
+        if let Some(mcp) = headers.and_then(|headers| headers.mcp) {
+            stateless::check_name(request, name, mcp)?;
         }
         stateless::log_level(request)
     }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
 use crate::catalog::{CallContext, ClientError, Desk, Slot};
@@ -18,7 +19,7 @@ use crate::protocol::push_string;
 /// [server.questions]
 /// timeout_seconds = 120
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuestionConfig {
     /// How long a client with a session has to answer, in seconds, while the call waits. Default: 300, five minutes.
@@ -181,7 +182,9 @@ impl Questions {
             count(&self.counters.unheard);
             return Heard::Here;
         };
-        if id.starts_with(FORM) && !id.starts_with(&*self.prefix) && id.len() == self.prefix.len() + 32
+        if id.starts_with(FORM)
+            && !id.starts_with(&*self.prefix)
+            && id.len() == self.prefix.len() + 32
         {
             count(&self.counters.unheard);
             return Heard::Elsewhere;

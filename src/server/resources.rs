@@ -20,7 +20,9 @@ use crate::catalog::{
     ResourceErrorKind, ResourceTemplate,
 };
 use crate::protocol::message::{self, Request};
-use crate::protocol::{CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri};
+use crate::protocol::{
+    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
+};
 
 impl Server {
     /// Reads a resource.

@@ -13,14 +13,12 @@ use super::questions::count;
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Server};
-use crate::catalog::{
-    Asking, CallContext, Client, Desk, Fault, Interruption, Round, read_request,
-};
+use crate::catalog::{Asking, CallContext, Client, Desk, Fault, Interruption, Round, read_request};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, canonical, push_string};
 use crate::seal::{AskedQuestion, Binding, JOURNAL_MAX_BYTES, RequestState, digest};
 
-/// Whether a caller with a session can be asked something while its call runs.
+/// Whether a caller can be asked something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// It can.
@@ -31,6 +29,8 @@ pub(super) enum Reach {
     Batch,
     /// Its revision has no streams of this kind.
     OldRevision,
+    /// It does not speak the protocol.
+    Plain,
 }
 
 impl Reach {
@@ -41,6 +41,9 @@ impl Reach {
                 "it takes no event stream for an answer; its requests' Accept has to name text/event-stream",
             ),
             Self::Batch => Some("the call is one of an array; it has to come by itself"),
+            Self::Plain => {
+                Some("it calls the tool without the protocol; over MCP it could be asked")
+            }
             Self::OldRevision => Some("clients of 2024-11-05 cannot be asked over this transport"),
         }
     }
@@ -55,14 +58,14 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Result<Asking, Reply> {
+        if let Some(problem) = caller.reach.problem() {
+            return Ok(Asking::new(Client::Nobody(problem)));
+        }
         if caller.revision.has_sessions() {
-            return Ok(Asking::new(match caller.reach.problem() {
-                Some(problem) => Client::Nobody(problem),
-                None => Client::Session {
-                    revision: caller.revision,
-                    capabilities: caller.capabilities,
-                    timeout: self.question_timeout,
-                },
+            return Ok(Asking::new(Client::Session {
+                revision: caller.revision,
+                capabilities: caller.capabilities,
+                timeout: self.question_timeout,
             }));
         }
         let client = Client::Stateless {

@@ -12,6 +12,7 @@ use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, Server
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
+use crate::state::SharedState;
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -31,7 +32,13 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(config, keys, catalog, HashMap::new())
+    Server::new(
+        config,
+        keys,
+        SharedState::default(),
+        catalog,
+        HashMap::new(),
+    )
 }
 
 /// Two servers of one key, the second at another mount.
@@ -239,14 +246,23 @@ fn asking_server() -> Arc<Server> {
     );
     let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
     let config = ServerConfig::default();
-    Arc::new(Server::new(config, KeyRing::random(), catalog, HashMap::new()))
+    Arc::new(Server::new(
+        config,
+        KeyRing::random(),
+        SharedState::default(),
+        catalog,
+        HashMap::new(),
+    ))
 }
 
 #[test]
 fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
     let server = asking_server();
     let now = std::time::SystemTime::now();
-    let now = now.duration_since(std::time::UNIX_EPOCH).expect("later").as_secs();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("later")
+        .as_secs();
     let call = |extra: Value| {
         let mut params = json!({
             "name": "ask",
@@ -255,7 +271,10 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
                 "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
             },
         });
-        params.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+        params
+            .as_object_mut()
+            .expect("an object")
+            .extend(extra.as_object().expect("an object").clone());
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     };
     let send = |principal: Principal, now: u64, body: &Value| {
@@ -284,5 +303,8 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         assert_eq!(bad["error"]["code"], -32602, "{bad}");
     }
     let counts = server.question_counts();
-    assert_eq!((counts.asked, counts.resumed, counts.states_refused), (1, 1, 2));
+    assert_eq!(
+        (counts.asked, counts.resumed, counts.states_refused),
+        (1, 1, 2)
+    );
 }

@@ -14,8 +14,10 @@ mod layers;
 mod library;
 mod offer_attributes;
 mod prompts;
+mod rest;
 mod resources;
 mod revisions;
+mod state;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;

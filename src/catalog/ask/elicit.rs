@@ -103,11 +103,7 @@ impl ElicitForm<'_> {
         ElicitForm::of(context, message, Ok(form))
     }
 
-    fn of(
-        context: &CallContext,
-        message: String,
-        form: Result<Form, AskError>,
-    ) -> ElicitForm<'_> {
+    fn of(context: &CallContext, message: String, form: Result<Form, AskError>) -> ElicitForm<'_> {
         let asking = &context.asking;
         let revision = asking.revision();
         let asked = asking
@@ -168,12 +164,12 @@ impl ElicitForm<'_> {
     }
 }
 
-impl ElicitUrl<'_> {
-    pub(crate) fn new(context: &CallContext, message: String, url: String) -> ElicitUrl<'_> {
+impl<'c> ElicitUrl<'c> {
+    pub(crate) fn new(context: &'c CallContext, message: &str, url: &str) -> Self {
         let asking = &context.asking;
         let draft = asking
             .require(ClientAbility::ElicitationUrl)
-            .and_then(|()| check_url(&url).map_err(AskError::InvalidQuestion))
+            .and_then(|()| check_url(url).map_err(AskError::InvalidQuestion))
             .map(|()| {
                 let params = json!({"mode": "url", "message": message, "url": url});
                 let mut draft = Draft::new(QuestionKind::Elicitation, params);
@@ -272,7 +268,10 @@ mod tests {
 
     #[test]
     fn eli_07_urls_hold_no_credentials() {
-        for good in ["https://example.com/connect?x=1", "http://localhost:8080/a@b"] {
+        for good in [
+            "https://example.com/connect?x=1",
+            "http://localhost:8080/a@b",
+        ] {
             assert_eq!(check_url(good), Ok(()), "{good}");
         }
         for bad in [

@@ -44,7 +44,14 @@ pub struct FormError {
 }
 
 /// What fields of a type may say, beside their type, title, description and default.
-const STRING: &[&str] = &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"];
+const STRING: &[&str] = &[
+    "minLength",
+    "maxLength",
+    "format",
+    "enum",
+    "enumNames",
+    "oneOf",
+];
 const NUMBER: &[&str] = &["minimum", "maximum"];
 const ARRAY: &[&str] = &["minItems", "maxItems", "items"];
 const ALWAYS: &[&str] = &["type", "title", "description", "default"];
@@ -269,7 +276,6 @@ fn settle_choices(field: &mut Map<String, Value>) {
 }
 
 /// The values of one choice, and the title that each has. `None` if it is no choice of text.
-#[expect(clippy::type_complexity, reason = "used in one place")]
 fn choice(schema: &Value) -> Option<Vec<(Value, Option<String>)>> {
     let title = schema.get("title").or_else(|| schema.get("description"));
     let title = title.and_then(Value::as_str).map(str::to_owned);
@@ -292,7 +298,12 @@ fn plain(field: Value) -> Option<Value> {
         _ => drop(field.shift_remove("default")),
     }
     if let Some(Value::Array(choices)) = field.shift_remove("oneOf") {
-        let each = |member: &str| choices.iter().map(|choice| choice[member].clone()).collect();
+        let each = |member: &str| {
+            choices
+                .iter()
+                .map(|choice| choice[member].clone())
+                .collect()
+        };
         field.insert("enum".to_owned(), each("const"));
         field.insert("enumNames".to_owned(), each("title"));
     }
@@ -329,7 +340,6 @@ mod tests {
 
     /// Never shown.
     #[derive(Serialize, Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
     struct Everything {
         /// Who it is for.
         #[schemars(length(min = 1, max = 50))]
@@ -437,8 +447,14 @@ mod tests {
             (json!({"type": "string", "pattern": "a"}), "`pattern`"),
             (json!({"type": "integer", "multipleOf": 2}), "`multipleOf`"),
             (json!({"type": "array"}), "`items`"),
-            (json!({"type": "array", "items": {"type": "string"}}), "choices"),
-            (json!({"type": "array", "items": {"type": "integer", "enum": [1]}}), "choices"),
+            (
+                json!({"type": "array", "items": {"type": "string"}}),
+                "choices",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "integer", "enum": [1]}}),
+                "choices",
+            ),
         ] {
             let schema = json!({"type": "object", "properties": {"x": field}});
             let error = Form::from_schema(schema).expect_err("no form").to_string();

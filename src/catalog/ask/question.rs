@@ -283,7 +283,9 @@ impl<'c> Question<'c> {
     /// An answer that is none: the call ends with it where the answer came with the call.
     pub(super) fn refuse(&self, answer: &Answer, problem: String) -> AskError {
         if let (Some(name), Some(desk)) = (&answer.fresh, self.asking.desk()) {
-            desk.fail(Fault::BadAnswer(format!("inputResponses.{name}: {problem}")));
+            desk.fail(Fault::BadAnswer(format!(
+                "inputResponses.{name}: {problem}"
+            )));
         }
         AskError::InvalidAnswer(problem)
     }

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Listening and serving over HTTP.
 ///
@@ -13,7 +14,7 @@ use serde::Deserialize;
 /// allowed_hosts = ["mcp.example.com"]
 /// allowed_origins = ["https://app.example.com"]
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Address to listen on. Default: 127.0.0.1.
@@ -36,6 +37,8 @@ pub struct HttpConfig {
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
+    pub rest: bool,
     /// Limits.
     pub limits: HttpLimits,
 }
@@ -43,7 +46,7 @@ pub struct HttpConfig {
 /// How much and how long.
 ///
 /// Times are kept by a sweep of one second: what takes longer is ended at most a second late.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
     /// Connections at once; more wait in the backlog. Default: 20000, or what the process may open less 512.
@@ -83,6 +86,7 @@ impl Default for HttpConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             strict_accept: false,
+            rest: true,
             limits: HttpLimits::default(),
         }
     }

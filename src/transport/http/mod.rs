@@ -12,6 +12,9 @@ mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod openapi;
+mod rest;
+mod route;
 mod service;
 mod status;
 mod worker;
@@ -31,6 +34,7 @@ pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
+pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
 

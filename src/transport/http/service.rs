@@ -21,7 +21,10 @@ use tower::{Layer, Service, ServiceExt as _};
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
+use super::rest::RestRequest;
+use super::route::{Guarded, Open, Place, Route};
 use super::status::Rejection;
+use crate::auth::Principal;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 
@@ -72,7 +75,10 @@ impl WorkerService {
         let (mut head, body) = request.into_parts();
         let mut body = Body::from(body);
         let mut response = match router.admit(&head) {
-            Err(rejection) => rejection.into_rpc(),
+            Err(rejection) => {
+                let route = Route::of(head.uri.path()).map(|(route, _)| route);
+                rejection.into_response(route)
+            }
             Ok(summary) => match &self.layered {
                 None => {
                     let connection = Some(connection);
@@ -123,7 +129,8 @@ impl Router {
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if head.uri.path() != HEALTH {
+        let path = head.uri.path();
+        if path == "/mcp" || !matches!(Route::of(path), Some((route, _)) if route.is_probe()) {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -147,26 +154,59 @@ impl Router {
             headers,
             ..
         } = head;
-        match uri.path() {
-            "/mcp" | "/mcp/" if *method == Method::POST => {
+        let Some((route, name)) = Route::of(uri.path()) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(Open::Health) => return self.health(route, method),
+        };
+        let entered = match self.enter() {
+            Ok(entered) => entered,
+            Err(rejection) => return rejection.into_response(Some(route)),
+        };
+        match guarded {
+            Guarded::Mcp if *method == Method::POST => {
                 let answer = self
                     .endpoint
-                    .post(local, connection, summary, headers, body);
+                    .post(&entered, local, connection, summary, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
-            "/mcp" | "/mcp/" => self
+            Guarded::Mcp => self
                 .endpoint
-                .other(method, local, summary, headers)
+                .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            HEALTH => self.health(method),
-            _ => Rejection::NotFound.into_problem(),
+            Guarded::Rest(_) if !route.has(method) => {
+                Rejection::MethodNotAllowed(route.methods).into_problem()
+            }
+            Guarded::Rest(rest) => {
+                let request = RestRequest {
+                    rest,
+                    name,
+                    query: uri.query(),
+                    summary,
+                    headers,
+                    connection,
+                };
+                Box::pin(request.answer(&self.endpoint, &entered, body)).await
+            }
         }
     }
 
+    /// What every path that is not open demands of a request, whichever it is. What is behind one can only be reached
+    /// with what this returns.
+    #[inline]
+    #[expect(clippy::unnecessary_wraps, reason = "nobody is turned away yet")]
+    fn enter(&self) -> Result<Entered<'_>, Rejection> {
+        Ok(Entered {
+            principal: &self.endpoint.principal,
+        })
+    }
+
     /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, method: &Method) -> Response<Body> {
-        if method != Method::GET && method != Method::HEAD {
-            return Rejection::MethodNotAllowed("GET, HEAD").into_problem();
+    fn health(&self, route: &Route, method: &Method) -> Response<Body> {
+        if !route.has(method) {
+            return Rejection::MethodNotAllowed(route.methods).into_problem();
         }
         let draining = self.draining.load(Ordering::Relaxed);
         let tools = self.endpoint.server.tool_count();
@@ -189,7 +229,11 @@ impl Router {
     }
 }
 
-const HEALTH: &str = "/health";
+/// Somebody whom [`Router::enter`] has let in; nothing else makes one.
+#[derive(Debug)]
+pub(super) struct Entered<'r> {
+    pub(super) principal: &'r Arc<Principal>,
+}
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
 #[derive(Clone)]

@@ -31,7 +31,9 @@ async fn two_questions(context: &CallContext) -> Result<String, ToolError> {
     let Elicited::Accepted(Name { name }) = name else {
         return Ok(format!("no name: {}", name.action()));
     };
-    let colour = context.elicit::<Colour>("What is your favorite color?").await?;
+    let colour = context
+        .elicit::<Colour>("What is your favorite color?")
+        .await?;
     let colour = colour.accepted().map_or("no color".to_owned(), |c| c.color);
     Ok(format!("{name} likes {colour}."))
 }
@@ -41,7 +43,9 @@ async fn two_questions(context: &CallContext) -> Result<String, ToolError> {
 async fn at_once(context: &CallContext) -> Result<String, ToolError> {
     let greeting = SamplingRequest::new("Generate a greeting", 50);
     let (name, greeting, roots) = tokio::try_join!(
-        context.elicit::<Name>("What is your name?").named("user_name"),
+        context
+            .elicit::<Name>("What is your name?")
+            .named("user_name"),
         context.sample(&greeting).named("greeting"),
         context.roots().named("client_roots"),
     )?;
@@ -95,7 +99,10 @@ async fn tactful(context: &CallContext) -> Result<String, ToolError> {
     if !context.client_can(ClientAbility::Sampling) {
         return Ok("without".to_owned());
     }
-    Ok(context.sample(&SamplingRequest::new("Hm?", 10)).await?.text())
+    Ok(context
+        .sample(&SamplingRequest::new("Hm?", 10))
+        .await?
+        .text())
 }
 
 /// Needs sampling before it does anything.
@@ -110,15 +117,22 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// Takes a step between two questions.
 #[tool]
 async fn steps(context: &CallContext) -> Result<String, ToolError> {
-    let before = context.step("draw", async { Ok::<_, ToolError>(17) }).await?;
-    let name = context.elicit::<Name>("What is your name?").await?.accepted();
+    let before = context
+        .step("draw", async { Ok::<_, ToolError>(17) })
+        .await?;
+    let name = context
+        .elicit::<Name>("What is your name?")
+        .await?
+        .accepted();
     let taken = context
         .step("take", async {
             tokio::task::yield_now().await;
             Ok::<_, ToolError>(TAKEN.fetch_add(1, Ordering::SeqCst))
         })
         .await?;
-    context.elicit::<Colour>("What is your favorite color?").await?;
+    context
+        .elicit::<Colour>("What is your favorite color?")
+        .await?;
     let name = name.map_or(String::new(), |n| n.name);
     Ok(format!("{name}: {before}, {taken}"))
 }
@@ -167,14 +181,20 @@ async fn choices(context: &CallContext) -> Result<String, ToolError> {
 #[prompt]
 async fn asking_prompt(context: &CallContext) -> Result<String, longshore::PromptError> {
     let name = context.elicit::<Name>("Who is asking?").await?.accepted();
-    Ok(format!("I am {}.", name.map_or("nobody".to_owned(), |n| n.name)))
+    Ok(format!(
+        "I am {}.",
+        name.map_or("nobody".to_owned(), |n| n.name)
+    ))
 }
 
 /// Asks who wants to read it.
 #[resource(uri = "asking://secret", ttl = "60s", cache_scope = "public")]
 async fn asking_resource(context: &CallContext) -> Result<String, longshore::ResourceError> {
     let name = context.elicit::<Name>("Who is reading?").await?.accepted();
-    Ok(format!("For {} only.", name.map_or("nobody".to_owned(), |n| n.name)))
+    Ok(format!(
+        "For {} only.",
+        name.map_or("nobody".to_owned(), |n| n.name)
+    ))
 }
 
 fn app() -> App {
@@ -209,13 +229,17 @@ fn answers(method: &str, params: &Value) -> Value {
                 _ => json!(4),
             };
             let names = fields.expect("fields").keys();
-            let content: Value = names.map(|n| (n.clone(), answer(n))).collect::<serde_json::Map<_, _>>().into();
+            let content: Value = names
+                .map(|n| (n.clone(), answer(n)))
+                .collect::<serde_json::Map<_, _>>()
+                .into();
             json!({"action": "accept", "content": content})
         }
         "sampling/createMessage" => {
             let messages = params["messages"].as_array().expect("messages");
             if params["tools"].is_array() && messages.len() == 1 {
-                let call = json!({"type": "tool_use", "id": "1", "name": "thermometer", "input": {}});
+                let call =
+                    json!({"type": "tool_use", "id": "1", "name": "thermometer", "input": {}});
                 return json!({"role": "assistant", "content": [call], "model": "m", "stopReason": "toolUse"});
             }
             let text = match messages.last().map(|m| &m["content"]["type"]) {
@@ -249,10 +273,17 @@ fn text(result: &Value) -> &str {
 async fn one_tool_asks_clients_of_every_revision() {
     for revision in THAT_ASK {
         let server = harness(revision).answering(answers);
-        let result = server.call("two_questions", json!({})).await.expect("a result");
+        let result = server
+            .call("two_questions", json!({}))
+            .await
+            .expect("a result");
         assert_eq!(text(&result), "Ada likes blue.", "{revision}");
         let result = server.call("at_once", json!({})).await.expect("a result");
-        assert_eq!(text(&result), "Hello there, Ada at file:///home/ada", "{revision}");
+        assert_eq!(
+            text(&result),
+            "Hello there, Ada at file:///home/ada",
+            "{revision}"
+        );
         let counts = server.question_counts();
         assert_eq!((counts.asked, counts.waiting), (5, 0), "{revision}");
     }
@@ -263,7 +294,10 @@ async fn eli_05_to_decline_and_to_cancel_are_answers() {
     for revision in THAT_ASK {
         for action in ["decline", "cancel"] {
             let server = harness(revision).answering(move |_, _| json!({ "action": action }));
-            let result = server.call("two_questions", json!({})).await.expect("a result");
+            let result = server
+                .call("two_questions", json!({}))
+                .await
+                .expect("a result");
             assert_eq!(text(&result), format!("no name: {action}"));
         }
     }
@@ -318,7 +352,10 @@ async fn forms_are_shown_to_each_revision_as_it_knows_them() {
                 assert_eq!(fields, &json!({"one": one, "count": {"type": "integer"}}));
             } else {
                 assert_eq!(params["mode"], "form");
-                assert_eq!(fields["some"]["items"], json!({"type": "string", "enum": ["x", "y"]}));
+                assert_eq!(
+                    fields["some"]["items"],
+                    json!({"type": "string", "enum": ["x", "y"]})
+                );
                 assert_eq!(fields["count"]["default"], 3);
             }
             answers(method, params)
@@ -337,14 +374,23 @@ async fn forms_are_shown_to_each_revision_as_it_knows_them() {
 async fn prompts_and_resources_ask_too() {
     for revision in THAT_ASK {
         let server = harness(revision).answering(answers);
-        let prompt = server.get_prompt("asking_prompt", json!({})).await.expect("messages");
-        assert_eq!(prompt["messages"][0]["content"]["text"], "I am Ada.", "{revision}");
+        let prompt = server
+            .get_prompt("asking_prompt", json!({}))
+            .await
+            .expect("messages");
+        assert_eq!(
+            prompt["messages"][0]["content"]["text"], "I am Ada.",
+            "{revision}"
+        );
         for _ in 0..2 {
             let read = server.read("asking://secret").await.expect("contents");
             assert_eq!(read["contents"][0]["text"], "For Ada only.", "{revision}");
             if revision == Revision::V2026_07_28 {
                 // What came of an answer is good for this once, whatever the resource says of itself.
-                assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(0), &json!("private")));
+                assert_eq!(
+                    (&read["ttlMs"], &read["cacheScope"]),
+                    (&json!(0), &json!("private"))
+                );
             }
         }
         assert_eq!(server.question_counts().asked, 3, "each reading asks");
@@ -354,7 +400,10 @@ async fn prompts_and_resources_ask_too() {
 #[tokio::test]
 async fn a_tool_can_find_out_what_its_client_can_do() {
     for revision in THAT_ASK {
-        let result = harness(revision).call("tactful", json!({})).await.expect("a result");
+        let result = harness(revision)
+            .call("tactful", json!({}))
+            .await
+            .expect("a result");
         assert_eq!(text(&result), "without");
         let server = harness(revision).answering(answers);
         let result = server.call("tactful", json!({})).await.expect("a result");
@@ -371,15 +420,26 @@ async fn what_the_client_has_not_declared_is_not_asked() {
         ("agent", json!({"sampling": {}})),
     ] {
         // META-04, MRTR-04.
-        let error = harness(Revision::V2026_07_28).call(tool, json!({})).await.expect_err("refused");
+        let error = harness(Revision::V2026_07_28)
+            .call(tool, json!({}))
+            .await
+            .expect_err("refused");
         assert_eq!(error["code"], -32021, "{tool}");
         assert_eq!(error["data"]["requiredCapabilities"], required, "{tool}");
         // Before, a failure that the model reads.
-        let result = harness(Revision::V2025_11_25).call(tool, json!({})).await.expect("a result");
+        let result = harness(Revision::V2025_11_25)
+            .call(tool, json!({}))
+            .await
+            .expect("a result");
         assert_eq!(result["isError"], true);
-        assert!(text(&result).contains("has declared the capability"), "{result}");
+        assert!(
+            text(&result).contains("has declared the capability"),
+            "{result}"
+        );
     }
-    let error = harness(Revision::V2026_07_28).get_prompt("asking_prompt", json!({})).await;
+    let error = harness(Revision::V2026_07_28)
+        .get_prompt("asking_prompt", json!({}))
+        .await;
     assert_eq!(error.expect_err("refused")["code"], -32021);
     let error = harness(Revision::V2026_07_28).read("asking://secret").await;
     assert_eq!(error.expect_err("refused")["code"], -32021);

@@ -43,7 +43,10 @@ fn lh_01_the_question_is_on_the_calls_stream_and_the_answer_in_a_request_of_its_
         assert_eq!(question["params"]["message"], "What is your name?");
         session.post(&answer(&question, name("Ada"))).accepted();
         let result = connection.event().expect("an answer");
-        assert_eq!((&result["id"], text(&result["result"])), (&json!(1), "Hello, Ada!"));
+        assert_eq!(
+            (&result["id"], text(&result["result"])),
+            (&json!(1), "Hello, Ada!")
+        );
         assert!(connection.event().is_none());
     }
 }
@@ -56,8 +59,12 @@ fn only_the_session_that_was_asked_is_heard_and_only_once() {
     let (mut connection, question) = asked(&server, &session, "two_questions");
     // From another session, and to what nobody has asked: nothing to be seen, and nothing done.
     other.post(&answer(&question, name("Eve"))).accepted();
-    session.post(&answer(&json!({"id": "q-1"}), name("Eve"))).accepted();
-    session.post(&answer(&json!({"id": 1}), name("Eve"))).accepted();
+    session
+        .post(&answer(&json!({"id": "q-1"}), name("Eve")))
+        .accepted();
+    session
+        .post(&answer(&json!({"id": 1}), name("Eve")))
+        .accepted();
     session.post(&answer(&question, name("Ada"))).accepted();
     session.post(&answer(&question, name("Eve"))).accepted();
     let question = connection.event().expect("the second question");
@@ -101,7 +108,10 @@ fn an_answer_that_reaches_another_replica_is_told_so() {
     let message = response.error(409, 409, "");
     assert!(message.contains("another process"), "{message}");
     session.post(&body).accepted();
-    assert_eq!(text(&connection.event().expect("an answer")["result"]), "Hello, Ada!");
+    assert_eq!(
+        text(&connection.event().expect("an answer")["result"]),
+        "Hello, Ada!"
+    );
 }
 
 #[test]
@@ -116,9 +126,15 @@ fn clients_that_take_no_stream_are_not_asked() {
     assert!(text(&result).contains("text/event-stream"), "{result}");
     let old = server.session_of("2024-11-05", &able());
     let result = old.call("tactful", &json!({})).result();
-    assert!(text(&result).contains("2024-11-05") || text(&result) == "without", "{result}");
+    assert!(
+        text(&result).contains("2024-11-05") || text(&result) == "without",
+        "{result}"
+    );
     let batched = server.session_of("2025-03-26", &able());
-    let result = batched.post(&format!("[{}]", request("tools/call", &json!({"name": "tactful"}))));
+    let result = batched.post(&format!(
+        "[{}]",
+        request("tools/call", &json!({"name": "tactful"}))
+    ));
     assert!(result.body.contains("without"), "{result:?}");
 }
 
@@ -127,7 +143,10 @@ fn a_session_that_ends_ends_its_questions() {
     let server = serve();
     let session = server.session_of("2025-11-25", &able());
     let (mut connection, _) = asked(&server, &session, "named");
-    let end = format!("DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n", session.id);
+    let end = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+        session.id
+    );
     assert_eq!(server.connect().send(end).receive_head().status, 204);
     let result = connection.event().expect("an answer")["result"].take();
     assert_eq!(result["isError"], true);
@@ -142,20 +161,31 @@ fn questions_are_bounded_and_nothing_is_left_of_them() {
     let session = server.session_of("2025-11-25", &able());
     let (mut first, question) = asked(&server, &session, "named");
     let refused = session.call("named", &json!({})).result();
-    assert!(text(&refused).contains("server.questions.per_session"), "{refused}");
+    assert!(
+        text(&refused).contains("server.questions.per_session"),
+        "{refused}"
+    );
     // Another session has room of its own.
     let other = server.session_of("2025-11-25", &able());
     drop(asked(&server, &other, "named"));
     session.post(&answer(&question, name("Ada"))).accepted();
-    assert_eq!(text(&first.event().expect("an answer")["result"]), "Hello, Ada!");
+    assert_eq!(
+        text(&first.event().expect("an answer")["result"]),
+        "Hello, Ada!"
+    );
     drop(asked(&server, &session, "named"));
 }
 
 /// What is sent by a client that can do everything, and answers nothing.
 async fn silent(server: &longshore::Harness, tool: &str) -> Vec<Value> {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": able(), "clientInfo": {"name": "c", "version": "1"}});
-    server.send(&request("initialize", &params)).await.expect("an answer");
-    server.send_and_listen(&request("tools/call", &json!({"name": tool}))).await
+    server
+        .send(&request("initialize", &params))
+        .await
+        .expect("an answer");
+    server
+        .send_and_listen(&request("tools/call", &json!({"name": tool})))
+        .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +208,9 @@ async fn tmo_01_a_question_that_nobody_answers_ends_and_is_taken_back() {
 
 #[tokio::test(start_paused = true)]
 async fn time_spent_waiting_for_an_answer_is_not_the_calls_own() {
-    let app = longshore::App::new().config(longshore::Config::default()).tool(slow);
+    let app = longshore::App::new()
+        .config(longshore::Config::default())
+        .tool(slow);
     let server = app.harness().expect("valid");
     let said = silent(&server, "slow").await;
     // 50 s, then a question of 300 s, then 9 s: within the minute. Another 2 s are too many.
