@@ -10,6 +10,8 @@ pub use load::{ConfigError, Flags};
 
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::telemetry::TelemetryConfig;
+use crate::transport::drain::DrainConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -41,6 +43,10 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What operators get to see.
+    pub telemetry: TelemetryConfig,
+    /// Stopping.
+    pub drain: DrainConfig,
 }
 
 /// How clients reach the server.

@@ -17,3 +17,10 @@ pub(crate) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAd
         ))
     })
 }
+
+/// The same where none need be given.
+pub(crate) fn optional_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<IpAddr>, D::Error> {
+    address(deserializer).map(Some)
+}

@@ -6,7 +6,7 @@ mod list;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub(crate) use address::address;
+pub(crate) use address::{address, optional_address};
 pub(crate) use list::list;
 
 /// The environment, as detectors and the configuration see it.

@@ -27,6 +27,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod watched;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -61,10 +62,14 @@ use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
+use crate::telemetry::{
+    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
+};
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
 use reply::begin;
+use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -79,6 +84,11 @@ pub(crate) struct Server {
     replica: u64,
     inflight: Arc<Inflight>,
     levels: Levels,
+    telemetry: Telemetry,
+    operations: Operations,
+    /// Sessions that were opened, by revision.
+    sessions_opened: [Counter; Revision::ALL.len()],
+    session_life: Timing,
 }
 
 /// What comes of a message.
@@ -98,6 +108,8 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// Who watches, if anybody does.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl Caller<'_> {
@@ -140,9 +152,23 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
-        catalog: Catalog,
+        mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
+        telemetry: Telemetry,
     ) -> Self {
+        let metrics = &telemetry.metrics;
+        catalog.count_in(metrics);
+        let operations = Operations::new(metrics, &methods);
+        let sessions_opened = Revision::ALL.map(|revision| {
+            let labels = [("mcp.protocol.version", revision.as_str())];
+            match revision.has_sessions() {
+                true => metrics.counter(&SESSIONS_OPENED, &labels),
+                false => Counter::default(),
+            }
+        });
+        let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
+        let tools = metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
         Self {
             generation: ArcSwap::from_pointee(generation),
@@ -152,14 +178,23 @@ impl Server {
             methods,
             mount: "mcp".into(),
             replica: u64::from_ne_bytes(crate::seal::random_bytes()),
-            inflight: Arc::default(),
+            inflight: Arc::new(Inflight::new(telemetry.metrics.gauge(&OPEN_STREAMS, &[]))),
             levels: Levels::default(),
+            telemetry,
+            operations,
+            sessions_opened,
+            session_life,
         }
     }
 
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What is watched of this server.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// How many tools there are.
@@ -242,6 +277,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        caller.names(self.operations.of(method));
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -342,7 +378,8 @@ impl Server {
                 Step::Done(outcome) => conclude(outcome),
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                    let hold = inflight.stream();
+                    Reply::Stream(Box::new(CallStream::new(running, context, conclude, hold)))
                 }
             }
         }))

@@ -12,6 +12,7 @@ mod docs;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod resources;
 mod revisions;

@@ -1,6 +1,6 @@
 //! What can be set about HTTP.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 
@@ -36,8 +36,35 @@ pub struct HttpConfig {
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// A port for operators.
+    pub admin: AdminConfig,
     /// Limits.
     pub limits: HttpLimits,
+}
+
+/// A port of its own for whoever runs the server: `/metrics`, `/health/detailed` and the other health pages, open to
+/// all who reach it.
+///
+/// ```toml
+/// [http.admin]
+/// port = 9090
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminConfig {
+    /// Address to listen on. Default: `http.host`.
+    #[serde(deserialize_with = "crate::environment::optional_address")]
+    pub host: Option<IpAddr>,
+    /// Port to listen on; 0 takes any that is free. Default: none, there is no such port.
+    pub port: Option<u16>,
+}
+
+impl AdminConfig {
+    /// Where to listen, if anywhere; `host` is where clients are listened for.
+    pub(crate) fn address(&self, host: IpAddr) -> Option<SocketAddr> {
+        let port = self.port?;
+        Some(SocketAddr::new(self.host.unwrap_or(host), port))
+    }
 }
 
 /// How much and how long.
@@ -83,6 +110,7 @@ impl Default for HttpConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             strict_accept: false,
+            admin: AdminConfig::default(),
             limits: HttpLimits::default(),
         }
     }

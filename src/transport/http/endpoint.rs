@@ -16,6 +16,7 @@ use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
 use crate::server::{HttpHead, Local, Server, VersionHeader};
+use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ impl Endpoint {
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
+        wire: Wire,
         headers: &mut HeaderMap,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
@@ -47,6 +49,7 @@ impl Endpoint {
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
+                wire,
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -77,6 +80,7 @@ impl Endpoint {
             headers,
             mcp: &summary.mcp,
             takes_streams: false,
+            wire: Wire::default(),
         };
         Ok(match self.server.end_session(local, &head) {
             Ok(()) => {

@@ -5,25 +5,25 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use serde_json::json;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
+use super::pages::Page;
 use super::status::Rejection;
+use crate::auth::PrincipalKind;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
+use crate::telemetry::{HttpKey, HttpWatch, Route, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -31,8 +31,7 @@ pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
-    pub(crate) started: Instant,
-    pub(crate) draining: AtomicBool,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// What one worker puts requests into: the router, inside of the layers if there are any.
@@ -70,6 +69,10 @@ impl WorkerService {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
         let (mut head, body) = request.into_parts();
+        let watch = router
+            .telemetry
+            .counts()
+            .then(|| HttpWatch::begin(self.local.cells(), key_of(&head)));
         let mut body = Body::from(body);
         let mut response = match router.admit(&head) {
             Err(rejection) => rejection.into_rpc(),
@@ -87,12 +90,13 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
-        if last
-            || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed
-        {
+        if last || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(watch) = watch {
+            watch.end(response.status().as_u16());
         }
         Ok(response)
     }
@@ -123,7 +127,7 @@ impl Router {
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if head.uri.path() != HEALTH {
+        if !Page::at(head.uri.path()).is_some_and(Page::is_open) {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -145,51 +149,51 @@ impl Router {
             method,
             uri,
             headers,
+            version,
             ..
         } = head;
         match uri.path() {
             "/mcp" | "/mcp/" if *method == Method::POST => {
-                let answer = self
-                    .endpoint
-                    .post(local, connection, summary, headers, body);
+                let answer = self.endpoint.post(
+                    local,
+                    connection,
+                    summary,
+                    Wire::of(*version),
+                    headers,
+                    body,
+                );
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
             "/mcp" | "/mcp/" => self
                 .endpoint
                 .other(method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            HEALTH => self.health(method),
-            _ => Rejection::NotFound.into_problem(),
+            path => match Page::at(path) {
+                Some(page) => self.page(page, method),
+                None => Rejection::NotFound.into_problem(),
+            },
         }
     }
 
-    /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, method: &Method) -> Response<Body> {
-        if method != Method::GET && method != Method::HEAD {
-            return Rejection::MethodNotAllowed("GET, HEAD").into_problem();
+    /// A page for operators: health is for everybody, the rest for those who have proved who they are.
+    fn page(&self, page: Page, method: &Method) -> Response<Body> {
+        let is_known = self.endpoint.principal.kind() != PrincipalKind::Anonymous;
+        if !page.is_open() && !is_known {
+            return Rejection::ForOperators.into_problem();
         }
-        let draining = self.draining.load(Ordering::Relaxed);
-        let tools = self.endpoint.server.tool_count();
-        let body = json!({
-            "status": if draining { "draining" } else { "ok" },
-            "ok": !draining,
-            "version": env!("CARGO_PKG_VERSION"),
-            "tools": tools,
-            "tools_registered": tools,
-            "uptime_seconds": self.started.elapsed().as_secs(),
-        });
-        let mut response = Response::new(Body::from(body.to_string()));
-        if draining {
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
+        page.answer(method, &self.endpoint.server)
     }
 }
 
-const HEALTH: &str = "/health";
+/// What a request is counted under, but for its status.
+fn key_of(head: &Parts) -> HttpKey {
+    let route = match head.uri.path() {
+        "/mcp" | "/mcp/" => Route::Mcp,
+        path if Page::at(path).is_some() => Route::Operations,
+        _ => Route::None,
+    };
+    HttpKey::new(route, &head.method, Wire::of(head.version), 0)
+}
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
 #[derive(Clone)]

@@ -1,0 +1,30 @@
+//! What can be set about telemetry.
+
+use serde::Deserialize;
+
+/// What operators get to see.
+///
+/// ```toml
+/// [telemetry]
+/// metrics = "on"
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelemetryConfig {
+    /// When requests are counted. Default: `auto`.
+    pub metrics: MetricsPolicy,
+}
+
+/// When requests are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum MetricsPolicy {
+    /// If somebody can read what was counted: there is an admin listener, or an exporter of metrics.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never. Counters outside of requests go on, and `/metrics` shows them.
+    Off,
+}
