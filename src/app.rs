@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -23,6 +24,7 @@ use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
 use crate::source::{UnknownToolset, builtin};
+use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
     BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
 };
@@ -57,6 +59,7 @@ pub struct App {
     prompts: Vec<Arc<dyn Prompt>>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
+    state: Option<Arc<dyn State>>,
     name: Option<(String, String)>,
     instructions: Option<String>,
     config: Option<Config>,
@@ -243,6 +246,15 @@ impl App {
         self
     }
 
+    /// Keeps what replicas share in this store, instead of in memory.
+    ///
+    /// Servers that share a store and `seal.keys` are replicas of one another.
+    #[must_use]
+    pub fn state(mut self, state: Arc<dyn State>) -> Self {
+        self.state = Some(state);
+        self
+    }
+
     /// Uses these settings instead of those of the environment.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
@@ -353,9 +365,14 @@ impl App {
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?;
+        let store = self
+            .state
+            .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
+        let within = Duration::from_millis(config.state.timeout_ms);
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
+            SharedState::new(store, within),
             catalog,
             self.methods,
             telemetry(config),

@@ -48,6 +48,7 @@ pub mod protocol;
 pub mod environment;
 pub mod net;
 pub mod telemetry;
+pub mod state;
 pub mod auth;
 pub mod seal;
 pub mod catalog;

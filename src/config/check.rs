@@ -91,6 +91,8 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
         ),
         (limits.http2_streams == 0, "http.limits.http2_streams"),
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
+        (config.state.memory_bytes == 0, "state.memory_bytes"),
+        (config.state.timeout_ms == 0, "state.timeout_ms"),
     ] {
         if zero {
             find(

@@ -17,10 +17,3 @@ pub(crate) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAd
         ))
     })
 }
-
-/// The same where none need be given.
-pub(crate) fn optional_address<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<IpAddr>, D::Error> {
-    address(deserializer).map(Some)
-}

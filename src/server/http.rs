@@ -36,7 +36,7 @@ pub(crate) struct HttpHead<'a> {
 impl HttpHead<'_> {
     fn headers(&mut self) -> Headers<'_> {
         Headers {
-            mcp: self.mcp,
+            mcp: Some(self.mcp),
             all: self.headers,
         }
     }
@@ -81,6 +81,10 @@ impl Server {
 
     /// One request, by the decision table of eras.
     #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     fn http_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,

@@ -51,6 +51,12 @@ pub(crate) enum Refusal {
     SessionMissing,
     /// The session has ended or never was.
     SessionUnknown,
+    /// There is no such tool. To a message that is an ordinary answer.
+    Tool,
+    /// Arguments that the tool does not take; likewise.
+    Arguments,
+    /// The call ran out of time; likewise.
+    TimedOut,
 }
 
 impl Answer {
@@ -73,6 +79,14 @@ impl Reply {
             Self::Answer(answer) => Some(answer),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
         }
+    }
+
+    /// Says why the answer is what it is, for transports that have a status for that.
+    pub(crate) fn because(mut self, refusal: Refusal) -> Self {
+        if let Self::Answer(answer) = &mut self {
+            answer.refusal = Some(refusal);
+        }
+        self
     }
 
     /// A whole document.

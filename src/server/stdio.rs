@@ -61,6 +61,10 @@ impl Server {
         })
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     fn stdio_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,

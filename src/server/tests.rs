@@ -12,6 +12,7 @@ use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, Server
 use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
+use crate::state::SharedState;
 use crate::telemetry::{Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
@@ -32,7 +33,14 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(config, keys, catalog, HashMap::new(), Telemetry::default())
+    Server::new(
+        config,
+        keys,
+        SharedState::default(),
+        catalog,
+        HashMap::new(),
+        Telemetry::default(),
+    )
 }
 
 /// Two servers of one key, the second at another mount.

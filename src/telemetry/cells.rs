@@ -133,22 +133,22 @@ pub(crate) enum Route {
     None,
     /// The MCP endpoint.
     Mcp,
+    /// Tools for those who speak no MCP.
+    Rest,
     /// Health and the like.
-    Operations,
-    /// Anything else.
-    Other,
+    Operators,
 }
 
 impl Route {
-    const ALL: [Self; 4] = [Self::None, Self::Mcp, Self::Operations, Self::Other];
+    const ALL: [Self; 4] = [Self::None, Self::Mcp, Self::Rest, Self::Operators];
 
     /// The value of `http.route`.
     pub(crate) fn label(self) -> Option<&'static str> {
         match self {
             Self::None => None,
             Self::Mcp => Some("/mcp"),
-            Self::Operations => Some("/health"),
-            Self::Other => Some("/*"),
+            Self::Rest => Some("/tools"),
+            Self::Operators => Some("/health"),
         }
     }
 }
@@ -402,7 +402,7 @@ mod tests {
         let keys = [
             key(Route::None, b"BREW", 418),
             key(Route::Mcp, b"POST", 200),
-            key(Route::Operations, b"GET", 503),
+            key(Route::Operators, b"GET", 503),
         ];
         for key in keys {
             cells.http_begins();

@@ -1,6 +1,7 @@
 //! What can be set about telemetry.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What operators get to see.
 ///
@@ -8,7 +9,7 @@ use serde::Deserialize;
 /// [telemetry]
 /// metrics = "on"
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
     /// When requests are counted. Default: `auto`.
@@ -16,7 +17,7 @@ pub struct TelemetryConfig {
 }
 
 /// When requests are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum MetricsPolicy {

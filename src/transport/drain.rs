@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::environment::Probe;
 
@@ -13,7 +14,7 @@ use crate::environment::Probe;
 /// grace_seconds = 60
 /// delay_seconds = 5
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainConfig {
     /// Seconds from the signal to stop until whoever sent it ends the process by force. 3.5 seconds of them are set

@@ -14,8 +14,10 @@ mod library;
 mod offer_attributes;
 mod operators;
 mod prompts;
+mod rest;
 mod resources;
 mod revisions;
+mod state;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::config::HttpConfig;
 use super::headers::{Fields, HostGuard};
-use super::pages::Page;
+use super::route::Route;
 use super::status::Rejection;
 use crate::net::Body;
 use crate::server::Server;
@@ -93,14 +93,18 @@ async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>)
 }
 
 fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
-    let Some(page) = Page::at(request.uri().path()) else {
+    let route = Route::of(request.uri().path());
+    let Some((route, page)) = route.and_then(|(route, _)| Some((route, route.page()?))) else {
         return Rejection::NoPage.into_problem();
     };
+    if !route.has(request.method()) {
+        return Rejection::MethodNotAllowed(route.methods).into_problem();
+    }
     let fields = Fields::read(request.headers());
-    if !page.is_open()
+    if !route.is_open()
         && let Err(rejection) = guard.check(request.uri(), &fields)
     {
         return rejection.into_problem();
     }
-    page.answer(request.method(), server)
+    page.answer(server)
 }

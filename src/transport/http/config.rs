@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Listening and serving over HTTP.
 ///
@@ -13,7 +14,7 @@ use serde::Deserialize;
 /// allowed_hosts = ["mcp.example.com"]
 /// allowed_origins = ["https://app.example.com"]
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Address to listen on. Default: 127.0.0.1.
@@ -38,6 +39,8 @@ pub struct HttpConfig {
     pub strict_accept: bool,
     /// A port for operators.
     pub admin: AdminConfig,
+    /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
+    pub rest: bool,
     /// Limits.
     pub limits: HttpLimits,
 }
@@ -49,11 +52,10 @@ pub struct HttpConfig {
 /// [http.admin]
 /// port = 9090
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminConfig {
-    /// Address to listen on. Default: `http.host`.
-    #[serde(deserialize_with = "crate::environment::optional_address")]
+    /// IP address to listen on. Default: that of `http.host`.
     pub host: Option<IpAddr>,
     /// Port to listen on; 0 takes any that is free. Default: none, there is no such port.
     pub port: Option<u16>,
@@ -70,7 +72,7 @@ impl AdminConfig {
 /// How much and how long.
 ///
 /// Times are kept by a sweep of one second: what takes longer is ended at most a second late.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
     /// Connections at once; more wait in the backlog. Default: 20000, or what the process may open less 512.
@@ -111,6 +113,7 @@ impl Default for HttpConfig {
             allowed_origins: Vec::new(),
             strict_accept: false,
             admin: AdminConfig::default(),
+            rest: true,
             limits: HttpLimits::default(),
         }
     }

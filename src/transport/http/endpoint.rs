@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use super::config::HttpConfig;
 use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
+use super::service::Entered;
 use super::status::{Rejection, respond};
 use crate::auth::Principal;
 use crate::net::{Body, read_capped};
@@ -32,8 +33,13 @@ const METHODS_STATELESS: &str = "POST";
 impl Endpoint {
     /// A message from head to answer.
     #[inline]
-    pub(crate) async fn post(
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
+    pub(super) async fn post(
         &self,
+        entered: &Entered<'_>,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
@@ -45,7 +51,7 @@ impl Endpoint {
         let body = self.read(connection, body).await?;
         let handled = poll_fn(|cx| {
             let mut head = HttpHead {
-                principal: &self.principal,
+                principal: entered.principal,
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
@@ -58,8 +64,9 @@ impl Endpoint {
     }
 
     /// Anything else: the end of a session (LH-09), or a refusal.
-    pub(crate) fn other(
+    pub(super) fn other(
         &self,
+        entered: &Entered<'_>,
         method: &Method,
         local: &Local,
         summary: &Summary,
@@ -76,7 +83,7 @@ impl Endpoint {
             return Err(Rejection::MethodNotAllowed(allowed));
         }
         let head = HttpHead {
-            principal: &self.principal,
+            principal: entered.principal,
             headers,
             mcp: &summary.mcp,
             takes_streams: false,
@@ -95,7 +102,7 @@ impl Endpoint {
     /// The whole body, if it is not too large and comes in time. On HTTP/1 the connection's own clock decides
     /// that, on HTTP/2 a timer for each stream.
     #[inline]
-    async fn read(
+    pub(super) async fn read(
         &self,
         connection: Option<&Arc<ConnectionState>>,
         body: &mut Body,

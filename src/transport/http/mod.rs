@@ -14,6 +14,9 @@ mod events;
 mod fuzz;
 mod headers;
 mod pages;
+mod openapi;
+mod rest;
+mod route;
 mod service;
 mod status;
 mod worker;
@@ -33,6 +36,7 @@ pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
+pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
 

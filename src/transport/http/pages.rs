@@ -1,10 +1,9 @@
 //! What whoever runs the server may look at: health, for probes, and what was counted.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::status::Rejection;
 use crate::net::Body;
 use crate::protocol::Revision;
 use crate::server::Server;
@@ -28,31 +27,8 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// The page at a path.
-    #[inline]
-    pub(crate) fn at(path: &str) -> Option<Self> {
-        Some(match path {
-            "/health" => Self::Health,
-            "/livez" => Self::Live,
-            "/readyz" | "/health/ready" => Self::Ready,
-            "/startupz" => Self::Started,
-            "/health/detailed" => Self::Details,
-            "/metrics" => Self::Metrics,
-            _ => return None,
-        })
-    }
-
-    /// Whether anybody may see it, under any `Host`: probes come by address and without credentials.
-    #[inline]
-    pub(crate) fn is_open(self) -> bool {
-        !matches!(self, Self::Details | Self::Metrics)
-    }
-
     /// The page, for somebody who may see it.
-    pub(crate) fn answer(self, method: &Method, server: &Server) -> Response<Body> {
-        if method != Method::GET && method != Method::HEAD {
-            return Rejection::MethodNotAllowed("GET, HEAD").into_problem();
-        }
+    pub(crate) fn answer(self, server: &Server) -> Response<Body> {
         let telemetry = server.telemetry();
         let life = &*telemetry.life;
         match self {

@@ -18,12 +18,13 @@ use tower::{Layer, Service, ServiceExt as _};
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
-use super::pages::Page;
+use super::rest::RestRequest;
+use super::route::{Guarded, Open, Place, Route};
 use super::status::Rejection;
-use crate::auth::PrincipalKind;
+use crate::auth::{Principal, PrincipalKind};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
-use crate::telemetry::{HttpKey, HttpWatch, Route, Telemetry, Wire};
+use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -75,7 +76,10 @@ impl WorkerService {
             .then(|| HttpWatch::begin(self.local.cells(), key_of(&head)));
         let mut body = Body::from(body);
         let mut response = match router.admit(&head) {
-            Err(rejection) => rejection.into_rpc(),
+            Err(rejection) => {
+                let route = Route::of(head.uri.path()).map(|(route, _)| route);
+                rejection.into_response(route)
+            }
             Ok(summary) => match &self.layered {
                 None => {
                     let connection = Some(connection);
@@ -127,7 +131,8 @@ impl Router {
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if !Page::at(head.uri.path()).is_some_and(Page::is_open) {
+        let path = head.uri.path();
+        if path == "/mcp" || !matches!(Route::of(path), Some((route, _)) if route.is_probe()) {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -152,47 +157,80 @@ impl Router {
             version,
             ..
         } = head;
-        match uri.path() {
-            "/mcp" | "/mcp/" if *method == Method::POST => {
-                let answer = self.endpoint.post(
-                    local,
-                    connection,
-                    summary,
-                    Wire::of(*version),
-                    headers,
-                    body,
-                );
+        let Some((route, name)) = Route::of(uri.path()) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(_) if !route.has(method) => {
+                return Rejection::MethodNotAllowed(route.methods).into_problem();
+            }
+            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
+        };
+        let entered = match self.enter() {
+            Ok(entered) => entered,
+            Err(rejection) => return rejection.into_response(Some(route)),
+        };
+        match guarded {
+            Guarded::Mcp if *method == Method::POST => {
+                let wire = Wire::of(*version);
+                let endpoint = &self.endpoint;
+                let answer =
+                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
-            "/mcp" | "/mcp/" => self
+            Guarded::Mcp => self
                 .endpoint
-                .other(method, local, summary, headers)
+                .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            path => match Page::at(path) {
-                Some(page) => self.page(page, method),
-                None => Rejection::NotFound.into_problem(),
-            },
+            Guarded::Rest(_) | Guarded::Page(_) if !route.has(method) => {
+                Rejection::MethodNotAllowed(route.methods).into_problem()
+            }
+            Guarded::Page(_) if entered.principal.kind() == PrincipalKind::Anonymous => {
+                Rejection::ForOperators.into_problem()
+            }
+            Guarded::Page(page) => page.answer(&self.endpoint.server),
+            Guarded::Rest(rest) => {
+                let request = RestRequest {
+                    rest,
+                    by: (local, Wire::of(*version)),
+                    name,
+                    query: uri.query(),
+                    summary,
+                    headers,
+                    connection,
+                };
+                Box::pin(request.answer(&self.endpoint, &entered, body)).await
+            }
         }
     }
 
-    /// A page for operators: health is for everybody, the rest for those who have proved who they are.
-    fn page(&self, page: Page, method: &Method) -> Response<Body> {
-        let is_known = self.endpoint.principal.kind() != PrincipalKind::Anonymous;
-        if !page.is_open() && !is_known {
-            return Rejection::ForOperators.into_problem();
-        }
-        page.answer(method, &self.endpoint.server)
+    /// What every path that is not open demands of a request, whichever it is. What is behind one can only be reached
+    /// with what this returns.
+    #[inline]
+    #[expect(clippy::unnecessary_wraps, reason = "nobody is turned away yet")]
+    fn enter(&self) -> Result<Entered<'_>, Rejection> {
+        Ok(Entered {
+            principal: &self.endpoint.principal,
+        })
     }
 }
 
 /// What a request is counted under, but for its status.
 fn key_of(head: &Parts) -> HttpKey {
-    let route = match head.uri.path() {
-        "/mcp" | "/mcp/" => Route::Mcp,
-        path if Page::at(path).is_some() => Route::Operations,
-        _ => Route::None,
-    };
-    HttpKey::new(route, &head.method, Wire::of(head.version), 0)
+    let route = Route::of(head.uri.path()).map(|(route, _)| route.counted());
+    HttpKey::new(
+        route.unwrap_or_default(),
+        &head.method,
+        Wire::of(head.version),
+        0,
+    )
+}
+
+/// Somebody whom [`Router::enter`] has let in; nothing else makes one.
+#[derive(Debug)]
+pub(super) struct Entered<'r> {
+    pub(super) principal: &'r Arc<Principal>,
 }
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.

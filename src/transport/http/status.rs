@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::connection::ConnectionState;
 use super::events::EventStream;
+use super::route::Route;
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Refusal, Reply};
@@ -110,6 +111,15 @@ impl Rejection {
         )
     }
 
+    /// In the form that a route has for refusals.
+    pub(super) fn into_response(self, route: Option<&Route>) -> Response<Body> {
+        if route.is_some_and(Route::speaks_rpc) {
+            self.into_rpc()
+        } else {
+            self.into_problem()
+        }
+    }
+
     /// On the MCP endpoint: a JSON-RPC error. For codes of the specification's own there are none here; ours
     /// are the status.
     pub(crate) fn into_rpc(self) -> Response<Body> {
@@ -126,19 +136,11 @@ impl Rejection {
     /// Elsewhere: a problem document (RFC 9457).
     pub(crate) fn into_problem(self) -> Response<Body> {
         let status = self.status();
-        let mut problem = json!({
-            "status": status.as_u16(),
-            "title": status.canonical_reason(),
-            "detail": self.message(),
-        });
+        let mut problem = problem(status, self.message());
         if let Some(setting) = self.setting() {
             problem["setting"] = setting.into();
         }
-        self.respond(
-            status,
-            "application/problem+json",
-            problem.to_string().into_bytes(),
-        )
+        self.respond(status, PROBLEM, problem.to_string().into_bytes())
     }
 
     fn respond(self, status: StatusCode, media: &'static str, body: Vec<u8>) -> Response<Body> {
@@ -154,6 +156,18 @@ impl Rejection {
         }
         response
     }
+}
+
+/// The media type of problem documents.
+pub(super) const PROBLEM: &str = "application/problem+json";
+
+/// A problem document (RFC 9457) without any type of its own: the status says what it is.
+pub(super) fn problem(status: StatusCode, detail: &str) -> Value {
+    json!({
+        "status": status.as_u16(),
+        "title": status.canonical_reason(),
+        "detail": detail,
+    })
 }
 
 impl From<ReadError> for Rejection {
@@ -218,5 +232,16 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         | Refusal::Version
         | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
+        Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,
+    }
+}
+
+/// The same where no message was sent, and so none says what happened.
+pub(super) fn plain_status(refusal: Refusal) -> StatusCode {
+    match refusal {
+        Refusal::Tool => StatusCode::NOT_FOUND,
+        Refusal::Arguments => StatusCode::BAD_REQUEST,
+        Refusal::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        other => refusal_status(other),
     }
 }
