@@ -40,7 +40,7 @@ pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
 
-use crate::auth::Principal;
+use crate::auth::Gate;
 use crate::server::Server;
 use crate::transport::drain::Budget;
 use endpoint::Endpoint;
@@ -77,6 +77,7 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
+        gate: Arc<Gate>,
         mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
@@ -84,7 +85,7 @@ impl Listener {
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
+        let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let life = Arc::clone(&server.telemetry().life);
@@ -121,15 +122,12 @@ impl Listener {
     }
 }
 
-fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
     Router {
         guard: HostGuard::new(&config),
         telemetry: server.telemetry().clone(),
-        endpoint: Endpoint {
-            server,
-            principal: Arc::new(Principal::anonymous()),
-            config,
-        },
+        endpoint: Endpoint { server, config },
+        gate,
         layers,
     }
 }

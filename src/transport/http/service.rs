@@ -20,8 +20,8 @@ use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
-use super::status::Rejection;
-use crate::auth::{Principal, PrincipalKind};
+use super::status::{Rejection, deny};
+use crate::auth::{Gate, Presented, Principal, PrincipalKind};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
@@ -30,6 +30,7 @@ use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
     pub(crate) telemetry: Telemetry,
@@ -150,6 +151,28 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
+        let Some((route, _)) = Route::of(head.uri.path()) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(_) if !route.has(&head.method) => {
+                return Rejection::MethodNotAllowed(route.methods).into_problem();
+            }
+            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
+        };
+        let proved;
+        let principal = match self.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match self.enter(local, connection, route, head).await {
+                Ok(principal) => {
+                    proved = principal;
+                    &proved
+                }
+                Err(refused) => return refused,
+            },
+        };
+        let entered = Entered { principal };
         let Parts {
             method,
             uri,
@@ -157,20 +180,6 @@ impl Router {
             version,
             ..
         } = head;
-        let Some((route, name)) = Route::of(uri.path()) else {
-            return Rejection::NotFound.into_problem();
-        };
-        let guarded = match route.place() {
-            Place::Guarded(guarded) => guarded,
-            Place::Open(_) if !route.has(method) => {
-                return Rejection::MethodNotAllowed(route.methods).into_problem();
-            }
-            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
-        };
-        let entered = match self.enter() {
-            Ok(entered) => entered,
-            Err(rejection) => return rejection.into_response(Some(route)),
-        };
         match guarded {
             Guarded::Mcp if *method == Method::POST => {
                 let wire = Wire::of(*version);
@@ -191,6 +200,7 @@ impl Router {
             }
             Guarded::Page(page) => page.answer(&self.endpoint.server),
             Guarded::Rest(rest) => {
+                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
                     by: (local, Wire::of(*version)),
@@ -205,14 +215,27 @@ impl Router {
         }
     }
 
-    /// What every path that is not open demands of a request, whichever it is. What is behind one can only be reached
-    /// with what this returns.
-    #[inline]
-    #[expect(clippy::unnecessary_wraps, reason = "nobody is turned away yet")]
-    fn enter(&self) -> Result<Entered<'_>, Rejection> {
-        Ok(Entered {
-            principal: &self.endpoint.principal,
-        })
+    /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
+    /// known who sent it. Headers that hold credentials are gone after that.
+    async fn enter(
+        &self,
+        local: &Local,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &mut Parts,
+    ) -> Result<Arc<Principal>, Response<Body>> {
+        let peer = connection.and_then(|connection| connection.peer());
+        let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        match self.gate.admit(presented).await {
+            Ok(principal) => {
+                self.gate.strip(&mut head.headers);
+                Ok(principal)
+            }
+            Err(error) => {
+                tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                Err(deny(&error, route))
+            }
+        }
     }
 }
 
@@ -227,7 +250,7 @@ fn key_of(head: &Parts) -> HttpKey {
     )
 }
 
-/// Somebody whom [`Router::enter`] has let in; nothing else makes one.
+/// Somebody who was let in; nothing but the router makes one.
 #[derive(Debug)]
 pub(super) struct Entered<'r> {
     pub(super) principal: &'r Arc<Principal>,

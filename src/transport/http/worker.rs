@@ -215,7 +215,9 @@ impl Shared {
         let life = life - life / 10 + noise % (life / 5).max(1);
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
-        let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
+        let peer = stream.peer_addr().ok().map(|address| address.ip());
+        let state = ConnectionState::new(Arc::clone(&self.clock), retire_at).with_peer(peer);
+        let state = Arc::new(state);
         let serving = serve(
             stream,
             Arc::clone(&state),
