@@ -385,8 +385,8 @@ impl App {
             prompts.extend(toolset.prompts);
         }
         let keys = KeyRing::new(&config.seal)?;
+        let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?
@@ -402,17 +402,17 @@ impl App {
             SharedState::new(store, within),
             catalog,
             self.methods,
-            telemetry(config),
+            telemetry(config, proved),
         )))
     }
 }
 
 /// What is watched: requests if somebody can read what was counted, and the server's state always.
-fn telemetry(config: &Config) -> Telemetry {
+fn telemetry(config: &Config, proved: bool) -> Telemetry {
     let counting = match config.telemetry.metrics {
         MetricsPolicy::On => true,
         MetricsPolicy::Off => false,
-        MetricsPolicy::Auto => config.http.admin.port.is_some(),
+        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
     };
     let telemetry = Telemetry::new(Metrics::default(), counting);
     let metrics = &telemetry.metrics;

@@ -21,7 +21,8 @@ pub struct TelemetryConfig {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum MetricsPolicy {
-    /// If somebody can read what was counted: there is an admin listener, or an exporter of metrics.
+    /// If somebody can read what was counted: there is a port for operators, callers prove who they are, or there is an
+    /// exporter of metrics.
     #[default]
     Auto,
     /// Always.
