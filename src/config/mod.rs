@@ -53,7 +53,8 @@ use crate::transport::stdio::StdioConfig;
 pub struct Config {
     /// How clients reach the server. Default: `http`.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve. Default: for the program the demo toolset, for an application none.
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
+    /// Default: for the program the demo toolset, for an application none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
     /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
