@@ -91,8 +91,8 @@ const ROUNDS_MAX: usize = 100;
 impl Harness {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
+            local: Local::new(server.telemetry().cells()),
             server,
-            local: Local::new(),
             principal: Arc::new(Principal::local()),
             peer: StdioPeer::default(),
             next_id: AtomicU64::new(1),

@@ -17,7 +17,8 @@ mod request_state;
 mod revoked;
 mod session;
 
-pub use config::{KeyError, SealConfig, Secret};
+pub use crate::environment::Secret;
+pub use config::{KeyError, SealConfig};
 pub(crate) use digest::{digest, short_digest};
 pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;

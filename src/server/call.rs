@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Interruption, RequestId};
+use crate::telemetry::{Gauge, Hold};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -308,6 +309,8 @@ pub(crate) struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
     pub(super) questions: Questions,
+    /// Event streams that are open.
+    streams: Gauge,
 }
 
 #[derive(Debug, Default)]
@@ -328,12 +331,18 @@ pub(crate) struct Place {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
-    pub(crate) fn new(questions: QuestionConfig, replica: u64) -> Self {
+    pub(crate) fn new(questions: QuestionConfig, replica: u64, streams: Gauge) -> Self {
         Self {
             calls: Mutex::default(),
             changed: Notify::new(),
             questions: Questions::new(questions, replica),
+            streams,
         }
+    }
+
+    /// Counts one more stream, for as long as what is returned lives.
+    pub(crate) fn stream(&self) -> Hold {
+        self.streams.hold()
     }
 
     fn enter(self: &Arc<Self>, context: &CallContext) -> Place {

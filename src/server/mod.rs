@@ -30,6 +30,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod watched;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -66,12 +67,16 @@ use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Req
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
+use crate::telemetry::{
+    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
+};
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
 use questions::Heard;
 use reply::begin;
 use rounds::Reach;
+use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -88,6 +93,11 @@ pub(crate) struct Server {
     /// How long a client with a session has to answer a question.
     question_timeout: Duration,
     levels: Levels,
+    telemetry: Telemetry,
+    operations: Operations,
+    /// Sessions that were opened, by revision.
+    sessions_opened: [Counter; Revision::ALL.len()],
+    session_life: Timing,
     #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
@@ -115,6 +125,8 @@ struct Caller<'a> {
     reach: Reach,
     /// Seconds of Unix time.
     now: u64,
+    /// Who watches, if anybody does.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl Caller<'_> {
@@ -161,9 +173,23 @@ impl Server {
         config: ServerConfig,
         keys: KeyRing,
         state: SharedState,
-        catalog: Catalog,
+        mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
+        telemetry: Telemetry,
     ) -> Self {
+        let metrics = &telemetry.metrics;
+        catalog.count_in(metrics);
+        let operations = Operations::new(metrics, &methods);
+        let sessions_opened = Revision::ALL.map(|revision| {
+            let labels = [("mcp.protocol.version", revision.as_str())];
+            match revision.has_sessions() {
+                true => metrics.counter(&SESSIONS_OPENED, &labels),
+                false => Counter::default(),
+            }
+        });
+        let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
+        let tools = metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
@@ -176,8 +202,16 @@ impl Server {
             mount: "mcp".into(),
             replica,
             question_timeout: Duration::from_secs(questions.timeout_seconds),
-            inflight: Arc::new(Inflight::new(questions, replica)),
+            inflight: Arc::new(Inflight::new(
+                questions,
+                replica,
+                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
+            )),
             levels: Levels::default(),
+            telemetry,
+            operations,
+            sessions_opened,
+            session_life,
             state,
         }
     }
@@ -190,6 +224,11 @@ impl Server {
     /// What has become of the questions that were asked.
     pub(crate) fn question_counts(&self) -> QuestionCounts {
         self.inflight.questions.counts()
+    }
+
+    /// What is watched of this server.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// How many tools there are.
@@ -289,6 +328,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        caller.names(self.operations.of(method));
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -390,7 +430,8 @@ impl Server {
                 Step::Done(outcome) => conclude(outcome),
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                    let hold = inflight.stream();
+                    Reply::Stream(Box::new(CallStream::new(running, context, conclude, hold)))
                 }
             }
         }))
@@ -426,13 +467,20 @@ impl Server {
             outlet: Outlet::default(),
             asking: Asking::new(Client::Nobody(NOT_HERE)),
         });
-        let stateless = caller.revision.has_result_type();
+        let server_info = caller
+            .revision
+            .has_result_type()
+            .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
         Some(Handled::Later(Box::pin(async move {
             // The handler's own code runs within the guard too: whatever panics, this request alone fails.
             let call = async { handler.call(context, params).await };
             match AssertUnwindSafe(call).catch_unwind().await {
-                Ok(Ok(result)) => other_result(&id, result, stateless),
+                Ok(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+                Ok(Ok(_)) => {
+                    tracing::error!(method = %name, "a method is at fault: its result is no object");
+                    tools::internal_error(&id)
+                }
                 Ok(Err(error)) => Reply::error(&id, &error),
                 Err(_) => {
                     tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
@@ -446,13 +494,18 @@ impl Server {
 /// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
 const NOT_HERE: &str = "only tools, resources and prompts can ask";
 
-fn other_result(id: &str, mut result: Value, stateless: bool) -> Reply {
-    if stateless && let Value::Object(result) = &mut result {
+/// `server_info` is there in the stateless era, whose results say more than their own.
+fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {
+    if let Some(server_info) = server_info {
         result.entry("resultType").or_insert("complete".into());
+        let meta = result.entry("_meta").or_insert_with(|| Map::new().into());
+        if let Value::Object(meta) = meta {
+            meta.entry(generation::SERVER_INFO).or_insert(server_info);
+        }
     }
     let mut out = begin(id, 128);
     out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(result.to_string().as_bytes());
+    out.extend_from_slice(Value::Object(result).to_string().as_bytes());
     out.push(b'}');
     Reply::document(out)
 }

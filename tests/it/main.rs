@@ -7,12 +7,15 @@
 )]
 
 mod asking;
+mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod everything;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;
