@@ -27,6 +27,7 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 
+use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::state::StateConfig;
@@ -61,6 +62,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Standard input and output.
     pub stdio: StdioConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What replicas share.

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::net::TrustedProxies;
+
 /// Listening and serving over HTTP.
 ///
 /// ```toml
@@ -34,6 +36,9 @@ pub struct HttpConfig {
     /// from loopback, elsewhere none. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
+    /// Networks of the proxies in front, such as `10.0.0.0/8`, whose word about where a request came from counts.
+    /// Default: none.
+    pub trusted_proxies: TrustedProxies,
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
@@ -85,6 +90,7 @@ impl Default for HttpConfig {
             insecure: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
             strict_accept: false,
             rest: true,
             limits: HttpLimits::default(),

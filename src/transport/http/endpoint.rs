@@ -14,7 +14,6 @@ use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
 use super::status::{Rejection, respond};
-use crate::auth::Principal;
 use crate::net::{Body, read_capped};
 use crate::server::{HttpHead, Local, Server, VersionHeader};
 
@@ -23,7 +22,6 @@ use crate::server::{HttpHead, Local, Server, VersionHeader};
 pub(crate) struct Endpoint {
     pub(crate) server: Arc<Server>,
     pub(crate) config: HttpConfig,
-    pub(crate) principal: Arc<Principal>,
 }
 
 const METHODS: &str = "POST, DELETE";

@@ -38,7 +38,7 @@ pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
 
-use crate::auth::Principal;
+use crate::auth::Gate;
 use crate::server::Server;
 use endpoint::Endpoint;
 use headers::HostGuard;
@@ -82,6 +82,7 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
+        gate: Arc<Gate>,
         mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
@@ -89,7 +90,7 @@ impl Listener {
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
+        let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         tokio::select! {
@@ -118,14 +119,11 @@ impl Listener {
     }
 }
 
-fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
     Router {
         guard: HostGuard::new(&config),
-        endpoint: Endpoint {
-            server,
-            principal: Arc::new(Principal::anonymous()),
-            config,
-        },
+        endpoint: Endpoint { server, config },
+        gate,
         layers,
         started: Instant::now(),
         draining: AtomicBool::new(false),

@@ -23,8 +23,8 @@ use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
-use super::status::Rejection;
-use crate::auth::Principal;
+use super::status::{Rejection, deny};
+use crate::auth::{Gate, Presented, Principal};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 
@@ -32,6 +32,7 @@ use crate::server::Local;
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
     pub(crate) started: Instant,
@@ -148,23 +149,31 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
+        let Some((route, _)) = Route::of(head.uri.path()) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(Open::Health) => return self.health(route, &head.method),
+        };
+        let proved;
+        let principal = match self.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match self.enter(local, connection, route, head).await {
+                Ok(principal) => {
+                    proved = principal;
+                    &proved
+                }
+                Err(refused) => return refused,
+            },
+        };
+        let entered = Entered { principal };
         let Parts {
             method,
             uri,
             headers,
             ..
         } = head;
-        let Some((route, name)) = Route::of(uri.path()) else {
-            return Rejection::NotFound.into_problem();
-        };
-        let guarded = match route.place() {
-            Place::Guarded(guarded) => guarded,
-            Place::Open(Open::Health) => return self.health(route, method),
-        };
-        let entered = match self.enter() {
-            Ok(entered) => entered,
-            Err(rejection) => return rejection.into_response(Some(route)),
-        };
         match guarded {
             Guarded::Mcp if *method == Method::POST => {
                 let answer = self
@@ -180,6 +189,7 @@ impl Router {
                 Rejection::MethodNotAllowed(route.methods).into_problem()
             }
             Guarded::Rest(rest) => {
+                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
                     name,
@@ -193,14 +203,27 @@ impl Router {
         }
     }
 
-    /// What every path that is not open demands of a request, whichever it is. What is behind one can only be reached
-    /// with what this returns.
-    #[inline]
-    #[expect(clippy::unnecessary_wraps, reason = "nobody is turned away yet")]
-    fn enter(&self) -> Result<Entered<'_>, Rejection> {
-        Ok(Entered {
-            principal: &self.endpoint.principal,
-        })
+    /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
+    /// known who sent it. Headers that hold credentials are gone after that.
+    async fn enter(
+        &self,
+        local: &Local,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &mut Parts,
+    ) -> Result<Arc<Principal>, Response<Body>> {
+        let peer = connection.and_then(|connection| connection.peer());
+        let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        match self.gate.admit(presented).await {
+            Ok(principal) => {
+                self.gate.strip(&mut head.headers);
+                Ok(principal)
+            }
+            Err(error) => {
+                tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                Err(deny(&error, route))
+            }
+        }
     }
 
     /// Whether the server takes requests, for probes; 503 while it stops.
@@ -229,7 +252,7 @@ impl Router {
     }
 }
 
-/// Somebody whom [`Router::enter`] has let in; nothing else makes one.
+/// Somebody who was let in; nothing but the router makes one.
 #[derive(Debug)]
 pub(super) struct Entered<'r> {
     pub(super) principal: &'r Arc<Principal>,

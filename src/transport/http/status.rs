@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::connection::ConnectionState;
 use super::events::EventStream;
 use super::route::Route;
+use crate::auth::AuthError;
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Refusal, Reply};
@@ -165,6 +166,58 @@ impl From<ReadError> for Rejection {
             ReadError::Broken(_) => Self::BodyBroken,
         }
     }
+}
+
+/// Nobody is let in: on the MCP endpoint a JSON-RPC error, elsewhere a problem document (AUTH-02, AUTH-04).
+pub(super) fn deny(error: &AuthError, route: &Route) -> Response<Body> {
+    let (status, code) = match error {
+        AuthError::Missing => (StatusCode::UNAUTHORIZED, None),
+        AuthError::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
+        AuthError::Invalid(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+        AuthError::InsufficientScope { .. } => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
+        AuthError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, None),
+    };
+    let message = match error {
+        AuthError::Missing => {
+            "A credential is needed: send Authorization: Bearer with a token or an API key"
+                .to_owned()
+        }
+        error => error.to_string(),
+    };
+    let (media, body) = if route.speaks_rpc() {
+        let error = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        let mut body = Vec::new();
+        error.write(&mut body, None);
+        ("application/json", body)
+    } else {
+        let problem = problem(status, &message);
+        (PROBLEM, problem.to_string().into_bytes())
+    };
+    let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    // What is good for one caller is not for the next.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
+    } else if let Some(challenge) = challenge(code, &message) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+/// What the caller has to show (RFC 6750, 3). Who has shown nothing is told no error.
+fn challenge(code: Option<&str>, message: &str) -> Option<HeaderValue> {
+    let text = match code {
+        None => "Bearer".to_owned(),
+        Some(code) => {
+            let quotable = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+            let message: String = message.chars().filter(quotable).collect();
+            format!(r#"Bearer error="{code}", error_description="{message}""#)
+        }
+    };
+    HeaderValue::try_from(text).ok()
 }
 
 /// What the server said, over HTTP.

@@ -210,7 +210,9 @@ impl Shared {
         let life = life - life / 10 + noise % (life / 5).max(1);
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
-        let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
+        let peer = stream.peer_addr().ok().map(|address| address.ip());
+        let state = ConnectionState::new(Arc::clone(&self.clock), retire_at).with_peer(peer);
+        let state = Arc::new(state);
         let serving = serve(
             stream,
             Arc::clone(&state),
@@ -294,11 +296,13 @@ async fn serve(
     });
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&state)));
     let connection_state = Arc::clone(&state);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
+    let respond = move |request: hyper::Request<Incoming>| {
         let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));
         async move { service.serve(&state, request).await }
-    });
+    };
     let ended = if multiplexed {
+        // hyper makes each stream a task and moves it about on the way; a pointer is moved for less.
+        let service = service_fn(move |request| Box::pin(respond(request)));
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.http2_streams)
@@ -313,7 +317,7 @@ async fn serve(
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_buf_size(64 * 1024)
-            .serve_connection(io, service);
+            .serve_connection(io, service_fn(respond));
         until_drained(connection, &drain, |c| c.graceful_shutdown()).await
     };
     if let Err(error) = ended {
