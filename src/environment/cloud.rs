@@ -134,12 +134,9 @@ impl Platform {
             | Self::AppEngine
             | Self::KubernetesEngine
             | Self::ComputeEngine => Provider::Gcp,
-            Self::Lambda
-            | Self::AppRunner
-            | Self::Fargate
-            | Self::Ecs
-            | Self::Eks
-            | Self::Ec2 => Provider::Aws,
+            Self::Lambda | Self::AppRunner | Self::Fargate | Self::Ecs | Self::Eks | Self::Ec2 => {
+                Provider::Aws
+            }
             Self::ContainerApps
             | Self::AppService
             | Self::AzureFunctions
@@ -237,11 +234,18 @@ pub(super) fn detect(probe: &Probe) -> Option<Seen<Platform>> {
 fn of_kubernetes(probe: &Probe, host: &str) -> Option<Seen<Platform>> {
     const IDENTITIES: [(&str, &str, Platform); 3] = [
         ("AWS_WEB_IDENTITY_TOKEN_FILE", "eks.amazonaws.com", P::Eks),
-        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "169.254.170.23", P::Eks),
+        (
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "169.254.170.23",
+            P::Eks,
+        ),
         ("AZURE_FEDERATED_TOKEN_FILE", "azure", P::Aks),
     ];
     for (name, part, platform) in IDENTITIES {
-        if probe.variable(name).is_some_and(|value| value.contains(part)) {
+        if probe
+            .variable(name)
+            .is_some_and(|value| value.contains(part))
+        {
             return Some(Seen::new(platform, name));
         }
     }

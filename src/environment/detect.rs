@@ -123,10 +123,19 @@ impl Environment {
         if let Some(seen) = self.system.parallelism() {
             set("http.workers", seen.value.into(), &seen.evidence);
         }
-        if let Some(seen) = self.system.memory_bytes.as_ref().filter(|_| self.system.memory_is_limited) {
+        if let Some(seen) = self
+            .system
+            .memory_bytes
+            .as_ref()
+            .filter(|_| self.system.memory_is_limited)
+        {
             // A part of what there is, where that is less than the default.
             for (setting, part, default) in [
-                ("http.limits.connections", seen.value / 2 / CONNECTION_BYTES, 20_000),
+                (
+                    "http.limits.connections",
+                    seen.value / 2 / CONNECTION_BYTES,
+                    20_000,
+                ),
                 ("server.contents_cache_bytes", seen.value / 16, 16 << 20),
                 ("state.memory_bytes", seen.value / 8, 64 << 20),
             ] {
@@ -138,8 +147,16 @@ impl Environment {
         if let Some(seen) = &self.log_format {
             set("log.format", seen.value.into(), &seen.evidence);
         }
-        set("drain.grace_seconds", self.grace_seconds.value.into(), &self.grace_seconds.evidence);
-        set("drain.delay_seconds", self.delay_seconds.value.into(), &self.delay_seconds.evidence);
+        set(
+            "drain.grace_seconds",
+            self.grace_seconds.value.into(),
+            &self.grace_seconds.evidence,
+        );
+        set(
+            "drain.delay_seconds",
+            self.delay_seconds.value.into(),
+            &self.delay_seconds.evidence,
+        );
         settings
     }
 
@@ -167,8 +184,12 @@ fn stopping(
         let seconds: u32 = probe.variable(name)?.parse().ok()?;
         Some(Seen::new(seconds, format!("{name}={seconds}")))
     };
-    if let Some(container) = container.filter(|container| container.value == Container::Kubernetes) {
-        let why = format!("Kubernetes gives 30 seconds, and takes some to tell its proxies ({})", container.evidence);
+    if let Some(container) = container.filter(|container| container.value == Container::Kubernetes)
+    {
+        let why = format!(
+            "Kubernetes gives 30 seconds, and takes some to tell its proxies ({})",
+            container.evidence
+        );
         return (Seen::new(30, why.clone()), Seen::new(5, why));
     }
     let no_delay = Seen::new(0, "nobody has to be told before");
@@ -183,14 +204,27 @@ fn stopping(
                 let seconds = match platform {
                     Platform::CloudRun | Platform::CloudFunctions => 10,
                     Platform::Fly | Platform::AppService | Platform::Railway => 5,
-                    Platform::Lambda | Platform::Vercel | Platform::Netlify | Platform::Cloudflare => 5,
+                    Platform::Lambda
+                    | Platform::Vercel
+                    | Platform::Netlify
+                    | Platform::Cloudflare => 5,
                     _ => 30,
                 };
-                Seen::new(seconds, format!("{} gives {seconds} seconds", platform.name()))
+                Seen::new(
+                    seconds,
+                    format!("{} gives {seconds} seconds", platform.name()),
+                )
             })
         }
         None => match container {
-            Some(container) => Seen::new(10, format!("{} gives 10 seconds ({})", container.value.name(), container.evidence)),
+            Some(container) => Seen::new(
+                10,
+                format!(
+                    "{} gives 10 seconds ({})",
+                    container.value.name(),
+                    container.evidence
+                ),
+            ),
             None => Seen::new(30, "no platform says otherwise"),
         },
     };

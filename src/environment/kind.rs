@@ -68,7 +68,10 @@ pub(super) fn detect(
         }
     }
     for name in SAID {
-        if let Some((value, kind)) = probe.variable(name).and_then(|value| Some((value, said(value)?))) {
+        if let Some((value, kind)) = probe
+            .variable(name)
+            .and_then(|value| Some((value, said(value)?)))
+        {
             return Seen::new(kind, format!("{name}={value}"));
         }
     }

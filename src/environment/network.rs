@@ -27,13 +27,12 @@ const PORTS: [&str; 4] = [
 const PORT: u16 = 8080;
 
 /// Networks that nobody on the internet has an address in.
-const PRIVATE: [&str; 7] = [
+const PRIVATE: [&str; 6] = [
     "127.0.0.0/8",
     "10.0.0.0/8",
     "172.16.0.0/12",
     "192.168.0.0/16",
     "169.254.0.0/16",
-    "fc00::/7",
     "::1/128",
 ];
 
@@ -79,7 +78,8 @@ fn transport(probe: &Probe, place: Option<&str>) -> Option<Seen<&'static str>> {
     if let Some(port) = probe.variable("PORT") {
         return Some(Seen::new("http", format!("PORT={port}")));
     }
-    let is_held = probe.standard_streams() == StandardStreams::Pipes && probe.variable("CI").is_none();
+    let is_held =
+        probe.standard_streams() == StandardStreams::Pipes && probe.variable("CI").is_none();
     is_held.then(|| Seen::new("stdio", "standard input and output are both pipes"))
 }
 

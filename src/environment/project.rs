@@ -25,17 +25,26 @@ fn by_variable(probe: &Probe) -> Option<Seen<String>> {
         "HEROKU_APP_NAME",
         "CLOUD_RUN_JOB",
     ];
-    NAMES.into_iter().find_map(|name| seen(probe.variable(name)?, name))
+    NAMES
+        .into_iter()
+        .find_map(|name| seen(probe.variable(name)?, name))
 }
 
 /// The labels of a pod, where they are mounted from the downward API.
 fn by_labels(probe: &Probe) -> Option<Seen<String>> {
     const FILE: &str = "/etc/podinfo/labels";
     let labels = probe.read(FILE)?;
-    ["app.kubernetes.io/name", "app"].into_iter().find_map(|label| {
-        let value = labels.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix('='))?;
-        seen(value.trim().trim_matches('"'), &format!("{label} in {FILE}"))
-    })
+    ["app.kubernetes.io/name", "app"]
+        .into_iter()
+        .find_map(|label| {
+            let value = labels
+                .lines()
+                .find_map(|line| line.strip_prefix(label)?.strip_prefix('='))?;
+            seen(
+                value.trim().trim_matches('"'),
+                &format!("{label} in {FILE}"),
+            )
+        })
 }
 
 /// Podman tells a container its image.
@@ -77,7 +86,12 @@ fn by_git(probe: &Probe) -> Option<Seen<String>> {
         .lines()
         .skip(1)
         .take_while(|line| !line.trim_start().starts_with('['))
-        .find_map(|line| line.trim().strip_prefix("url")?.trim_start().strip_prefix('='))?;
+        .find_map(|line| {
+            line.trim()
+                .strip_prefix("url")?
+                .trim_start()
+                .strip_prefix('=')
+        })?;
     let name = url.trim().trim_end_matches('/').trim_end_matches(".git");
     seen(name.rsplit(['/', ':']).next()?, FILE)
 }
@@ -98,21 +112,54 @@ mod tests {
     fn names_are_found_where_people_put_them() {
         let none: [(&str, &str); 0] = [];
         for (file, text, name) in [
-            ("Cargo.toml", "[package]\nname = \"weather\"\n", Some("weather")),
+            (
+                "Cargo.toml",
+                "[package]\nname = \"weather\"\n",
+                Some("weather"),
+            ),
             ("Cargo.toml", "[workspace]\n", None),
-            ("package.json", "{\"name\": \"@acme/weather\"}", Some("@acme/weather")),
+            (
+                "package.json",
+                "{\"name\": \"@acme/weather\"}",
+                Some("@acme/weather"),
+            ),
             ("package.json", "{", None),
-            ("pyproject.toml", "[project]\nname = \"weather\"", Some("weather")),
-            ("pyproject.toml", "[tool.poetry]\nname = \"weather\"", Some("weather")),
-            (".git/config", "[core]\n[remote \"origin\"]\n\turl = git@example.com:acme/weather.git\n", Some("weather")),
+            (
+                "pyproject.toml",
+                "[project]\nname = \"weather\"",
+                Some("weather"),
+            ),
+            (
+                "pyproject.toml",
+                "[tool.poetry]\nname = \"weather\"",
+                Some("weather"),
+            ),
+            (
+                ".git/config",
+                "[core]\n[remote \"origin\"]\n\turl = git@example.com:acme/weather.git\n",
+                Some("weather"),
+            ),
             (".git/config", "[remote \"origin\"]\n[other]\nurl = x", None),
-            ("/etc/podinfo/labels", "app.kubernetes.io/name=\"weather\"\n", Some("weather")),
-            ("/run/.containerenv", "engine=\"podman\"\nimage=\"docker.io/acme/weather:1.2\"\n", Some("weather")),
+            (
+                "/etc/podinfo/labels",
+                "app.kubernetes.io/name=\"weather\"\n",
+                Some("weather"),
+            ),
+            (
+                "/run/.containerenv",
+                "engine=\"podman\"\nimage=\"docker.io/acme/weather:1.2\"\n",
+                Some("weather"),
+            ),
         ] {
             let found = detect(&Probe::of(none).with_file(file, text));
-            assert_eq!(found.map(|seen| seen.value).as_deref(), name, "{file}: {text}");
+            assert_eq!(
+                found.map(|seen| seen.value).as_deref(),
+                name,
+                "{file}: {text}"
+            );
         }
-        let probe = Probe::of([("K_SERVICE", "weather-prod")]).with_file("Cargo.toml", "[package]\nname = \"weather\"");
+        let probe = Probe::of([("K_SERVICE", "weather-prod")])
+            .with_file("Cargo.toml", "[package]\nname = \"weather\"");
         assert_eq!(detect(&probe).expect("a name").value, "weather-prod");
     }
 }

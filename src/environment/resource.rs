@@ -15,8 +15,14 @@ impl Environment {
             let value = names.iter().find_map(|name| probe.variable(name));
             value.map(str::to_owned)
         };
-        set("service.name", self.project.as_ref().map(|project| project.value.clone()));
-        set("deployment.environment.name", Some(self.kind.value.name().to_owned()));
+        set(
+            "service.name",
+            self.project.as_ref().map(|project| project.value.clone()),
+        );
+        set(
+            "deployment.environment.name",
+            Some(self.kind.value.name().to_owned()),
+        );
         set("host.name", first(&["HOSTNAME"]));
         set("process.pid", Some(std::process::id().to_string()));
         let platform = self.cloud.as_ref().map(|cloud| cloud.value);
@@ -37,21 +43,45 @@ impl Environment {
             ])
             .filter(|_| platform.is_some()),
         );
-        set("cloud.account.id", first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| platform.is_some()));
+        set(
+            "cloud.account.id",
+            first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| platform.is_some()),
+        );
         set(
             "faas.name",
             first(&["AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE", "CLOUD_RUN_JOB"]),
         );
-        set("faas.version", first(&["AWS_LAMBDA_FUNCTION_VERSION", "K_REVISION"]));
+        set(
+            "faas.version",
+            first(&["AWS_LAMBDA_FUNCTION_VERSION", "K_REVISION"]),
+        );
         set(
             "service.instance.id",
-            first(&["FLY_MACHINE_ID", "CONTAINER_APP_REPLICA_NAME", "RAILWAY_REPLICA_ID", "RENDER_INSTANCE_ID", "WEBSITE_INSTANCE_ID", "DYNO", "POD_NAME"]),
+            first(&[
+                "FLY_MACHINE_ID",
+                "CONTAINER_APP_REPLICA_NAME",
+                "RAILWAY_REPLICA_ID",
+                "RENDER_INSTANCE_ID",
+                "WEBSITE_INSTANCE_ID",
+                "DYNO",
+                "POD_NAME",
+            ]),
         );
-        if self.container.as_ref().is_some_and(|container| container.value == Container::Kubernetes) {
+        if self
+            .container
+            .as_ref()
+            .is_some_and(|container| container.value == Container::Kubernetes)
+        {
             // A pod's host name is its own, unless it shares that of its node.
-            set("k8s.pod.name", first(&["POD_NAME", "K8S_POD_NAME", "HOSTNAME"]));
+            set(
+                "k8s.pod.name",
+                first(&["POD_NAME", "K8S_POD_NAME", "HOSTNAME"]),
+            );
             let namespace = first(&["POD_NAMESPACE", "K8S_NAMESPACE_NAME"]);
-            set("k8s.namespace.name", namespace.or_else(|| probe.read(NAMESPACE).map(|text| text.trim().to_owned())));
+            set(
+                "k8s.namespace.name",
+                namespace.or_else(|| probe.read(NAMESPACE).map(|text| text.trim().to_owned())),
+            );
             set("k8s.node.name", first(&["NODE_NAME", "K8S_NODE_NAME"]));
         }
         set("container.id", container_id(probe));
@@ -66,7 +96,9 @@ fn container_id(probe: &Probe) -> Option<String> {
     let texts = ["/proc/self/cgroup", "/proc/self/mountinfo"];
     texts.into_iter().find_map(|file| {
         let text = probe.read(file)?;
-        let lines = text.lines().filter(|line| file.ends_with("cgroup") || line.contains("/hostname"));
+        let lines = text
+            .lines()
+            .filter(|line| file.ends_with("cgroup") || line.contains("/hostname"));
         lines
             .flat_map(|line| line.split(|c: char| !c.is_ascii_hexdigit()))
             .find(|part| part.len() == 64)

@@ -43,7 +43,10 @@ impl System {
     /// Threads that can run at once: a part of a core is worth one too.
     pub fn parallelism(&self) -> Option<Seen<u64>> {
         let cpu = self.cpu_millis.as_ref()?;
-        Some(Seen::new(cpu.value.div_ceil(1000).max(1), cpu.evidence.clone()))
+        Some(Seen::new(
+            cpu.value.div_ceil(1000).max(1),
+            cpu.evidence.clone(),
+        ))
     }
 }
 
@@ -61,7 +64,10 @@ pub(super) fn in_mib(bytes: u64) -> String {
 fn of_lambda(probe: &Probe) -> Option<Seen<u64>> {
     const NAME: &str = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE";
     let mib: u64 = probe.variable(NAME)?.parse().ok()?;
-    Some(Seen::new(mib.checked_mul(1024 * 1024)?, format!("{NAME}={mib}")))
+    Some(Seen::new(
+        mib.checked_mul(1024 * 1024)?,
+        format!("{NAME}={mib}"),
+    ))
 }
 
 /// The control groups that the process is in, by version of the interface.
@@ -83,13 +89,17 @@ impl Groups {
         let text = probe.read("/proc/self/cgroup").unwrap_or_default();
         for line in text.lines() {
             let mut parts = line.splitn(3, ':');
-            let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            let (Some(number), Some(controllers), Some(path)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
                 continue;
             };
             if number == "0" && controllers.is_empty() {
                 groups.unified = Some(path.to_owned());
             } else {
-                groups.by_controller.push((controllers.to_owned(), path.to_owned()));
+                groups
+                    .by_controller
+                    .push((controllers.to_owned(), path.to_owned()));
             }
         }
         groups
@@ -99,7 +109,9 @@ impl Groups {
         let unified = self.unified_files(probe, "cpu.max", |text| {
             let mut parts = text.split_whitespace();
             let quota: u64 = parts.next()?.parse().ok()?;
-            let period: u64 = parts.next().map_or(Some(100_000), |period| period.parse().ok())?;
+            let period: u64 = parts
+                .next()
+                .map_or(Some(100_000), |period| period.parse().ok())?;
             quota.saturating_mul(1000).checked_div(period)
         });
         unified.or_else(|| {
@@ -109,7 +121,10 @@ impl Groups {
                 let quota: u64 = read("cpu.cfs_quota_us")?.trim().parse().ok()?;
                 let period: u64 = read("cpu.cfs_period_us")?.trim().parse().ok()?;
                 let millis = quota.saturating_mul(1000).checked_div(period)?;
-                Some(Seen::new(millis, format!("{folder}/cpu.cfs_quota_us: {quota} of {period}")))
+                Some(Seen::new(
+                    millis,
+                    format!("{folder}/cpu.cfs_quota_us: {quota} of {period}"),
+                ))
             })
         })
     }
@@ -142,9 +157,10 @@ impl Groups {
     ) -> Option<Seen<u64>> {
         let group = self.unified.as_deref()?;
         let mut least: Option<Seen<u64>> = None;
-        for folder in folders(group).into_iter().flat_map(|group| {
-            [format!("{ROOT}{group}"), format!("{ROOT}/unified{group}")]
-        }) {
+        for folder in folders(group)
+            .into_iter()
+            .flat_map(|group| [format!("{ROOT}{group}"), format!("{ROOT}/unified{group}")])
+        {
             let path = format!("{folder}/{file}");
             let Some(text) = probe.read(&path) else {
                 continue;
@@ -202,7 +218,9 @@ mod tests {
             cores: 8,
             memory_bytes: 16 * 1024 * MIB,
         });
-        files.iter().fold(probe, |probe, (path, text)| probe.with_file(*path, *text))
+        files
+            .iter()
+            .fold(probe, |probe, (path, text)| probe.with_file(*path, *text))
     }
 
     fn seen(files: &[(&str, &str)]) -> (u64, u64) {
@@ -239,8 +257,14 @@ mod tests {
             (
                 &[
                     ("/proc/self/cgroup", "0::/system.slice/longshore.service\n"),
-                    ("/sys/fs/cgroup/system.slice/longshore.service/cpu.max", "400000 100000"),
-                    ("/sys/fs/cgroup/system.slice/longshore.service/memory.high", "268435456"),
+                    (
+                        "/sys/fs/cgroup/system.slice/longshore.service/cpu.max",
+                        "400000 100000",
+                    ),
+                    (
+                        "/sys/fs/cgroup/system.slice/longshore.service/memory.high",
+                        "268435456",
+                    ),
                     ("/sys/fs/cgroup/system.slice/cpu.max", "200000 100000"),
                     ("/sys/fs/cgroup/system.slice/memory.max", "536870912"),
                 ],
@@ -249,7 +273,10 @@ mod tests {
             // Version 1, in a container that sees the host's paths.
             (
                 &[
-                    ("/proc/self/cgroup", "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n"),
+                    (
+                        "/proc/self/cgroup",
+                        "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
+                    ),
                     ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n"),
                     ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
                     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "134217728\n"),
@@ -261,7 +288,10 @@ mod tests {
                     ("/proc/self/cgroup", "4:memory:/\n3:cpu,cpuacct:/\n"),
                     ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n"),
                     ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
-                    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                    (
+                        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                        "9223372036854771712\n",
+                    ),
                 ],
                 (8000, 16 * 1024),
             ),

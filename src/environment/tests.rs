@@ -28,7 +28,9 @@ fn machine(cores: usize, memory_mib: u64) -> Machine {
 
 fn probe(variables: &[(&str, &str)], files: &[(&str, &str)]) -> Probe {
     let probe = Probe::of(variables.iter().copied()).with_machine(machine(8, 32 * 1024));
-    files.iter().fold(probe, |probe, (path, text)| probe.with_file(*path, *text))
+    files
+        .iter()
+        .fold(probe, |probe, (path, text)| probe.with_file(*path, *text))
 }
 
 const LIMITED: [(&str, &str); 3] = [
@@ -262,20 +264,48 @@ fn every_platform_is_known_and_gets_what_an_expert_would_choose() {
     for place in places() {
         let seen = Environment::detect(&place.probe);
         let name = place.name;
-        assert_eq!(seen.cloud.as_ref().map(|seen| seen.value), place.cloud, "{name}");
-        assert_eq!(seen.container.as_ref().map(|seen| seen.value), place.container, "{name}");
-        assert_eq!(seen.kind.value, place.kind, "{name}: {}", seen.kind.evidence);
+        assert_eq!(
+            seen.cloud.as_ref().map(|seen| seen.value),
+            place.cloud,
+            "{name}"
+        );
+        assert_eq!(
+            seen.container.as_ref().map(|seen| seen.value),
+            place.container,
+            "{name}"
+        );
+        assert_eq!(
+            seen.kind.value, place.kind,
+            "{name}: {}",
+            seen.kind.evidence
+        );
         let settings: BTreeMap<_, _> = seen
             .settings()
             .into_iter()
             .map(|detected| {
-                assert!(!detected.evidence.is_empty(), "{name}: {}", detected.setting);
+                assert!(
+                    !detected.evidence.is_empty(),
+                    "{name}: {}",
+                    detected.setting
+                );
                 (detected.setting, detected.value)
             })
             .collect();
-        let names = ["http.host", "http.port", "transport", "http.workers", "log.format", "drain.grace_seconds", "drain.delay_seconds"];
+        let names = [
+            "http.host",
+            "http.port",
+            "transport",
+            "http.workers",
+            "log.format",
+            "drain.grace_seconds",
+            "drain.delay_seconds",
+        ];
         for (setting, expected) in names.iter().zip(&place.settings) {
-            assert_eq!(settings.get(setting).unwrap_or(&Value::Null), expected, "{name}: {setting}");
+            assert_eq!(
+                settings.get(setting).unwrap_or(&Value::Null),
+                expected,
+                "{name}: {setting}"
+            );
         }
     }
 }
@@ -288,12 +318,20 @@ fn little_memory_makes_small_budgets() {
             .with_file("/proc/self/cgroup", "0::/\n")
             .with_file("/sys/fs/cgroup/memory.max", memory);
         let settings = Environment::detect(&probe).settings();
-        ["http.limits.connections", "server.contents_cache_bytes", "state.memory_bytes"].map(|name| {
+        [
+            "http.limits.connections",
+            "server.contents_cache_bytes",
+            "state.memory_bytes",
+        ]
+        .map(|name| {
             let found = settings.iter().find(|detected| detected.setting == name);
             found.and_then(|detected| detected.value.as_u64())
         })
     };
-    assert_eq!(budgets("134217728"), [Some(1024), Some(8 * MIB), Some(16 * MIB)]);
+    assert_eq!(
+        budgets("134217728"),
+        [Some(1024), Some(8 * MIB), Some(16 * MIB)]
+    );
     assert_eq!(budgets("536870912"), [Some(4096), None, None]);
     assert_eq!(budgets("max"), [None; 3]);
 }
@@ -314,7 +352,8 @@ fn containers_are_known_by_their_marks() {
     assert!(Probe::of([("FLY_APP_NAME", "weather")]).is_orchestrated());
     assert!(Probe::of([("container", "podman")]).is_in_container());
     assert!(!Probe::of([("container", "podman")]).is_orchestrated());
-    let daemon = Probe::of([("A", "b")]).with_file("/proc/self/cgroup", "0::/system.slice/docker.service\n");
+    let daemon =
+        Probe::of([("A", "b")]).with_file("/proc/self/cgroup", "0::/system.slice/docker.service\n");
     assert!(!daemon.is_in_container());
 }
 
@@ -322,10 +361,27 @@ fn containers_are_known_by_their_marks() {
 fn telemetry_hears_who_and_where() {
     let id = "0123456789abcdef".repeat(4);
     let probe = in_kubernetes(
-        &[("POD_NAMESPACE", "tools"), ("NODE_NAME", "node-1"), ("OTEL_SERVICE_NAME", "weather"), ("AWS_REGION", "eu-central-1"), ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/eks.amazonaws.com/x")],
-        &[("/proc/self/mountinfo", &format!("1 0 0:1 /var/lib/kubelet/pods/x/containers/{id}/hostname /etc/hostname rw - ext4 x rw\n"))],
+        &[
+            ("POD_NAMESPACE", "tools"),
+            ("NODE_NAME", "node-1"),
+            ("OTEL_SERVICE_NAME", "weather"),
+            ("AWS_REGION", "eu-central-1"),
+            (
+                "AWS_WEB_IDENTITY_TOKEN_FILE",
+                "/var/run/secrets/eks.amazonaws.com/x",
+            ),
+        ],
+        &[(
+            "/proc/self/mountinfo",
+            &format!(
+                "1 0 0:1 /var/lib/kubelet/pods/x/containers/{id}/hostname /etc/hostname rw - ext4 x rw\n"
+            ),
+        )],
     );
-    let attributes: BTreeMap<_, _> = Environment::detect(&probe).resource_attributes(&probe).into_iter().collect();
+    let attributes: BTreeMap<_, _> = Environment::detect(&probe)
+        .resource_attributes(&probe)
+        .into_iter()
+        .collect();
     for (name, value) in [
         ("service.name", "weather"),
         ("cloud.provider", "aws"),
@@ -337,10 +393,18 @@ fn telemetry_hears_who_and_where() {
         ("container.id", &id),
         ("deployment.environment.name", "production"),
     ] {
-        assert_eq!(attributes.get(name).map(String::as_str), Some(value), "{name}");
+        assert_eq!(
+            attributes.get(name).map(String::as_str),
+            Some(value),
+            "{name}"
+        );
     }
     // A developer's region says nothing of where the process is.
     let laptop = Probe::of([("AWS_REGION", "eu-central-1")]);
     let attributes = Environment::detect(&laptop).resource_attributes(&laptop);
-    assert!(attributes.iter().all(|(name, _)| !name.starts_with("cloud.")));
+    assert!(
+        attributes
+            .iter()
+            .all(|(name, _)| !name.starts_with("cloud."))
+    );
 }

@@ -42,7 +42,7 @@ fn what_cannot_be_done_is_said_with_its_place_and_a_way_out() {
     let port = taken.local_addr().expect("bound").port().to_string();
     for (arguments, variables, parts) in [
         (
-            &["run", "--port", &port][..],
+            &["run", "--host", "127.0.0.1", "--port", &port][..],
             &[][..],
             &["127.0.0.1", "in use", "--port"][..],
         ),
