@@ -54,7 +54,8 @@ pub struct Config {
     /// How clients reach the server. Default: `http`; `stdio` if standard input and output are both pipes, `PORT` is not
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve. Default: for the program the demo toolset, for an application none.
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
+    /// Default: for the program the demo toolset, for an application none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
     /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.

@@ -384,13 +384,20 @@ impl Server {
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
         });
-        let stateless = caller.revision.has_result_type();
+        let server_info = caller
+            .revision
+            .has_result_type()
+            .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
         Some(Handled::Later(Box::pin(async move {
             // The handler's own code runs within the guard too: whatever panics, this request alone fails.
             let call = async { handler.call(context, params).await };
             match AssertUnwindSafe(call).catch_unwind().await {
-                Ok(Ok(result)) => other_result(&id, result, stateless),
+                Ok(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+                Ok(Ok(_)) => {
+                    tracing::error!(method = %name, "a method is at fault: its result is no object");
+                    tools::internal_error(&id)
+                }
                 Ok(Err(error)) => Reply::error(&id, &error),
                 Err(_) => {
                     tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
@@ -401,13 +408,18 @@ impl Server {
     }
 }
 
-fn other_result(id: &str, mut result: Value, stateless: bool) -> Reply {
-    if stateless && let Value::Object(result) = &mut result {
+/// `server_info` is there in the stateless era, whose results say more than their own.
+fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {
+    if let Some(server_info) = server_info {
         result.entry("resultType").or_insert("complete".into());
+        let meta = result.entry("_meta").or_insert_with(|| Map::new().into());
+        if let Value::Object(meta) = meta {
+            meta.entry(generation::SERVER_INFO).or_insert(server_info);
+        }
     }
     let mut out = begin(id, 128);
     out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(result.to_string().as_bytes());
+    out.extend_from_slice(Value::Object(result).to_string().as_bytes());
     out.push(b'}');
     Reply::document(out)
 }

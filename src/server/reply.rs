@@ -163,7 +163,7 @@ pub(crate) fn finish(
             let mut meta = meta.clone();
             if with_server_info {
                 out.extend_from_slice(br#","resultType":"complete""#);
-                meta.entry("io.modelcontextprotocol/serverInfo")
+                meta.entry(super::generation::SERVER_INFO)
                     .or_insert_with(|| generation.server_info.clone());
             }
             out.extend_from_slice(br#","_meta":"#);

@@ -10,6 +10,7 @@ mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod everything;
 mod layers;
 mod library;
 mod offer_attributes;
