@@ -164,6 +164,7 @@ impl Loaded {
             return Err(ConfigError::Mistakes(mistakes));
         }
         speak_http_where_it_is_set_up(&mut tree);
+        trust_nobody_with_users_unasked(&mut tree);
         let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
             ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;
@@ -208,6 +209,18 @@ fn speak_http_where_it_is_set_up(tree: &mut Node) {
     };
     let is_said = |node: &Node| !matches!(node.origin, Origin::Detected { .. } | Origin::Default);
     if is_guess && http.iter().any(|(_, node)| is_said(node)) {
+        tree.remove(&path);
+    }
+}
+
+/// A platform's proxies say truly where a request came from. But they pass on what a client says of its user: whoever
+/// has users forwarded has to name the proxies that see to it.
+fn trust_nobody_with_users_unasked(tree: &mut Node) {
+    let path = parts("http.trusted_proxies");
+    let is_guess = tree
+        .get(&path)
+        .is_some_and(|node| matches!(node.origin, Origin::Detected { .. }));
+    if is_guess && tree.get(&parts("auth.forwarded.user_header")).is_some() {
         tree.remove(&path);
     }
 }
@@ -512,6 +525,21 @@ mod tests {
             explained(&[("HOME", "/")], &port),
             ["http default", "127.0.0.1 default", "4000 --port"]
         );
+    }
+
+    #[test]
+    fn a_platforms_proxies_are_not_trusted_with_users_unless_they_are_named() {
+        let platform = ("K_SERVICE", "weather");
+        let config = load(&Flags::default(), &[platform]).expect("valid");
+        assert!(!config.http.trusted_proxies.is_empty());
+        let header = ("LONGSHORE_AUTH__FORWARDED__USER_HEADER", "x-user");
+        let probe = Probe::of([platform, header]);
+        if let Ok(loaded) = Loaded::read(&Flags::default(), &probe) {
+            assert!(loaded.config.http.trusted_proxies.is_empty());
+        }
+        let named = ("LONGSHORE_HTTP__TRUSTED_PROXIES", "10.1.2.3");
+        let config = load(&Flags::default(), &[platform, header, named]).expect("valid");
+        assert_eq!(config.http.trusted_proxies.networks().len(), 1);
     }
 
     #[test]
