@@ -14,6 +14,7 @@ mod everything;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;
