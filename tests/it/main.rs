@@ -6,6 +6,7 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
@@ -15,6 +16,7 @@ mod everything;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;
