@@ -16,6 +16,7 @@ mod elicit;
 mod error;
 mod form;
 mod question;
+mod relayed;
 mod sample;
 mod step;
 
@@ -31,6 +32,7 @@ pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited};
 pub use error::AskError;
 pub use form::{Form, FormError};
 pub(crate) use question::{ClientError, Slot};
+pub(crate) use relayed::RelayedSample;
 pub use sample::{Roots, Sample};
 pub use step::StepError;
 pub(crate) use step::step;

@@ -81,6 +81,16 @@ impl CallContext {
         }
     }
 
+    /// Does so from where nothing can be awaited.
+    pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
+        self.outlet.progress(progress, total, message);
+    }
+
+    /// Sends a log message from where nothing can be awaited.
+    pub(crate) fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
+        self.outlet.log(level, data);
+    }
+
     /// Sends a log message to the caller, if it asked for messages of this level.
     ///
     /// At most 200 a second are sent. They must not hold credentials or personal data.

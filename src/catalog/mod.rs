@@ -18,6 +18,7 @@ mod registry;
 mod resource;
 pub mod schema;
 mod shown;
+mod source;
 mod strict;
 mod table;
 mod tool;
@@ -28,7 +29,7 @@ pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use ask::{
     AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
 };
-pub(crate) use ask::{
+pub(crate) use ask::{RelayedSample, 
     Asking, Client, ClientError, Desk, Fault, Interruption, Round, Slot, read as read_request,
 };
 pub use by_hand::{
@@ -53,6 +54,7 @@ pub use resource::{
     ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,
     VariableFuture,
 };
+pub use source::{Offered, Refused, Source};
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
 pub(crate) use table::{Listed, Table};

@@ -17,6 +17,8 @@ pub struct Output {
     /// JSON text of `structuredContent`.
     pub(crate) structured: Option<String>,
     pub(crate) meta: Option<Map<String, Value>>,
+    /// `isError`: the content says why it failed.
+    pub(crate) is_error: bool,
 }
 
 /// Content in the form that costs least to send.
@@ -64,7 +66,7 @@ impl Output {
         Ok(Self {
             content: OutputContent::Structured,
             structured: Some(serde_json::to_string(value)?),
-            meta: None,
+            ..Self::default()
         })
     }
 
@@ -72,6 +74,14 @@ impl Output {
     #[must_use]
     pub fn with_content(mut self, blocks: impl Into<Vec<Content>>) -> Self {
         self.content = OutputContent::Blocks(blocks.into());
+        self
+    }
+
+    /// Makes it a failure that the model reads (`isError: true`). For failures that more than a text tells; others
+    /// are a [`ToolError`].
+    #[must_use]
+    pub fn as_error(mut self) -> Self {
+        self.is_error = true;
         self
     }
 

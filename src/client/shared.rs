@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
@@ -83,8 +84,18 @@ struct State {
 }
 
 struct Pending {
-    answer: oneshot::Sender<Answered>,
+    answer: Option<oneshot::Sender<Answered>>,
     listener: Option<Arc<dyn Listener>>,
+    /// Questions that came up, which nobody needs an answer to once the request is over.
+    questions: Vec<AbortHandle>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        for question in &self.questions {
+            question.abort();
+        }
+    }
 }
 
 /// Sends a message without waiting for what comes of it.
@@ -111,7 +122,12 @@ impl Shared {
         if let Some(closed) = &state.closed {
             return Err(closed.clone());
         }
-        state.pending.insert(id, Pending { answer, listener });
+        let pending = Pending {
+            answer: Some(answer),
+            listener,
+            questions: Vec::new(),
+        };
+        state.pending.insert(id, pending);
         Ok(Expected {
             id,
             receiver,
@@ -125,9 +141,9 @@ impl Shared {
 
     pub(super) fn settle(&self, id: u64, answer: Answered) {
         let pending = self.state().pending.remove(&id);
-        if let Some(pending) = pending {
+        if let Some(waiting) = pending.and_then(|mut pending| pending.answer.take()) {
             // Whoever waited may have stopped to.
-            let _ = pending.answer.send(answer);
+            let _ = waiting.send(answer);
         }
     }
 
@@ -141,8 +157,10 @@ impl Shared {
             state.closed = Some(why.clone());
             std::mem::take(&mut state.pending)
         };
-        for pending in pending.into_values() {
-            let _ = pending.answer.send(Err(why.clone()));
+        for mut pending in pending.into_values() {
+            if let Some(waiting) = pending.answer.take() {
+                let _ = waiting.send(Err(why.clone()));
+            }
         }
         if let Some(events) = &self.events {
             events.closed();
@@ -209,7 +227,7 @@ impl Shared {
                 let Ok(log) = serde_json::from_str::<Log>(params) else {
                     return;
                 };
-                if let Some(listener) = self.listener_of(about) {
+                if let Some((_, listener)) = self.listener_of(about) {
                     listener.log(&log.level, log.logger.as_deref(), &log.data);
                 }
             }
@@ -239,12 +257,13 @@ impl Shared {
         about: Option<u64>,
         send: &Send1,
     ) {
-        let listener = self.listener_of(about);
+        let found = self.listener_of(about);
+        let asked = found.as_ref().map(|(id, _)| *id);
         let (shared, send) = (Arc::clone(self), Arc::clone(send));
-        tokio::spawn(async move {
-            let outcome = match (method.as_str(), listener) {
+        let asking = tokio::spawn(async move {
+            let outcome = match (method.as_str(), found) {
                 ("ping", _) => Ok(json!({})),
-                (_, Some(listener)) => match shared.questions.try_acquire() {
+                (_, Some((_, listener))) => match shared.questions.try_acquire() {
                     Ok(_permit) => listener.question(method, params).await,
                     Err(_) => Err(RpcError::new(-32603, "too many questions at once")),
                 },
@@ -255,6 +274,11 @@ impl Shared {
             };
             send(wire::answer(&id, &outcome).into()).await;
         });
+        if let Some(id) = asked
+            && let Some(pending) = self.state().pending.get_mut(&id)
+        {
+            pending.questions.push(asking.abort_handle());
+        }
     }
 
     fn listener(&self, id: u64) -> Option<Arc<dyn Listener>> {
@@ -263,17 +287,17 @@ impl Shared {
 
     /// Who listens to what is said about a request. Where it is not known which one is meant, as over stdio, there
     /// must be but one: what is meant for one caller is not told to another.
-    fn listener_of(&self, about: Option<u64>) -> Option<Arc<dyn Listener>> {
+    fn listener_of(&self, about: Option<u64>) -> Option<(u64, Arc<dyn Listener>)> {
         if let Some(id) = about {
-            return self.listener(id);
+            return Some((id, self.listener(id)?));
         }
         let state = self.state();
         let mut listeners = state
             .pending
-            .values()
-            .filter_map(|pending| pending.listener.as_ref());
+            .iter()
+            .filter_map(|(id, pending)| Some((*id, pending.listener.as_ref()?)));
         match (listeners.next(), listeners.next()) {
-            (Some(only), None) => Some(Arc::clone(only)),
+            (Some((id, only)), None) => Some((id, Arc::clone(only))),
             _ => None,
         }
     }

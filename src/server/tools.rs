@@ -252,7 +252,11 @@ impl ResultWriter<'_> {
             out.extend_from_slice(br#","structuredContent":"#);
             out.extend_from_slice(json.as_bytes());
         }
-        out.extend_from_slice(br#","isError":false"#);
+        out.extend_from_slice(if output.is_error {
+            br#","isError":true"#.as_slice()
+        } else {
+            br#","isError":false"#
+        });
         self.finish(out, output)
     }
 

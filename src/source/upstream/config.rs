@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::client::Target;
@@ -136,7 +137,44 @@ pub struct UpstreamError {
     problem: String,
 }
 
+impl UpstreamError {
+    pub(super) fn down(name: &str, problem: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            place: "",
+            problem: format!("it cannot be reached, and on_down is error: {problem}"),
+        }
+    }
+
+    pub(super) fn system(error: &std::io::Error) -> Self {
+        Self {
+            name: "*".to_owned(),
+            place: "",
+            problem: format!("the system refused what connections need: {error}"),
+        }
+    }
+}
+
 impl UpstreamConfig {
+    /// Stands for all of this; secrets cannot be told from it.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        let mut take = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        };
+        for text in [&self.command, &self.url].into_iter().flatten() {
+            take(text);
+        }
+        self.args.iter().for_each(|text| take(text));
+        for (name, value) in self.env.iter().chain(&self.headers) {
+            take(name);
+            take(value.expose());
+        }
+        take(&self.cwd.as_ref().map_or_else(String::new, |cwd| cwd.display().to_string()));
+        super::listing::hex(&hash.finalize())
+    }
+
     /// Where it is.
     ///
     /// # Errors

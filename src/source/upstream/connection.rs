@@ -132,7 +132,7 @@ impl Upstream {
         Ok(connected)
     }
 
-    fn timeout(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.config.timeout_seconds.max(1))
     }
 

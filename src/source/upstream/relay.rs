@@ -1,30 +1,119 @@
-//! What an upstream server says while it works on a call goes to whoever made the call.
+//! What an upstream server says while it works on a call goes to whoever made the call, and so do its questions.
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
-use crate::catalog::{CallContext, LogLevel};
-use crate::client::Listener;
+use crate::catalog::{AskError, CallContext, Elicited, Form, LogLevel, RelayedSample};
+use crate::client::{Listener, RpcError};
 
-/// What upstream servers are told that they may ask for.
+/// What upstream servers are told that they may ask for. Whether whoever calls can answer is known only then; one that
+/// cannot is an error to the upstream.
 pub(super) fn capabilities() -> Map<String, Value> {
-    Map::new()
+    let mut capabilities = Map::new();
+    capabilities.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
+    capabilities.insert("sampling".to_owned(), json!({}));
+    capabilities.insert("roots".to_owned(), json!({}));
+    capabilities
 }
 
 /// Passes on what is said about one call.
 pub(super) struct Relay(pub(super) Arc<CallContext>);
 
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL: i64 = -32603;
+
 impl Listener for Relay {
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        self.0.report_progress(progress, total, message.unwrap_or_default());
+        self.0
+            .report_progress(progress, total, message.unwrap_or_default());
     }
 
     fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
-        let level = level.parse().unwrap_or(LogLevel::Info);
+        let level = LogLevel::parse(level).unwrap_or(LogLevel::Info);
         match logger {
-            Some(logger) => self.0.send_log(level, &serde_json::json!({"logger": logger, "data": data})),
+            Some(logger) => self
+                .0
+                .send_log(level, &json!({"logger": logger, "data": data})),
             None => self.0.send_log(level, data),
         }
+    }
+
+    fn question(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let context = Arc::clone(&self.0);
+        Box::pin(async move {
+            let params = params.as_deref().map_or("{}", RawValue::get);
+            match method.as_str() {
+                "elicitation/create" => elicit(&context, params).await,
+                "sampling/createMessage" => {
+                    let params = serde_json::from_str(params).map_err(invalid)?;
+                    RelayedSample::new(&context, params).await.map_err(told)
+                }
+                "roots/list" => {
+                    let roots = context.roots().await.map_err(told)?;
+                    Ok(json!({ "roots": roots }))
+                }
+                other => Err(RpcError::new(
+                    METHOD_NOT_FOUND,
+                    format!("nobody can be asked: {other}"),
+                )),
+            }
+        })
+    }
+}
+
+async fn elicit(context: &CallContext, params: &str) -> Result<Value, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Elicitation {
+        #[serde(default)]
+        mode: String,
+        message: String,
+        requested_schema: Option<Value>,
+        url: Option<String>,
+    }
+    let asked: Elicitation = serde_json::from_str(params).map_err(invalid)?;
+    let answer = match (asked.mode.as_str(), asked.url) {
+        ("url", Some(url)) => context
+            .elicit_url(asked.message, url)
+            .await
+            .map_err(told)?
+            .map(|()| None),
+        _ => {
+            let schema = asked.requested_schema.unwrap_or_default();
+            let form = Form::from_schema(schema).map_err(invalid)?;
+            context
+                .elicit_form(asked.message, form)
+                .await
+                .map_err(told)?
+                .map(Some)
+        }
+    };
+    let mut result = json!({"action": answer.action()});
+    if let Elicited::Accepted(Some(content)) = answer {
+        result["content"] = Value::Object(content);
+    }
+    Ok(result)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn invalid(error: impl ToString) -> RpcError {
+    RpcError::new(INVALID_PARAMS, error.to_string())
+}
+
+/// Why whoever called cannot answer, as the upstream is told.
+fn told(error: AskError) -> RpcError {
+    match error {
+        AskError::Refused { code, message } => RpcError::new(code, message),
+        AskError::NotDeclared(_) => RpcError::new(METHOD_NOT_FOUND, error.to_string()),
+        other => RpcError::new(INTERNAL, other.to_string()),
     }
 }
