@@ -72,8 +72,8 @@ pub use catalog::{
     Arguments, CallContext, CompletionRequest, Completions, Definition, IntoOutput, IntoPrompt,
     IntoResource, IntoTool, InvalidArguments, LogLevel, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition, ResourceError,
-    ResourceTemplate, StaticResource, Tool, ToolError, collected_tools, prompt_fn, resource_fn,
-    template_fn, tool_fn,
+    ResourceTemplate, Skill, SkillError, StaticResource, Tool, ToolError, View, ViewPermission,
+    collected_tools, prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;

@@ -17,6 +17,9 @@ pub(crate) enum Method {
     PromptsGet,
     Complete,
     SetLogLevel,
+    SkillsList,
+    SkillsGet,
+    DirectoryRead,
 }
 
 impl Method {
@@ -37,6 +40,9 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "skills/list" => Self::SkillsList,
+            "skills/get" => Self::SkillsGet,
+            "resources/directory/read" => Self::DirectoryRead,
             _ => return None,
         })
     }
@@ -45,7 +51,9 @@ impl Method {
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
             Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
-            Self::Discover => !revision.has_sessions(),
+            Self::Discover | Self::SkillsList | Self::SkillsGet | Self::DirectoryRead => {
+                !revision.has_sessions()
+            }
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList
