@@ -27,7 +27,11 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::transport::http::{HttpConfig, Layers, Listener, McpService};
+use crate::telemetry::{
+    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
+};
+use crate::transport::drain::Budget;
+use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
 
 /// A server in the making.
@@ -336,18 +340,24 @@ impl App {
         let server = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,
-            Transport::Http => {
-                Some(
-                    Listener::bind(&config.http).map_err(|source| AppError::Bind {
-                        address: SocketAddr::new(config.http.host, config.http.port),
-                        source,
-                    })?,
-                )
-            }
+            Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
+                let address = SocketAddr::new(config.http.host, config.http.port);
+                AppError::Bind { address, source }
+            })?),
         };
+        let admin = AdminListener::bind(&config.http).map_err(|source| {
+            let http = &config.http;
+            let address = http.admin.address(http.host);
+            AppError::Bind {
+                address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
+                source,
+            }
+        })?;
         Ok(Bound {
             server,
             listener,
+            admin,
+            budget: config.drain.budget(&Probe::real()),
             layers,
             auth,
             http: config.http,
@@ -406,8 +416,8 @@ impl App {
             skills.extend(toolset.skills);
         }
         let keys = KeyRing::new(&config.seal)?;
+        let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?
@@ -425,8 +435,35 @@ impl App {
             SharedState::new(store, within),
             catalog,
             self.methods,
+            telemetry(config, proved),
         )))
     }
+}
+
+/// What is watched: requests if somebody can read what was counted, and the server's state always.
+fn telemetry(config: &Config, proved: bool) -> Telemetry {
+    let counting = match config.telemetry.metrics {
+        MetricsPolicy::On => true,
+        MetricsPolicy::Off => false,
+        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
+    };
+    let telemetry = Telemetry::new(Metrics::default(), counting);
+    let metrics = &telemetry.metrics;
+    let life = &telemetry.life;
+    metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
+    metrics.read(&CONNECTIONS, &[], {
+        let life = Arc::clone(life);
+        move || life.clients() as f64
+    });
+    metrics.read(&DRAINING, &[], {
+        let life = Arc::clone(life);
+        move || f64::from(u8::from(life.is_draining()))
+    });
+    metrics.read(&GENERATION, &[], {
+        let life = Arc::clone(life);
+        move || life.generation() as f64
+    });
+    telemetry
 }
 
 /// Says what a server that others can reach does unless it is configured.
@@ -469,19 +506,23 @@ impl fmt::Debug for App {
 pub struct Bound {
     server: Arc<Server>,
     listener: Option<Listener>,
+    admin: Option<AdminListener>,
+    budget: Budget,
     layers: Layers,
     auth: Authentication,
     http: HttpConfig,
     stdio: StdioConfig,
 }
 
-/// How long calls may go on after the process was told to stop.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 impl Bound {
     /// Where it listens; `None` over standard input and output.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(Listener::address)
+    }
+
+    /// Where operators find `/metrics` and the health pages, if they have a port of their own.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminListener::address)
     }
 
     /// How many tools it serves.
@@ -508,12 +549,14 @@ impl Bound {
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
         if self.listener.is_none() {
-            return Ok(stdio::serve(self.server, self.stdio).await?);
+            // A client that is gone ends its input, which is what is waited for.
+            return self.serve_until(std::future::pending()).await;
         }
         self.serve_until(stop_signal()).await
     }
 
-    /// Serves until a future is done; then lets calls that have begun come to their end, for 20 seconds at most.
+    /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
+    /// under `drain` say.
     ///
     /// # Errors
     ///
@@ -522,18 +565,34 @@ impl Bound {
         self,
         stop: impl Future<Output = ()>,
     ) -> std::result::Result<(), AppError> {
-        let Some(listener) = self.listener else {
-            tokio::select! {
-                served = stdio::serve(self.server, self.stdio) => served?,
-                () = stop => {}
+        let server = Arc::clone(&self.server);
+        let operators = async {
+            match &self.admin {
+                Some(admin) => admin.serve(server).await,
+                None => std::future::pending().await,
             }
-            return Ok(());
         };
-        let gate = Arc::clone(&self.auth.gate);
-        let serving = listener.serve(self.server, gate, self.http, self.layers, stop, PATIENCE);
+        let clients = async {
+            match self.listener {
+                Some(listener) => {
+                    let (http, layers) = (self.http, self.layers);
+                    let gate = Arc::clone(&self.auth.gate);
+                    let serving =
+                        listener.serve(self.server, gate, http, layers, stop, self.budget);
+                    tokio::select! {
+                        served = serving => served,
+                        never = self.auth.keep_up() => match never {},
+                    }
+                }
+                None => tokio::select! {
+                    served = stdio::serve(self.server, self.stdio) => served,
+                    () = stop => Ok(()),
+                },
+            }
+        };
         tokio::select! {
-            served = serving => Ok(served?),
-            never = self.auth.keep_up() => match never {},
+            served = clients => Ok(served?),
+            () = operators => Ok(()),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Config, Transport};
 use crate::auth::is_scope;
 use crate::environment::Probe;
+use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
 
 /// Something that does not add up, and what to do about it.
@@ -138,6 +139,24 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
                 "give it at least 1, or leave it out for the default",
             );
         }
+    }
+    if let Some(grace) = config.drain.grace_seconds
+        && grace < GRACE_SECONDS_MIN
+    {
+        find(
+            format!("drain.grace_seconds is {grace}"),
+            "give it at least 5: 3.5 seconds are set aside for what has to be done at the end",
+        );
+    }
+    if let Some(port) = http.admin.port
+        && port == http.port
+        && port != 0
+        && http.admin.host.is_none_or(|host| host == http.host)
+    {
+        find(
+            format!("http.admin.port is {port}, which clients have already"),
+            "give operators a port of their own, or leave it out",
+        );
     }
     if let Some(workers) = http.workers.filter(|workers| WORKERS_MAX < *workers) {
         find(

@@ -31,6 +31,8 @@ use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::state::StateConfig;
+use crate::telemetry::TelemetryConfig;
+use crate::transport::drain::DrainConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -67,6 +69,10 @@ pub struct Config {
     pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What operators get to see.
+    pub telemetry: TelemetryConfig,
+    /// Stopping.
+    pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
 }

@@ -29,6 +29,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod watched;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -64,10 +65,14 @@ use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Req
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
+use crate::telemetry::{
+    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
+};
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
 use reply::begin;
+use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -82,6 +87,11 @@ pub(crate) struct Server {
     replica: u64,
     inflight: Arc<Inflight>,
     levels: Levels,
+    telemetry: Telemetry,
+    operations: Operations,
+    /// Sessions that were opened, by revision.
+    sessions_opened: [Counter; Revision::ALL.len()],
+    session_life: Timing,
     #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
@@ -103,6 +113,8 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// Who watches, if anybody does.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl Caller<'_> {
@@ -147,9 +159,23 @@ impl Server {
         config: ServerConfig,
         keys: KeyRing,
         state: SharedState,
-        catalog: Catalog,
+        mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
+        telemetry: Telemetry,
     ) -> Self {
+        let metrics = &telemetry.metrics;
+        catalog.count_in(metrics);
+        let operations = Operations::new(metrics, &methods);
+        let sessions_opened = Revision::ALL.map(|revision| {
+            let labels = [("mcp.protocol.version", revision.as_str())];
+            match revision.has_sessions() {
+                true => metrics.counter(&SESSIONS_OPENED, &labels),
+                false => Counter::default(),
+            }
+        });
+        let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
+        let tools = metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
         Self {
             generation: ArcSwap::from_pointee(generation),
@@ -159,8 +185,12 @@ impl Server {
             methods,
             mount: "mcp".into(),
             replica: u64::from_ne_bytes(crate::seal::random_bytes()),
-            inflight: Arc::default(),
+            inflight: Arc::new(Inflight::new(telemetry.metrics.gauge(&OPEN_STREAMS, &[]))),
             levels: Levels::default(),
+            telemetry,
+            operations,
+            sessions_opened,
+            session_life,
             state,
         }
     }
@@ -168,6 +198,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What is watched of this server.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// How many tools there are.
@@ -250,6 +285,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        caller.names(self.operations.of(method));
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -353,7 +389,8 @@ impl Server {
                 Step::Done(outcome) => conclude(outcome),
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                    let hold = inflight.stream();
+                    Reply::Stream(Box::new(CallStream::new(running, context, conclude, hold)))
                 }
             }
         }))

@@ -15,6 +15,7 @@ mod extensions;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;
