@@ -23,7 +23,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -36,6 +36,9 @@ impl Method {
         Self::PromptsGet,
         Self::Complete,
         Self::SetLogLevel,
+        Self::SkillsList,
+        Self::SkillsGet,
+        Self::DirectoryRead,
     ];
 
     /// The name on the wire.
@@ -53,6 +56,9 @@ impl Method {
             Self::PromptsList => "prompts/list",
             Self::Complete => "completion/complete",
             Self::SetLogLevel => "logging/setLevel",
+            Self::SkillsList => "skills/list",
+            Self::SkillsGet => "skills/get",
+            Self::DirectoryRead => "resources/directory/read",
         }
     }
 
