@@ -11,12 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Tool,
+    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt, Refused,
+    ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
@@ -24,10 +25,10 @@ use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
-use crate::source::{UnknownToolset, builtin};
+use crate::source::{UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
+    BACKENDS, BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
 };
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
@@ -58,6 +59,8 @@ pub struct App {
     tools: Vec<Arc<dyn Tool>>,
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    extensions: Vec<(String, Value)>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
@@ -88,6 +91,23 @@ pub enum AppError {
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
+    /// An upstream server is not what its configuration says.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// Another server did not do what it was asked to do.
+    #[error("{server}: {problem}")]
+    Remote {
+        /// Its URL, or its name in the configuration.
+        server: String,
+        /// Why not.
+        problem: String,
+    },
+    /// Arguments for a tool or a prompt are not what they should be.
+    #[error("the arguments cannot be used: {0}")]
+    Arguments(String),
+    /// Other servers or descriptions are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Bind {
@@ -201,6 +221,32 @@ impl App {
         self
     }
 
+    /// Adds a skill: instructions for a model, with the files that belong to them.
+    #[must_use]
+    pub fn skill(mut self, skill: Skill) -> Self {
+        self.skills.push(skill);
+        self
+    }
+
+    /// Announces an extension of the protocol, such as `com.example/billing`, with its settings: an object, `{}` if
+    /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
+    /// consists of is [`method`](Self::method)s, or tools and resources.
+    ///
+    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::View),
+    /// skills with the first [`skill`](Self::skill).
+    ///
+    /// ```
+    /// use longshore::App;
+    /// use serde_json::json;
+    ///
+    /// let app = App::new().extension("com.example/billing", json!({"currencies": ["EUR"]}));
+    /// ```
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>, settings: Value) -> Self {
+        self.extensions.push((name.into(), settings));
+        self
+    }
+
     /// Says who the server is to its clients: a name for programs, and a version. `server.name` and
     /// `server.version` in the configuration outdo it.
     #[must_use]
@@ -308,7 +354,7 @@ impl App {
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
         let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
-        let server = self.build(&config)?;
+        let (server, upstreams) = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
@@ -326,6 +372,7 @@ impl App {
         })?;
         Ok(Bound {
             server,
+            upstreams,
             listener,
             admin,
             budget: config.drain.budget(&Probe::real()),
@@ -347,7 +394,7 @@ impl App {
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let config = self.take_config()?;
-        self.build(&config)
+        Ok(self.build(&config)?.0)
     }
 
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {
@@ -376,13 +423,15 @@ impl App {
         Ok(config)
     }
 
-    fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
+    fn build(self, config: &Config) -> std::result::Result<(Arc<Server>, Upstreams), AppError> {
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
+        let mut skills = self.skills;
         for toolset in &config.toolsets {
             let toolset = builtin(toolset)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
+            skills.extend(toolset.skills);
         }
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
@@ -391,20 +440,70 @@ impl App {
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
-            .with_prompts(prompts)?;
+            .with_prompts(prompts)?
+            .with_skills(skills)?
+            .with_extensions(self.extensions)?;
+        let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
+        let catalog = catalog.with_offered("upstreams", upstreams.offer()?);
+        tell_of_refused(&catalog)?;
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
-        Ok(Arc::new(Server::new(
+        let telemetry = telemetry(config, proved);
+        watch_upstreams(&upstreams, &telemetry);
+        let server = Server::new(
             config.server.clone(),
             keys,
             SharedState::new(store, within),
             catalog,
             self.methods,
-            telemetry(config, proved),
-        )))
+            telemetry,
+        );
+        Ok((Arc::new(server), upstreams))
     }
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
+    for refused in catalog.refused() {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// How upstream servers are, for whoever looks.
+fn watch_upstreams(upstreams: &Upstreams, telemetry: &Telemetry) {
+    let census = upstreams.census();
+    if census() == UpstreamStates::default() {
+        return;
+    }
+    let states: [(&str, fn(UpstreamStates) -> usize); 3] = [
+        ("connected", |states| states.connected),
+        ("idle", |states| states.idle),
+        ("down", |states| states.down),
+    ];
+    for (state, count) in states {
+        let census = Arc::clone(&census);
+        telemetry
+            .metrics
+            .read(&BACKENDS, &[("state", state)], move || {
+                count(census()) as f64
+            });
+    }
+    telemetry.life.watch_backends(move || {
+        let states = census();
+        let configured = states.connected + states.idle + states.down;
+        (configured, states.connected)
+    });
 }
 
 /// What is watched: requests if somebody can read what was counted, and the server's state always.
@@ -472,6 +571,7 @@ impl fmt::Debug for App {
 #[derive(Debug)]
 pub struct Bound {
     server: Arc<Server>,
+    upstreams: Upstreams,
     listener: Option<Listener>,
     admin: Option<AdminListener>,
     budget: Budget,
@@ -480,6 +580,9 @@ pub struct Bound {
     http: HttpConfig,
     stdio: StdioConfig,
 }
+
+/// How long programs that were started have to end when the server does.
+const CHILDREN: Duration = Duration::from_millis(1500);
 
 impl Bound {
     /// Where it listens; `None` over standard input and output.
@@ -557,10 +660,12 @@ impl Bound {
                 },
             }
         };
-        tokio::select! {
+        let served = tokio::select! {
             served = clients => Ok(served?),
             () = operators => Ok(()),
-        }
+        };
+        self.upstreams.stop(CHILDREN).await;
+        served
     }
 }
 

@@ -9,6 +9,7 @@ mod by_hand;
 mod collected;
 mod completion;
 mod context;
+mod extensions;
 mod listing;
 mod outlet;
 mod output;
@@ -18,19 +19,22 @@ mod registry;
 mod resource;
 pub mod schema;
 mod shown;
+mod skill;
 mod source;
 mod strict;
 mod table;
 mod tool;
 mod typed;
+mod view;
 
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use ask::{
     AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
 };
-pub(crate) use ask::{RelayedSample, 
-    Asking, Client, ClientError, Desk, Fault, Interruption, Round, Slot, read as read_request,
+pub(crate) use ask::{
+    Asking, Client, ClientError, Desk, Fault, Interruption, RelayedSample, Round, Slot,
+    read as read_request,
 };
 pub use by_hand::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
@@ -54,9 +58,11 @@ pub use resource::{
     ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,
     VariableFuture,
 };
-pub use source::{Offered, Refused, Source};
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
+pub use skill::{Skill, SkillError};
+pub use source::{Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
+pub use view::{View, ViewPermission};

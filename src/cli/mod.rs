@@ -1,7 +1,8 @@
 //! The command line.
 
-mod key;
+mod client;
 mod config;
+mod key;
 mod output;
 mod run;
 
@@ -51,6 +52,17 @@ enum Command {
     Key(key::KeyCommand),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
+    /// List what an MCP server offers
+    List(client::ListArgs),
+    /// Call a tool of an MCP server
+    ///
+    /// longshore call http://127.0.0.1:3000/mcp echo message=hello
+    #[command(verbatim_doc_comment)]
+    Call(client::CallArgs),
+    /// Read a resource of an MCP server
+    Read(client::ReadArgs),
+    /// Get a prompt of an MCP server
+    Prompt(client::PromptArgs),
     /// Print the completions of a shell
     ///
     /// bash: source <(longshore completions bash)
@@ -61,6 +73,9 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// SERVER [TOOL [JSON]]: short for `call`, and for `list`
+    #[command(external_subcommand)]
+    Short(Vec<String>),
 }
 
 /// Why a command was not done.
@@ -137,6 +152,11 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&Flags::from(args), audience),
         Command::Key(command) => key::key(&command),
         Command::Config(args) => config::config(args),
+        Command::List(args) => client::list(args),
+        Command::Call(args) => client::call(args),
+        Command::Read(args) => client::read(args),
+        Command::Prompt(args) => client::prompt(args),
+        Command::Short(words) => client::short_form(words),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);

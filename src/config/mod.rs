@@ -17,6 +17,9 @@ mod schema;
 mod tree;
 mod variables;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +35,7 @@ pub use tree::Origin;
 use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::source::UpstreamConfig;
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -70,6 +74,12 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Who may call.
     pub auth: AuthConfig,
+    /// Other MCP servers whose tools, resources and prompts are served too, by name.
+    #[serde(alias = "mcpServers")]
+    pub upstreams: BTreeMap<String, UpstreamConfig>,
+    /// A folder in which it is remembered what upstream servers offer, so that the next start need not ask them. Default:
+    /// none, and they are asked at each start.
+    pub upstreams_folder: Option<PathBuf>,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.

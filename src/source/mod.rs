@@ -6,4 +6,4 @@ mod upstream;
 pub use builtin::UnknownToolset;
 pub(crate) use builtin::builtin;
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
-pub(crate) use upstream::Upstreams;
+pub(crate) use upstream::{UpstreamStates, Upstreams};

@@ -2,10 +2,22 @@
 #![allow(dead_code, reason = "some of it is for rooms below")]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+
+type CountBackends = Box<dyn Fn() -> (usize, usize) + Send + Sync>;
+
+/// How many backends there are, and how many of them are connected.
+#[derive(Default)]
+struct Backends(OnceLock<CountBackends>);
+
+impl std::fmt::Debug for Backends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Backends")
+    }
+}
 
 /// The state of one server, as probes are told of it.
 #[derive(Debug)]
@@ -15,8 +27,7 @@ pub(crate) struct Life {
     gates: Mutex<Vec<Arc<Gate>>>,
     started: Instant,
     generation: AtomicU64,
-    backends_configured: AtomicUsize,
-    backends_connected: AtomicUsize,
+    backends: Backends,
     clients: AtomicUsize,
 }
 
@@ -57,8 +68,7 @@ impl Default for Life {
             gates: Mutex::default(),
             started: Instant::now(),
             generation: AtomicU64::new(1),
-            backends_configured: AtomicUsize::new(0),
-            backends_connected: AtomicUsize::new(0),
+            backends: Backends::default(),
             clients: AtomicUsize::new(0),
         }
     }
@@ -148,14 +158,15 @@ impl Life {
 
     /// How many backends there are, and how many of them are connected.
     pub(crate) fn backends(&self) -> (usize, usize) {
-        let configured = self.backends_configured.load(Ordering::Relaxed);
-        (configured, self.backends_connected.load(Ordering::Relaxed))
+        self.backends.0.get().map_or((0, 0), |count| count())
     }
 
-    pub(crate) fn set_backends(&self, configured: usize, connected: usize) {
-        self.backends_configured
-            .store(configured, Ordering::Relaxed);
-        self.backends_connected.store(connected, Ordering::Relaxed);
+    /// Who knows how many backends there are, and how many of them are connected. Only the first is asked.
+    pub(crate) fn watch_backends(
+        &self,
+        backends: impl Fn() -> (usize, usize) + Send + Sync + 'static,
+    ) {
+        let _ = self.backends.0.set(Box::new(backends));
     }
 
     /// How many connections are open.

@@ -171,7 +171,12 @@ impl UpstreamConfig {
             take(name);
             take(value.expose());
         }
-        take(&self.cwd.as_ref().map_or_else(String::new, |cwd| cwd.display().to_string()));
+        take(
+            &self
+                .cwd
+                .as_ref()
+                .map_or_else(String::new, |cwd| cwd.display().to_string()),
+        );
         super::listing::hex(&hash.finalize())
     }
 
@@ -197,9 +202,9 @@ impl UpstreamConfig {
                 Ok(Target::Program(program))
             }
             (None, Some(url)) => {
-                let url: Url = url
-                    .parse()
-                    .map_err(|_| wrong(".url", "it is no URL; write https://host/path".to_owned()))?;
+                let url: Url = url.parse().map_err(|_| {
+                    wrong(".url", "it is no URL; write https://host/path".to_owned())
+                })?;
                 let guard = Guard::public().trust(&url);
                 guard
                     .check_url(&url)
@@ -216,12 +221,20 @@ impl UpstreamConfig {
                     .map_err(|error| wrong("", error.to_string()))?;
                 Ok(Target::Url {
                     url,
-                    headers: self.header_map().map_err(|problem| wrong(".headers", problem))?,
+                    headers: self
+                        .header_map()
+                        .map_err(|problem| wrong(".headers", problem))?,
                     client,
                 })
             }
-            (Some(_), Some(_)) => Err(wrong("", "it has a command and a URL; leave one of them out".to_owned())),
-            _ => Err(wrong("", "it needs a command to start, or the url of its endpoint".to_owned())),
+            (Some(_), Some(_)) => Err(wrong(
+                "",
+                "it has a command and a URL; leave one of them out".to_owned(),
+            )),
+            _ => Err(wrong(
+                "",
+                "it needs a command to start, or the url of its endpoint".to_owned(),
+            )),
         }
     }
 
@@ -231,8 +244,9 @@ impl UpstreamConfig {
             let key: HeaderName = name
                 .parse()
                 .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
-            let mut value = HeaderValue::from_str(value.expose().trim())
-                .map_err(|_| format!("the value of {name} has characters that no header can have"))?;
+            let mut value = HeaderValue::from_str(value.expose().trim()).map_err(|_| {
+                format!("the value of {name} has characters that no header can have")
+            })?;
             value.set_sensitive(true);
             headers.insert(key, value);
         }
@@ -254,26 +268,36 @@ mod tests {
 
     #[test]
     fn entries_of_other_products_can_be_used_as_they_are() {
-        let stdio = of(r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#);
+        let stdio = of(
+            r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#,
+        );
         let Ok(Target::Program(program)) = stdio.target("x") else {
             panic!("a program");
         };
         assert_eq!(program.arguments, ["-y", "server"]);
         assert_eq!(program.environment[std::ffi::OsStr::new("TOKEN")], "s3cret");
         assert!(!format!("{stdio:?}{program:?}").contains("s3cret"));
-        let http = of(r#"{"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer s3cret"}}"#);
+        let http = of(
+            r#"{"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer s3cret"}}"#,
+        );
         let target = http.target("x").expect("a URL");
         assert!(!format!("{http:?}{target:?}").contains("s3cret"));
     }
 
     #[test]
     fn what_cannot_be_is_told_with_its_place() {
-        assert_eq!(refused("{}"), "upstreams.x: it needs a command to start, or the url of its endpoint");
+        assert_eq!(
+            refused("{}"),
+            "upstreams.x: it needs a command to start, or the url of its endpoint"
+        );
         assert_eq!(
             refused(r#"{"command": "a", "url": "http://b"}"#),
             "upstreams.x: it has a command and a URL; leave one of them out"
         );
-        assert_eq!(refused(r#"{"url": "weather"}"#), "upstreams.x.url: it is no URL; write https://host/path");
+        assert_eq!(
+            refused(r#"{"url": "weather"}"#),
+            "upstreams.x.url: it is no URL; write https://host/path"
+        );
         assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
         assert_eq!(
             refused(r#"{"url": "http://a/b", "headers": {"a b": "c"}}"#),

@@ -1,14 +1,15 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use serde_json::value::RawValue;
-use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::Background;
 use super::config::{UpstreamConfig, UpstreamError};
 use super::listing::Listing;
 use super::usage::Usage;
@@ -25,7 +26,9 @@ pub(super) struct Upstream {
     usage: Usage,
     current: ArcSwapOption<Connected>,
     connecting: Mutex<()>,
-    runtime: OnceLock<Handle>,
+    /// The last attempt to connect failed.
+    failed: AtomicBool,
+    background: Arc<Background>,
 }
 
 struct Connected {
@@ -43,7 +46,11 @@ pub(super) enum CallError {
 }
 
 impl Upstream {
-    pub(super) fn new(name: &str, config: UpstreamConfig) -> Result<Self, UpstreamError> {
+    pub(super) fn new(
+        name: &str,
+        config: UpstreamConfig,
+        background: Arc<Background>,
+    ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
         Ok(Self {
             fingerprint: config.fingerprint(),
@@ -51,21 +58,21 @@ impl Upstream {
             usage: Usage::new(Instant::now()),
             current: ArcSwapOption::empty(),
             connecting: Mutex::new(()),
-            runtime: OnceLock::new(),
+            failed: AtomicBool::new(false),
+            background,
             name: name.to_owned(),
             target,
             config,
         })
     }
 
-    /// Connections outlive the requests that made them; this is where they live.
-    pub(super) fn live_on(&self, runtime: Handle) {
-        // Told once.
-        let _ = self.runtime.set(runtime);
-    }
-
     pub(super) fn is_connected(&self) -> bool {
         self.usable().is_some()
+    }
+
+    /// Whether the last attempt to reach it failed.
+    pub(super) fn is_down(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -110,14 +117,13 @@ impl Upstream {
             ..Options::default()
         };
         let connecting = Client::connect(self.target.clone(), options);
-        let client = match self.runtime.get() {
-            // Whoever waits may be given up; the connection is for all.
-            Some(runtime) => runtime
-                .spawn(connecting)
-                .await
-                .unwrap_or_else(|_| Err(ClientError::Gone("connecting was given up".to_owned())))?,
-            None => connecting.await?,
+        // Whoever waits may be given up; the connection is for all.
+        let client = match self.background.spawn(connecting) {
+            Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
+            None => Err(given_up()),
         };
+        self.failed.store(client.is_err(), Ordering::Relaxed);
+        let client = client?;
         tracing::info!(
             upstream = self.name,
             server = client.server().implementation.name,
@@ -174,7 +180,8 @@ impl Upstream {
                 self.current.store(None);
             }
             let retry = !error.may_have_happened() || repeatable && error.ends_connection();
-            if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. })) {
+            if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. }))
+            {
                 pass.failed();
                 tracing::warn!(upstream = self.name, method, %error, "a request to an upstream server failed");
                 return Err(error.into());
@@ -187,6 +194,10 @@ impl Upstream {
         let connected = self.connected().await?;
         Listing::ask(&connected.client).await
     }
+}
+
+fn given_up() -> ClientError {
+    ClientError::Gone("connecting was given up".to_owned())
 }
 
 struct Used<'a>(&'a Usage);

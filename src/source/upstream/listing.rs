@@ -37,7 +37,10 @@ impl Listing {
         if has("resources") {
             listing.resources = client.list("resources/list", "resources").await?;
             // Some that have resources know no templates.
-            listing.templates = match client.list("resources/templates/list", "resourceTemplates").await {
+            listing.templates = match client
+                .list("resources/templates/list", "resourceTemplates")
+                .await
+            {
                 Err(ClientError::Rpc(_)) => Vec::new(),
                 found => found?,
             };
@@ -62,7 +65,10 @@ pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: L
             continue;
         };
         let known = before.tools.iter().find(|known| known["name"] == name);
-        let was_quarantined = before.quarantined.iter().any(|quarantined| quarantined == name);
+        let was_quarantined = before
+            .quarantined
+            .iter()
+            .any(|quarantined| quarantined == name);
         if known.is_none_or(|known| known == tool) && !was_quarantined {
             continue;
         }
@@ -176,19 +182,24 @@ mod tests {
             on_change,
             ..UpstreamConfig::default()
         };
-        Upstream::new("x", config).expect("valid")
+        let background = std::sync::Arc::new(super::super::Background(None));
+        Upstream::new("x", config, background).expect("valid")
     }
 
     fn with(description: &str) -> Listing {
         Listing {
-            tools: vec![json!({"name": "a", "description": description}), json!({"name": "b"})],
+            tools: vec![
+                json!({"name": "a", "description": description}),
+                json!({"name": "b"}),
+            ],
             ..Listing::default()
         }
     }
 
     #[test]
     fn a_tool_that_is_not_what_it_was_is_treated_as_configured() {
-        let compared = |on_change, before| compare(&upstream(on_change), before, with("new")).quarantined;
+        let compared =
+            |on_change, before| compare(&upstream(on_change), before, with("new")).quarantined;
         assert_eq!(compared(OnChange::Quarantine, Some(with("old"))), ["a"]);
         assert!(compared(OnChange::Quarantine, Some(with("new"))).is_empty());
         assert!(compared(OnChange::Quarantine, None).is_empty());
@@ -196,7 +207,11 @@ mod tests {
         assert!(compared(OnChange::Allow, Some(with("old"))).is_empty());
         let mut still = with("new");
         still.quarantined.push("a".to_owned());
-        assert_eq!(compared(OnChange::Quarantine, Some(still)), ["a"], "asking twice does not accept it");
+        assert_eq!(
+            compared(OnChange::Quarantine, Some(still)),
+            ["a"],
+            "asking twice does not accept it"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -29,14 +29,59 @@ use crate::catalog::{Offered, Refused};
 const DISCOVERY: Duration = Duration::from_secs(10);
 /// How often connections are looked at that nobody uses.
 const REAPING: Duration = Duration::from_secs(30);
+/// How long a program has to end when it is not needed any more.
+const GRACE: Duration = Duration::from_secs(5);
 /// Servers that are asked at once at start.
 const DISCOVERED_AT_ONCE: usize = 16;
 
-/// All upstream servers of a configuration, and the thread that their connections live on.
+/// All upstream servers of a configuration.
 pub(crate) struct Upstreams {
     upstreams: Vec<Arc<Upstream>>,
     memory: Memory,
-    runtime: Option<tokio::runtime::Runtime>,
+    background: Option<Arc<Background>>,
+}
+
+/// The thread that connections live on: they outlive the requests that made them.
+pub(super) struct Background(Option<tokio::runtime::Runtime>);
+
+/// How many upstream servers are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UpstreamStates {
+    pub(crate) connected: usize,
+    /// Not connected, since nobody needs them.
+    pub(crate) idle: usize,
+    /// The last attempt to reach them failed.
+    pub(crate) down: usize,
+}
+
+/// Says how many upstream servers are in which state; for metrics and health.
+pub(crate) type UpstreamCensus = Arc<dyn Fn() -> UpstreamStates + Send + Sync>;
+
+impl Background {
+    fn start() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("longshore-upstreams")
+            .enable_all()
+            .build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Option<tokio::task::JoinHandle<T>> {
+        Some(self.0.as_ref()?.spawn(task))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may be a worker that drops the last of it, which must not wait.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Upstreams {
@@ -45,43 +90,42 @@ impl Upstreams {
         configs: &BTreeMap<String, UpstreamConfig>,
         folder: Option<PathBuf>,
     ) -> Result<Self, UpstreamError> {
+        let used: Vec<_> = configs
+            .iter()
+            .filter(|(_, config)| !config.disabled)
+            .collect();
+        if used.is_empty() {
+            return Ok(Self {
+                upstreams: Vec::new(),
+                memory: Memory::new(None),
+                background: None,
+            });
+        }
+        let background = Background::start().map_err(|error| UpstreamError::system(&error))?;
+        let background = Arc::new(background);
         let mut upstreams = Vec::new();
-        for (name, config) in configs.iter().filter(|(_, config)| !config.disabled) {
-            upstreams.push(Arc::new(Upstream::new(name, config.clone())?));
+        for (name, config) in used {
+            let upstream = Upstream::new(name, config.clone(), Arc::clone(&background))?;
+            upstreams.push(Arc::new(upstream));
         }
-        let runtime = (!upstreams.is_empty())
-            .then(|| {
-                tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(1)
-                    .thread_name("longshore-upstreams")
-                    .enable_all()
-                    .build()
-            })
-            .transpose()
-            .map_err(|error| UpstreamError::system(&error))?;
-        if let Some(runtime) = &runtime {
-            for upstream in &upstreams {
-                upstream.live_on(runtime.handle().clone());
-            }
-            runtime.spawn(reap(upstreams.clone()));
-        }
+        background.spawn(reap(upstreams.iter().map(Arc::downgrade).collect()));
         Ok(Self {
             upstreams,
             memory: Memory::new(folder),
-            runtime,
+            background: Some(background),
         })
     }
 
     /// What they offer: as far as it is remembered at once, else by asking them, for a few seconds at most.
     pub(crate) fn offer(&self) -> Result<Offered, UpstreamError> {
         let mut all = Offered::default();
-        let Some(runtime) = &self.runtime else {
+        let Some(background) = &self.background else {
             return Ok(all);
         };
         let (sender, listings) = std::sync::mpsc::channel();
         let upstreams = self.upstreams.clone();
         let memory = self.memory.clone();
-        runtime.spawn(async move {
+        background.spawn(async move {
             for some in upstreams.chunks(DISCOVERED_AT_ONCE) {
                 let asked = some.iter().map(|upstream| discover(upstream, &memory));
                 let found = join_all(asked).await;
@@ -98,45 +142,48 @@ impl Upstreams {
                 }
                 Err(problem) => {
                     let place = format!("upstreams.{}", upstream.name);
-                    all.refused.push(Refused::new(&upstream.name, place, problem));
+                    all.refused
+                        .push(Refused::new(&upstream.name, place, problem));
                 }
             }
         }
         Ok(all)
     }
 
-    /// Names of all, and whether each is connected.
-    pub(crate) fn health(&self) -> Vec<(String, bool)> {
-        let state = |upstream: &Arc<Upstream>| (upstream.name.clone(), upstream.is_connected());
-        self.upstreams.iter().map(state).collect()
+    /// Tells how they are, as long as they are.
+    pub(crate) fn census(&self) -> UpstreamCensus {
+        let upstreams: Vec<Weak<Upstream>> = self.upstreams.iter().map(Arc::downgrade).collect();
+        Arc::new(move || {
+            let mut states = UpstreamStates::default();
+            for upstream in upstreams.iter().filter_map(Weak::upgrade) {
+                if upstream.is_connected() {
+                    states.connected += 1;
+                } else if upstream.is_down() {
+                    states.down += 1;
+                } else {
+                    states.idle += 1;
+                }
+            }
+            states
+        })
     }
 
     /// Ends all connections, and the programs that were started.
-    pub(crate) fn stop(&mut self, grace: Duration) {
-        let Some(runtime) = self.runtime.take() else {
-            return;
-        };
-        let upstreams = std::mem::take(&mut self.upstreams);
-        let (done, ended) = std::sync::mpsc::channel();
-        runtime.spawn(async move {
-            join_all(upstreams.iter().map(|upstream| upstream.disconnect(grace))).await;
-            // Nobody may be waiting any more.
-            let _ = done.send(());
-        });
-        let _ = ended.recv_timeout(grace + Duration::from_millis(500));
-        runtime.shutdown_background();
-    }
-}
-
-impl Drop for Upstreams {
-    fn drop(&mut self) {
-        self.stop(Duration::from_millis(1500));
+    pub(crate) async fn stop(&self, grace: Duration) {
+        join_all(
+            self.upstreams
+                .iter()
+                .map(|upstream| upstream.disconnect(grace)),
+        )
+        .await;
     }
 }
 
 impl std::fmt::Debug for Upstreams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Upstreams").field(&self.health()).finish()
+        f.debug_tuple("Upstreams")
+            .field(&self.upstreams.len())
+            .finish()
     }
 }
 
@@ -161,11 +208,15 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<Listing, 
     Ok(listing)
 }
 
-async fn reap(upstreams: Vec<Arc<Upstream>>) {
+async fn reap(upstreams: Vec<Weak<Upstream>>) {
     let mut looks = tokio::time::interval(REAPING);
     loop {
         looks.tick().await;
-        let idle = upstreams.iter().filter(|upstream| upstream.is_idle());
-        join_all(idle.map(|upstream| upstream.disconnect(Duration::from_secs(5)))).await;
+        let idle: Vec<Arc<Upstream>> = upstreams
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|upstream| upstream.is_idle())
+            .collect();
+        join_all(idle.iter().map(|upstream| upstream.disconnect(GRACE))).await;
     }
 }

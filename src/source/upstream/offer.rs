@@ -12,13 +12,15 @@ use super::connection::{CallError, Upstream};
 use super::listing::Listing;
 use super::relay::Relay;
 use crate::catalog::{
-    AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Completions,
-    Definition, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
-    PromptOutput, ReadFuture, Refused, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
-    Tool, ToolError, VariableFuture,
+    AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
+    Completions, Definition, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError,
+    PromptFuture, PromptOutput, ReadFuture, Refused, Resource, ResourceDefinition, ResourceError,
+    ResourceTemplate, Tool, ToolError, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
-use crate::protocol::{Annotations, Content, Icon, PromptArgument, PromptMessage, ResourceContents, ToolAnnotations};
+use crate::protocol::{
+    Annotations, Content, Icon, PromptArgument, PromptMessage, ResourceContents, ToolAnnotations,
+};
 
 /// How much later than an upstream's own limit the server's is, so that the error says which of them it was.
 const GRACE: Duration = Duration::from_secs(5);
@@ -29,7 +31,10 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
     let chosen = Chosen::new(upstream, all);
     let mut refused = Vec::new();
     let mut refuse = |kind: &str, entry: &Value, problem: String| {
-        let name = entry["name"].as_str().or(entry["uri"].as_str()).unwrap_or("without a name");
+        let name = entry["name"]
+            .as_str()
+            .or(entry["uri"].as_str())
+            .unwrap_or("without a name");
         let place = format!("upstreams.{}, {kind} {name:?}", upstream.name);
         refused.push(Refused::new(&upstream.name, place, problem));
     };
@@ -41,8 +46,16 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
         if !chosen.has(name) {
             continue;
         }
-        if listing.quarantined.iter().any(|quarantined| quarantined == name) {
-            refuse("tool", entry, "it is described otherwise than before (on_change is quarantine)".to_owned());
+        if listing
+            .quarantined
+            .iter()
+            .any(|quarantined| quarantined == name)
+        {
+            refuse(
+                "tool",
+                entry,
+                "it is described otherwise than before (on_change is quarantine)".to_owned(),
+            );
             continue;
         }
         match tool(upstream, &prefix, entry) {
@@ -52,20 +65,25 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
     }
     for entry in &listing.resources {
         match resource(entry, "uri") {
-            Ok(definition) => all.resources.push(AnyResource::Fixed(Arc::new(UpstreamResource {
-                upstream: Arc::clone(upstream),
-                definition,
-            }))),
+            Ok(definition) => all
+                .resources
+                .push(AnyResource::Fixed(Arc::new(UpstreamResource {
+                    upstream: Arc::clone(upstream),
+                    definition,
+                }))),
             Err(problem) => refuse("resource", entry, problem),
         }
     }
     for entry in &listing.templates {
         match resource(entry, "uriTemplate") {
-            Ok(definition) => all.resources.push(AnyResource::Template(Arc::new(UpstreamTemplate {
-                upstream: Arc::clone(upstream),
-                definition,
-                completes: listing.completes,
-            }))),
+            Ok(definition) => {
+                all.resources
+                    .push(AnyResource::Template(Arc::new(UpstreamTemplate {
+                        upstream: Arc::clone(upstream),
+                        definition,
+                        completes: listing.completes,
+                    })))
+            }
             Err(problem) => refuse("resource template", entry, problem),
         }
     }
@@ -93,7 +111,8 @@ impl Chosen {
                     Ok(glob) => found.push(glob.compile_matcher()),
                     Err(error) => {
                         let place = format!("upstreams.{}.{setting}", upstream.name);
-                        all.refused.push(Refused::new(&upstream.name, place, error.to_string()));
+                        all.refused
+                            .push(Refused::new(&upstream.name, place, error.to_string()));
                     }
                 }
             }
@@ -185,7 +204,12 @@ fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
     Ok(definition)
 }
 
-fn prompt(upstream: &Arc<Upstream>, prefix: &str, entry: &Value, completes: bool) -> Result<UpstreamPrompt, String> {
+fn prompt(
+    upstream: &Arc<Upstream>,
+    prefix: &str,
+    entry: &Value,
+    completes: bool,
+) -> Result<UpstreamPrompt, String> {
     let name: String = part(entry, "name")?;
     if name.is_empty() {
         return Err("it has no name".to_owned());
@@ -221,7 +245,13 @@ impl Upstream {
             Some(prefix) => prefix.clone(),
             // Names of tools have fewer characters than keys may have.
             None => {
-                let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+                let plain = |c: char| {
+                    if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                        c
+                    } else {
+                        '_'
+                    }
+                };
                 format!("{}__", self.name.chars().map(plain).collect::<String>())
             }
         }
@@ -267,7 +297,11 @@ impl Tool for UpstreamTool {
     }
 
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let (upstream, name, repeatable) = (Arc::clone(&self.upstream), self.name.clone(), self.repeatable);
+        let (upstream, name, repeatable) = (
+            Arc::clone(&self.upstream),
+            self.name.clone(),
+            self.repeatable,
+        );
         Box::pin(async move {
             let arguments = RawValue::from_string(arguments.to_json())?;
             let params = Params::new().with("name", name).raw("arguments", arguments);
@@ -276,8 +310,11 @@ impl Tool for UpstreamTool {
                 .await;
             let result = answered.map_err(|error| tool_error(&upstream.name, error))?;
             let called: Called = serde_json::from_str(result.get()).map_err(|error| {
-                ToolError::new(format!("the upstream server {} answered what is no result", upstream.name))
-                    .caused_by(error)
+                ToolError::new(format!(
+                    "the upstream server {} answered what is no result",
+                    upstream.name
+                ))
+                .caused_by(error)
             })?;
             Ok(output(called))
         })
@@ -289,7 +326,9 @@ fn output(called: Called) -> Output {
         .content
         .iter()
         // Kinds that are not known are shown as they are written.
-        .map(|block| serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get())))
+        .map(|block| {
+            serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get()))
+        })
         .collect();
     let mut output = Output::blocks(blocks);
     output.structured = called.structured_content.map(|json| json.get().to_owned());
@@ -305,7 +344,9 @@ fn output(called: Called) -> Output {
 /// In words for the model. Where the upstream is, and why it cannot be reached, is for the log.
 fn tool_error(upstream: &str, error: CallError) -> ToolError {
     match error {
-        CallError::Client(ClientError::Rpc(error)) => ToolError::new(format!("{upstream}: {}", error.message)),
+        CallError::Client(ClientError::Rpc(error)) => {
+            ToolError::new(format!("{upstream}: {}", error.message))
+        }
         other => ToolError::new(told(upstream, &other)).caused_by(other),
     }
 }
@@ -314,9 +355,14 @@ fn told(upstream: &str, error: &CallError) -> String {
     match error {
         CallError::Turned(turned) => turned.to_string(),
         CallError::Client(ClientError::Timeout(limit)) => {
-            format!("the upstream server {upstream} did not answer within {} s", limit.as_secs())
+            format!(
+                "the upstream server {upstream} did not answer within {} s",
+                limit.as_secs()
+            )
         }
-        CallError::Client(_) => format!("the upstream server {upstream} cannot be reached; try again later"),
+        CallError::Client(_) => {
+            format!("the upstream server {upstream} cannot be reached; try again later")
+        }
     }
 }
 
@@ -331,7 +377,11 @@ struct UpstreamTemplate {
     completes: bool,
 }
 
-async fn read(upstream: Arc<Upstream>, context: Arc<CallContext>, uri: String) -> Result<Vec<ResourceContents>, ResourceError> {
+async fn read(
+    upstream: Arc<Upstream>,
+    context: Arc<CallContext>,
+    uri: String,
+) -> Result<Vec<ResourceContents>, ResourceError> {
     #[derive(Deserialize)]
     struct Contents {
         contents: Vec<ResourceContents>,
@@ -342,12 +392,20 @@ async fn read(upstream: Arc<Upstream>, context: Arc<CallContext>, uri: String) -
         .await;
     let result = answered.map_err(|error| match error {
         // Of revisions up to 2025-11-25, and of the one after.
-        CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => ResourceError::not_found(),
-        CallError::Client(ClientError::Rpc(error)) => ResourceError::new(format!("{}: {}", upstream.name, error.message)),
+        CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
+            ResourceError::not_found()
+        }
+        CallError::Client(ClientError::Rpc(error)) => {
+            ResourceError::new(format!("{}: {}", upstream.name, error.message))
+        }
         other => ResourceError::new(told(&upstream.name, &other)).caused_by(other),
     })?;
     let contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
-        ResourceError::new(format!("the upstream server {} answered what is no contents", upstream.name)).caused_by(error)
+        ResourceError::new(format!(
+            "the upstream server {} answered what is no contents",
+            upstream.name
+        ))
+        .caused_by(error)
     })?;
     Ok(contents.contents)
 }
@@ -358,7 +416,11 @@ impl Resource for UpstreamResource {
     }
 
     fn read(&self, context: Arc<CallContext>) -> ReadFuture {
-        Box::pin(read(Arc::clone(&self.upstream), context, self.definition.uri().to_owned()))
+        Box::pin(read(
+            Arc::clone(&self.upstream),
+            context,
+            self.definition.uri().to_owned(),
+        ))
     }
 }
 
@@ -410,17 +472,27 @@ impl Prompt for UpstreamPrompt {
                 .iter()
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
-            let params = Params::new().with("name", name).with("arguments", arguments);
+            let params = Params::new()
+                .with("name", name)
+                .with("arguments", arguments);
             let answered = upstream
                 .request("prompts/get", params, listener(&context), true)
                 .await;
             let result = answered.map_err(|error| match error {
-                CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => PromptError::invalid(error.message),
-                CallError::Client(ClientError::Rpc(error)) => PromptError::new(format!("{}: {}", upstream.name, error.message)),
+                CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
+                    PromptError::invalid(error.message)
+                }
+                CallError::Client(ClientError::Rpc(error)) => {
+                    PromptError::new(format!("{}: {}", upstream.name, error.message))
+                }
                 other => PromptError::new(told(&upstream.name, &other)).caused_by(other),
             })?;
             let got: Got = serde_json::from_str(result.get()).map_err(|error| {
-                PromptError::new(format!("the upstream server {} answered what is no prompt", upstream.name)).caused_by(error)
+                PromptError::new(format!(
+                    "the upstream server {} answered what is no prompt",
+                    upstream.name
+                ))
+                .caused_by(error)
             })?;
             let mut output = PromptOutput::new(got.messages);
             if let Some(description) = got.description {
@@ -461,9 +533,10 @@ async fn complete(
         values: Vec<String>,
         total: Option<usize>,
     }
-    let mut params = Params::new()
-        .with("ref", reference)
-        .with("argument", json!({"name": request.argument, "value": request.value}));
+    let mut params = Params::new().with("ref", reference).with(
+        "argument",
+        json!({"name": request.argument, "value": request.value}),
+    );
     if !request.arguments.is_empty() {
         let known: Map<String, Value> = request
             .arguments
@@ -475,8 +548,9 @@ async fn complete(
     let result = upstream
         .request("completion/complete", params, listener(context), true)
         .await?;
-    let completed: Completed = serde_json::from_str(result.get())
-        .map_err(|error| ClientError::Protocol(format!("its answer to completion/complete: {error}")))?;
+    let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
+        ClientError::Protocol(format!("its answer to completion/complete: {error}"))
+    })?;
     let completions = Completions::new(completed.completion.values);
     Ok(match completed.completion.total {
         Some(total) => completions.of_total(total),

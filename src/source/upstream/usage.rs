@@ -65,7 +65,12 @@ impl Usage {
     }
 
     /// Whether nobody has used it for too long; `fixed` outdoes what its use would earn it.
-    pub(super) fn is_idle(&self, now: Instant, connected: Instant, fixed: Option<Duration>) -> bool {
+    pub(super) fn is_idle(
+        &self,
+        now: Instant,
+        connected: Instant,
+        fixed: Option<Duration>,
+    ) -> bool {
         let (under_way, last) = {
             let state = self.state();
             (state.under_way, state.last)

@@ -1,0 +1,183 @@
+//! Other servers behind this one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use longshore::source::UpstreamConfig;
+use serde_json::{Value, json};
+
+use crate::support::{Running, Serve};
+
+fn stdio(script: &str) -> UpstreamConfig {
+    serde_json::from_value(json!({"command": "sh", "args": ["-c", script]})).expect("valid")
+}
+
+fn http(server: &Running) -> UpstreamConfig {
+    serde_json::from_value(json!({"url": format!("http://{}/mcp", server.address())})).expect("valid")
+}
+
+fn behind(upstreams: impl IntoIterator<Item = (&'static str, UpstreamConfig)>) -> Serve {
+    let upstreams: BTreeMap<String, UpstreamConfig> = upstreams
+        .into_iter()
+        .map(|(name, config)| (name.to_owned(), config))
+        .collect();
+    Serve::new().configured(|c| c.upstreams = upstreams)
+}
+
+fn everything() -> Running {
+    Serve::new()
+        .configured(|c| c.toolsets.push("everything".to_owned()))
+        .start()
+}
+
+fn result(server: &Running, revision: &str, method: &str, params: Value) -> Value {
+    server.session(revision).request(method, &params).result()
+}
+
+/// A server of one tool that tells how often it was started.
+fn counting(folder: &Path) -> String {
+    format!(
+        r#"echo started >> {folder}/starts
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+            case "$line" in
+            *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2024-11-05","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"0"}}}}}}' ;;
+            *tools/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"tools":[{{"name":"count","description":"'"$(cat {folder}/description)"'","inputSchema":{{"type":"object"}}}}]}}}}' ;;
+            *die*) exit 1 ;;
+            *tools/call*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"content":[{{"type":"text","text":"started '$(wc -l < {folder}/starts)'"}}]}}}}' ;;
+            esac
+        done"#,
+        folder = folder.display()
+    )
+}
+
+fn starts(folder: &Path) -> usize {
+    std::fs::read_to_string(folder.join("starts")).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn what_a_server_offers_is_offered_under_its_prefix() {
+    let upstream = everything();
+    let server = behind([("up", http(&upstream))]).start();
+    let direct = result(&upstream, "2025-11-25", "tools/list", json!({}));
+    let relayed = result(&server, "2025-11-25", "tools/list", json!({}));
+    let names = |list: &Value, prefix: &str| -> Vec<String> {
+        let tools = list["tools"].as_array().expect("tools");
+        tools.iter().map(|tool| format!("{prefix}{}", tool["name"].as_str().expect("a name"))).collect()
+    };
+    assert_eq!(names(&relayed, ""), names(&direct, "up__"));
+    for (direct, relayed) in direct["tools"].as_array().into_iter().flatten().zip(relayed["tools"].as_array().into_iter().flatten()) {
+        assert_eq!(direct["inputSchema"], relayed["inputSchema"]);
+        assert_eq!(direct["description"], relayed["description"]);
+        assert_eq!(direct["annotations"], relayed["annotations"]);
+    }
+    for (method, member) in [("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")] {
+        assert_eq!(
+            result(&server, "2025-11-25", method, json!({}))[member],
+            result(&upstream, "2025-11-25", method, json!({}))[member]
+        );
+    }
+    let prompts = result(&server, "2025-11-25", "prompts/list", json!({}));
+    assert!(prompts["prompts"][0]["name"].as_str().is_some_and(|name| name.starts_with("up__")), "{prompts}");
+}
+
+#[test]
+fn calls_reads_and_prompts_give_what_they_give_directly() {
+    let upstream = everything();
+    let server = behind([("up", http(&upstream))]).start();
+    for revision in ["2025-06-18", "2025-11-25"] {
+        for (tool, arguments) in [
+            ("test_simple_text", json!({})),
+            ("test_image_content", json!({})),
+            ("test_multiple_content_types", json!({})),
+            ("test_error_handling", json!({})),
+        ] {
+            let call = |name: &str| json!({"name": name, "arguments": arguments});
+            assert_eq!(
+                result(&server, revision, "tools/call", call(&format!("up__{tool}"))),
+                result(&upstream, revision, "tools/call", call(tool)),
+                "{tool} in {revision}"
+            );
+        }
+    }
+    let uri = json!({"uri": "test://static-text"});
+    assert_eq!(
+        result(&server, "2025-11-25", "resources/read", uri.clone()),
+        result(&upstream, "2025-11-25", "resources/read", uri)
+    );
+    let template = json!({"uri": "test://template/123/data"});
+    assert_eq!(
+        result(&server, "2025-11-25", "resources/read", template.clone()),
+        result(&upstream, "2025-11-25", "resources/read", template)
+    );
+    let prompt = |name: &str| json!({"name": name});
+    assert_eq!(
+        result(&server, "2025-11-25", "prompts/get", prompt("up__test_simple_prompt")),
+        result(&upstream, "2025-11-25", "prompts/get", prompt("test_simple_prompt"))
+    );
+}
+
+#[test]
+fn a_program_is_started_once_for_all_and_again_after_it_died() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("description"), "Counts.").expect("written");
+    let server = behind([("x", stdio(&counting(folder.path())))]).start();
+    let session = server.session("2025-11-25");
+    let call = |arguments: Value| session.call("x__count", &arguments).result();
+    assert_eq!(call(json!({}))["content"][0]["text"], "started 1");
+    assert_eq!(call(json!({}))["content"][0]["text"], "started 1");
+    let died = call(json!({"a": "die"}));
+    assert_eq!(died["isError"], true, "{died}");
+    assert_eq!(
+        died["content"][0]["text"],
+        "the upstream server x cannot be reached; try again later"
+    );
+    assert_eq!(call(json!({}))["content"][0]["text"], "started 2", "the next call starts it again");
+}
+
+#[test]
+fn what_is_remembered_needs_no_connection() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("description"), "Counts.").expect("written");
+    let memory = folder.path().join("memory");
+    let start = || {
+        behind([("x", stdio(&counting(folder.path())))])
+            .configured(|c| c.upstreams_folder = Some(memory.clone()))
+            .start()
+    };
+    let first = start();
+    assert_eq!(starts(folder.path()), 1);
+    drop(first);
+    let second = start();
+    let list = result(&second, "2025-11-25", "tools/list", json!({}));
+    assert_eq!(list["tools"][0]["name"], "x__count");
+    assert_eq!(starts(folder.path()), 1, "nothing was started for the list");
+    let called = result(&second, "2025-11-25", "tools/call", json!({"name": "x__count"}));
+    assert_eq!(called["content"][0]["text"], "started 2");
+}
+
+#[test]
+fn one_that_is_missing_does_not_keep_the_others_away() {
+    let upstream = everything();
+    let missing: UpstreamConfig = serde_json::from_value(json!({"command": "no-such-mcp-server"})).expect("valid");
+    let server = behind([("gone", missing), ("silent", stdio("exit 0")), ("up", http(&upstream))]).start();
+    let list = result(&server, "2025-11-25", "tools/list", json!({}));
+    let tools = list["tools"].as_array().expect("tools");
+    assert!(!tools.is_empty());
+    assert!(tools.iter().all(|tool| tool["name"].as_str().is_some_and(|name| name.starts_with("up__"))));
+    let health = server.connect().send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").receive();
+    assert_eq!(health.status, 200);
+}
+
+#[test]
+fn tools_are_chosen_by_name() {
+    let upstream = everything();
+    let mut config = http(&upstream);
+    config.tools = vec!["test_*_text".to_owned(), "test_image_content".to_owned()];
+    config.exclude_tools = vec!["*image*".to_owned()];
+    config.prefix = Some(String::new());
+    let server = behind([("up", config)]).start();
+    let list = result(&server, "2025-11-25", "tools/list", json!({}));
+    let names: Vec<&str> = list["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(names, ["test_simple_text"]);
+}
