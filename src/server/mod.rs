@@ -73,7 +73,7 @@ use crate::telemetry::{
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
-use questions::Heard;
+use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use watched::Operations;
@@ -98,7 +98,6 @@ pub(crate) struct Server {
     /// Sessions that were opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
 
@@ -193,6 +192,10 @@ impl Server {
         let generation = Generation::new(catalog, &config);
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
+        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let inflight = Arc::new(Inflight::new(questions, replica, streams));
+        Questions::show(&inflight, metrics);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -201,12 +204,8 @@ impl Server {
             methods,
             mount: "mcp".into(),
             replica,
-            question_timeout: Duration::from_secs(questions.timeout_seconds),
-            inflight: Arc::new(Inflight::new(
-                questions,
-                replica,
-                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
-            )),
+            question_timeout,
+            inflight,
             levels: Levels::default(),
             telemetry,
             operations,

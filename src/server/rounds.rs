@@ -109,7 +109,8 @@ impl Server {
             }
         };
         count(&self.inflight.questions.counters.resumed);
-        Ok(Asking::resumed(client, Desk::resume(state, responses)))
+        let desk = Desk::resume(state, responses, self.state.clone());
+        Ok(Asking::resumed(client, desk))
     }
 
     /// What a state of a request is good for.
@@ -193,7 +194,11 @@ impl Server {
                 name: name.into(),
             });
         }
-        let expires = unix_time() + self.config.questions.state_seconds;
+        let now = unix_time();
+        if state.begun == 0 {
+            state.begun = now;
+        }
+        let expires = now + self.config.questions.state_seconds;
         let binding = self.binding(context.principal().name(), &request);
         let sealed = state.seal(&self.keys, binding, expires).ok()?;
         let asked = &self.inflight.questions.counters.asked;
