@@ -299,7 +299,7 @@ impl Server {
         match self
             .inflight
             .questions
-            .hear(session, principal.name(), response)
+            .hear(session, principal.id(), response)
         {
             Heard::Here => Reply::Accepted,
             Heard::Elsewhere => {

@@ -190,7 +190,7 @@ impl Questions {
         *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
         let sent = Sent {
             session: Arc::clone(session),
-            principal: context.principal.name().into(),
+            principal: context.principal.id().into(),
             slot: Arc::clone(slot),
         };
         waiting.by_id.insert(id.clone(), sent);
