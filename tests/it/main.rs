@@ -12,6 +12,7 @@ mod auth;
 mod cli;
 mod docs;
 mod everything;
+mod extensions;
 mod layers;
 mod library;
 mod offer_attributes;
