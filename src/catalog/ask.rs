@@ -35,7 +35,7 @@ pub(crate) use question::{ClientError, Slot};
 pub(crate) use relayed::RelayedSample;
 pub use sample::{Roots, Sample};
 pub use step::StepError;
-pub(crate) use step::step;
+pub(crate) use step::{Once, step};
 
 use crate::protocol::message::{Message, Payload, Request};
 use crate::protocol::{ClientAbility, ClientCapabilities, Revision};
