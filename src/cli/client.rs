@@ -333,7 +333,9 @@ fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
             };
             Err(of_server(
                 &server.server,
-                format!("it is no URL, and no upstream of this name is configured: {known}"),
+                format!(
+                    "it is no command, no URL, and no upstream of this name is configured: {known}"
+                ),
             ))
         }
     }
@@ -417,6 +419,10 @@ fn tables(all: &Value) -> String {
             .load_style(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_header([kind.to_uppercase(), String::new(), String::new()]);
+        // Some terminals do not say how wide they are.
+        if table.width().is_none_or(|width| width < 40) {
+            table.set_width(100);
+        }
         for entry in entries {
             let told = entry["description"]
                 .as_str()

@@ -8,7 +8,7 @@ use crate::environment::Probe;
 /// The settings; without a toolset, the demo.
 pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
     let mut loaded = Loaded::read(flags, &Probe::real()).map_err(AppError::from)?;
-    if loaded.config.toolsets.is_empty() {
+    if loaded.config.toolsets.is_empty() && loaded.config.upstreams.is_empty() {
         loaded.config.toolsets.push("demo".to_owned());
     }
     Ok(loaded)

@@ -13,7 +13,8 @@ fn stdio(script: &str) -> UpstreamConfig {
 }
 
 fn http(server: &Running) -> UpstreamConfig {
-    serde_json::from_value(json!({"url": format!("http://{}/mcp", server.address())})).expect("valid")
+    serde_json::from_value(json!({"url": format!("http://{}/mcp", server.address())}))
+        .expect("valid")
 }
 
 fn behind(upstreams: impl IntoIterator<Item = (&'static str, UpstreamConfig)>) -> Serve {
@@ -63,22 +64,38 @@ fn what_a_server_offers_is_offered_under_its_prefix() {
     let relayed = result(&server, "2025-11-25", "tools/list", json!({}));
     let names = |list: &Value, prefix: &str| -> Vec<String> {
         let tools = list["tools"].as_array().expect("tools");
-        tools.iter().map(|tool| format!("{prefix}{}", tool["name"].as_str().expect("a name"))).collect()
+        tools
+            .iter()
+            .map(|tool| format!("{prefix}{}", tool["name"].as_str().expect("a name")))
+            .collect()
     };
     assert_eq!(names(&relayed, ""), names(&direct, "up__"));
-    for (direct, relayed) in direct["tools"].as_array().into_iter().flatten().zip(relayed["tools"].as_array().into_iter().flatten()) {
+    for (direct, relayed) in direct["tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .zip(relayed["tools"].as_array().into_iter().flatten())
+    {
         assert_eq!(direct["inputSchema"], relayed["inputSchema"]);
         assert_eq!(direct["description"], relayed["description"]);
         assert_eq!(direct["annotations"], relayed["annotations"]);
     }
-    for (method, member) in [("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")] {
+    for (method, member) in [
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
         assert_eq!(
             result(&server, "2025-11-25", method, json!({}))[member],
             result(&upstream, "2025-11-25", method, json!({}))[member]
         );
     }
     let prompts = result(&server, "2025-11-25", "prompts/list", json!({}));
-    assert!(prompts["prompts"][0]["name"].as_str().is_some_and(|name| name.starts_with("up__")), "{prompts}");
+    assert!(
+        prompts["prompts"][0]["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("up__")),
+        "{prompts}"
+    );
 }
 
 #[test]
@@ -94,7 +111,12 @@ fn calls_reads_and_prompts_give_what_they_give_directly() {
         ] {
             let call = |name: &str| json!({"name": name, "arguments": arguments});
             assert_eq!(
-                result(&server, revision, "tools/call", call(&format!("up__{tool}"))),
+                result(
+                    &server,
+                    revision,
+                    "tools/call",
+                    call(&format!("up__{tool}"))
+                ),
                 result(&upstream, revision, "tools/call", call(tool)),
                 "{tool} in {revision}"
             );
@@ -112,8 +134,18 @@ fn calls_reads_and_prompts_give_what_they_give_directly() {
     );
     let prompt = |name: &str| json!({"name": name});
     assert_eq!(
-        result(&server, "2025-11-25", "prompts/get", prompt("up__test_simple_prompt")),
-        result(&upstream, "2025-11-25", "prompts/get", prompt("test_simple_prompt"))
+        result(
+            &server,
+            "2025-11-25",
+            "prompts/get",
+            prompt("up__test_simple_prompt")
+        ),
+        result(
+            &upstream,
+            "2025-11-25",
+            "prompts/get",
+            prompt("test_simple_prompt")
+        )
     );
 }
 
@@ -132,7 +164,11 @@ fn a_program_is_started_once_for_all_and_again_after_it_died() {
         died["content"][0]["text"],
         "the upstream server x cannot be reached; try again later"
     );
-    assert_eq!(call(json!({}))["content"][0]["text"], "started 2", "the next call starts it again");
+    assert_eq!(
+        call(json!({}))["content"][0]["text"],
+        "started 2",
+        "the next call starts it again"
+    );
 }
 
 #[test]
@@ -152,20 +188,38 @@ fn what_is_remembered_needs_no_connection() {
     let list = result(&second, "2025-11-25", "tools/list", json!({}));
     assert_eq!(list["tools"][0]["name"], "x__count");
     assert_eq!(starts(folder.path()), 1, "nothing was started for the list");
-    let called = result(&second, "2025-11-25", "tools/call", json!({"name": "x__count"}));
+    let called = result(
+        &second,
+        "2025-11-25",
+        "tools/call",
+        json!({"name": "x__count"}),
+    );
     assert_eq!(called["content"][0]["text"], "started 2");
 }
 
 #[test]
 fn one_that_is_missing_does_not_keep_the_others_away() {
     let upstream = everything();
-    let missing: UpstreamConfig = serde_json::from_value(json!({"command": "no-such-mcp-server"})).expect("valid");
-    let server = behind([("gone", missing), ("silent", stdio("exit 0")), ("up", http(&upstream))]).start();
+    let missing: UpstreamConfig =
+        serde_json::from_value(json!({"command": "no-such-mcp-server"})).expect("valid");
+    let server = behind([
+        ("gone", missing),
+        ("silent", stdio("exit 0")),
+        ("up", http(&upstream)),
+    ])
+    .start();
     let list = result(&server, "2025-11-25", "tools/list", json!({}));
     let tools = list["tools"].as_array().expect("tools");
     assert!(!tools.is_empty());
-    assert!(tools.iter().all(|tool| tool["name"].as_str().is_some_and(|name| name.starts_with("up__"))));
-    let health = server.connect().send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").receive();
+    assert!(tools.iter().all(|tool| {
+        tool["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("up__"))
+    }));
+    let health = server
+        .connect()
+        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .receive();
     assert_eq!(health.status, 200);
 }
 
@@ -178,6 +232,11 @@ fn tools_are_chosen_by_name() {
     config.prefix = Some(String::new());
     let server = behind([("up", config)]).start();
     let list = result(&server, "2025-11-25", "tools/list", json!({}));
-    let names: Vec<&str> = list["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    let names: Vec<&str> = list["tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
     assert_eq!(names, ["test_simple_text"]);
 }

@@ -189,23 +189,37 @@ impl std::fmt::Debug for Upstreams {
 
 /// What one offers: as remembered, or as it says.
 async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<Listing, String> {
-    if let Some(listing) = memory.recall(&upstream.name, &upstream.fingerprint) {
+    let keeps = upstream.config.on_down == OnDown::Keep;
+    // Who wants to know whether it is there has to ask.
+    if let Some(listing) = memory.recall(&upstream.name, &upstream.fingerprint)
+        && keeps
+    {
         return Ok(listing);
     }
-    let fresh = match timeout(DISCOVERY, upstream.listing()).await {
-        Ok(Ok(fresh)) => fresh,
-        Ok(Err(error)) => return Err(error.to_string()),
-        Err(_) => {
-            return Err(format!(
-                "it did not say what it offers within {} s",
-                DISCOVERY.as_secs()
-            ));
-        }
-    };
     let before = memory.recall_any(&upstream.name);
-    let listing = listing::compare(upstream, before, fresh);
-    memory.keep(&upstream.name, &upstream.fingerprint, &listing);
-    Ok(listing)
+    let problem = match timeout(DISCOVERY, upstream.listing()).await {
+        Ok(Ok(fresh)) => {
+            let listing = listing::compare(upstream, before, fresh);
+            memory.keep(&upstream.name, &upstream.fingerprint, &listing);
+            return Ok(listing);
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!(
+            "it did not say what it offers within {} s",
+            DISCOVERY.as_secs()
+        ),
+    };
+    match before {
+        Some(remembered) if keeps => {
+            tracing::warn!(
+                upstream = upstream.name,
+                problem,
+                "what it offered before its configuration changed stays listed"
+            );
+            Ok(remembered)
+        }
+        _ => Err(problem),
+    }
 }
 
 async fn reap(upstreams: Vec<Weak<Upstream>>) {
