@@ -14,7 +14,7 @@ use http_body::Body as HttpBody;
 use tower::{Layer, Service};
 
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
@@ -22,7 +22,7 @@ use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server};
+use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
 use crate::transport::http::{HttpConfig, Layers, Listener, McpService};
@@ -56,6 +56,7 @@ pub struct App {
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     state: Option<Arc<dyn State>>,
+    announcer: Announcer,
     name: Option<(String, String)>,
     instructions: Option<String>,
     config: Option<Config>,
@@ -242,6 +243,11 @@ impl App {
         self
     }
 
+    /// What tells clients that a resource or a list has changed.
+    pub fn announcer(&self) -> Announcer {
+        self.announcer.clone()
+    }
+
     /// Keeps what replicas share in this store, instead of in memory.
     ///
     /// Servers that share a store and `seal.keys` are replicas of one another.
@@ -359,10 +365,14 @@ impl App {
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            announcer: self.announcer,
+        };
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
-            SharedState::new(store, within),
+            shared,
             catalog,
             self.methods,
         )))

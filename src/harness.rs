@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::protocol::Revision;
-use crate::server::{Local, Part, Reply, Server, StdioPeer};
+use crate::server::{Local, Reply, Said, Server, StdioPeer};
 
 /// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
 /// transport.
@@ -196,11 +196,18 @@ impl Harness {
             Reply::Accepted | Reply::Cancelled => {}
             Reply::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
             Reply::Stream(mut stream) => {
-                while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
-                    messages.push(match part {
-                        Part::Message(message) => message.to_vec(),
-                        Part::Answer(answer) => [answer.head, answer.rest].concat(),
-                    });
+                while let Some(part) = poll_fn(|cx| match stream.poll_next(cx) {
+                    // It stands until somebody ends it.
+                    Poll::Pending if stream.is_standing() => Poll::Ready(None),
+                    next => next,
+                })
+                .await
+                {
+                    match part.said {
+                        Said::Message(message) => messages.push(message.to_vec()),
+                        Said::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
+                        Said::Nothing => {}
+                    }
                 }
             }
         }

@@ -69,8 +69,8 @@ pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{
-    Arguments, CallContext, CompletionRequest, Completions, Definition, IntoOutput, IntoPrompt,
-    IntoResource, IntoTool, InvalidArguments, LogLevel, Output, Parameters, Prompt,
+    Announcer, Arguments, CallContext, CompletionRequest, Completions, Definition, IntoOutput,
+    IntoPrompt, IntoResource, IntoTool, InvalidArguments, LogLevel, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition, ResourceError,
     ResourceTemplate, StaticResource, Tool, ToolError, collected_tools, prompt_fn, resource_fn,
     template_fn, tool_fn,

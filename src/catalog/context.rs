@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::outlet::Outlet;
 use crate::auth::Principal;
@@ -82,6 +82,15 @@ impl CallContext {
         }
     }
 
+    /// Lets the client hang up: the event stream of this call's answer is ended, the call goes on, and the client comes
+    /// back for the rest of it by itself. For calls that take long, so that nobody keeps a connection open for them.
+    ///
+    /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
+    pub async fn let_go(&self) {
+        self.outlet.let_go();
+        tokio::task::yield_now().await;
+    }
+
     /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`
     /// anyway; this is for tools that block, or compute for long without one.
     pub fn is_cancelled(&self) -> bool {
@@ -128,7 +137,8 @@ impl fmt::Debug for RequestId {
 }
 
 /// How much a log message matters, by RFC 5424, from least to most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum LogLevel {
     /// Detail for whoever hunts a fault.

@@ -1,6 +1,7 @@
 //! What a server offers: the contract between those who write tools, resources and prompts, and the server that runs
 //! them.
 
+mod announcer;
 mod arguments;
 #[doc(hidden)]
 pub mod attribute;
@@ -22,6 +23,8 @@ mod table;
 mod tool;
 mod typed;
 
+pub use announcer::Announcer;
+pub(crate) use announcer::Notice;
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use by_hand::{

@@ -13,10 +13,13 @@ pub(crate) enum Method {
     ResourcesList,
     TemplatesList,
     ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
     PromptsList,
     PromptsGet,
     Complete,
     SetLogLevel,
+    Listen,
 }
 
 impl Method {
@@ -37,6 +40,9 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "resources/subscribe" => Self::ResourcesSubscribe,
+            "resources/unsubscribe" => Self::ResourcesUnsubscribe,
+            "subscriptions/listen" => Self::Listen,
             _ => return None,
         })
     }
@@ -44,8 +50,12 @@ impl Method {
     /// Whether a revision has it.
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
-            Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
-            Self::Discover => !revision.has_sessions(),
+            Self::Initialize
+            | Self::Ping
+            | Self::SetLogLevel
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe => revision.has_sessions(),
+            Self::Discover | Self::Listen => !revision.has_sessions(),
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList

@@ -18,5 +18,5 @@ pub use config::{KeyError, SealConfig, Secret};
 pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;
 pub(crate) use key_ring::random_bytes;
-pub(crate) use revoked::Revoked;
+pub(crate) use revoked::{Ended, Revoked};
 pub(crate) use session::{OpenedSessions, Session, SessionIssue};

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::streams::StreamsConfig;
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -39,6 +40,8 @@ pub struct ServerConfig {
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
     pub validation_errors: ValidationErrors,
+    /// Streams that stay open, and what is kept of those that break.
+    pub streams: StreamsConfig,
 }
 
 /// When several messages may come in one array.
@@ -84,6 +87,7 @@ impl Default for ServerConfig {
             contents_cache_bytes: 16 * 1024 * 1024,
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
+            streams: StreamsConfig::default(),
         }
     }
 }

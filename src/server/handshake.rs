@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::reply::{Refusal, Reply};
+use super::streams::Fact;
 use super::{Local, Server, truncated};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
-use crate::seal::{Session, SessionIssue};
+use crate::seal::{Ended, Session, SessionIssue};
 
 /// What a client says of itself when it begins.
 #[derive(Deserialize)]
@@ -111,7 +112,22 @@ impl Server {
 
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
-        self.revoked.end(session, local.now());
+        let ended = Ended::from(session);
+        self.revoked.end(&ended, local.now());
+        self.end_work_of(&session.log_name);
+        self.streams.state_fact(Fact::Ended(ended));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
+    }
+
+    /// A session was ended, on whichever replica.
+    pub(super) fn end_here(&self, ended: &Ended) {
+        self.revoked.end(ended, Local::new().now());
+        self.end_work_of(&ended.log_name());
+    }
+
+    /// Ends the calls and streams of a session.
+    fn end_work_of(&self, session: &str) {
+        self.inflight.cancel_all(session);
+        self.streams.end_session(session);
     }
 }

@@ -6,7 +6,7 @@ use std::task::Context;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::call::OnDisconnect;
+use super::call::{OnDisconnect, Resumption};
 use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
 use super::{
@@ -93,6 +93,7 @@ impl Server {
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
                 stream_after,
+                resumption: Resumption::No,
             };
             let headers = Some(head.headers());
             return self.stateless_request(cx, caller, headers, body, request);
@@ -116,6 +117,7 @@ impl Server {
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
             stream_after,
+            resumption: Resumption::of(session.revision),
         };
         let headers = Some(head.headers());
         self.session_request(cx, caller, headers, body, request)
@@ -168,6 +170,7 @@ impl Server {
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
+            resumption: Resumption::No,
         };
         self.batch(cx, caller, Some(&head.headers()), body, elements)
     }
@@ -181,7 +184,7 @@ impl Server {
 
     /// The session that a request of the handshake era names; `request` is its id.
     #[inline]
-    fn session_of(
+    pub(super) fn session_of(
         &self,
         local: &Local,
         head: &HttpHead<'_>,

@@ -25,6 +25,7 @@ mod resources;
 mod stateless;
 mod stdio;
 mod stream;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -55,18 +56,21 @@ pub(crate) use mirror::{McpHeaders, VersionHeader};
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
-pub(crate) use stream::{CallStream, Part};
+use stream::CallStream;
+pub use streams::StreamsConfig;
+pub(crate) use streams::{Part, Parts, Said};
 
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
+use crate::catalog::{Announcer, CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
-use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
+use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
 use logging::Levels;
 use reply::begin;
+use streams::{Streams, Word};
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -81,8 +85,15 @@ pub(crate) struct Server {
     replica: u64,
     inflight: Arc<Inflight>,
     levels: Levels,
-    #[expect(dead_code, reason = "streams and questions are about to use it")]
+    streams: Arc<Streams>,
+    announcer: Announcer,
+}
+
+/// What a server shares with its application and with other replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
     pub(crate) state: SharedState,
+    pub(crate) announcer: Announcer,
 }
 
 /// What comes of a message.
@@ -102,6 +113,8 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// Whether it can come back to a stream that broke off.
+    resumption: Resumption,
 }
 
 impl Caller<'_> {
@@ -145,22 +158,31 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
-        state: SharedState,
+        shared: Shared,
         catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
     ) -> Self {
         let generation = Generation::new(catalog, &config);
+        let mount = "mcp";
+        let inflight = Arc::<Inflight>::default();
+        let streams = Streams::new(
+            config.streams.clone(),
+            shared.state,
+            mount,
+            Arc::clone(&inflight),
+        );
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
             keys,
             revoked: Revoked::default(),
             methods,
-            mount: "mcp".into(),
+            mount: mount.into(),
             replica: u64::from_ne_bytes(crate::seal::random_bytes()),
-            inflight: Arc::default(),
+            inflight,
             levels: Levels::default(),
-            state,
+            streams: Arc::new(streams),
+            announcer: shared.announcer,
         }
     }
 
@@ -229,7 +251,18 @@ impl Server {
             && let Some(params) = notification.params.object
             && let Ok(cancelled) = serde_json::from_str::<Cancelled<'_>>(params)
         {
-            self.inflight.cancel(session, cancelled.request_id.get());
+            let request = cancelled.request_id.get();
+            if self.inflight.cancel(session, request) {
+                return;
+            }
+            if session == call::STDIO {
+                self.streams.cancel(request);
+            } else {
+                self.streams.say(Word::Cancelled {
+                    session: session.into(),
+                    request: request.to_owned(),
+                });
+            }
         }
     }
 
@@ -273,6 +306,11 @@ impl Server {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
     ) -> Handled {
+        if method == Method::Listen {
+            let over_http = headers.is_some();
+            let reply = self.listen(caller, over_http, request);
+            return Handled::Now(reply.unwrap_or_else(|refusal| refusal));
+        }
         if !self.generation.load().offers(method) {
             return Handled::Now(if caller.revision.has_sessions() {
                 method_not_found(request)
@@ -284,6 +322,8 @@ impl Server {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
             Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::ResourcesSubscribe => self.change_subscription(caller, request, true),
+            Method::ResourcesUnsubscribe => self.change_subscription(caller, request, false),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
             Method::Complete => self.complete(cx, caller, headers, request),
@@ -291,6 +331,7 @@ impl Server {
             | Method::Ping
             | Method::Discover
             | Method::SetLogLevel
+            | Method::Listen
             | Method::ToolsList
             | Method::ToolsCall => unreachable!("dispatched before"),
         };
@@ -323,7 +364,19 @@ impl Server {
             timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
             on_disconnect: caller.on_disconnect,
             stream_after: caller.stream_after,
+            resumption: caller.resumption,
         }
+    }
+
+    /// What it takes to take a stream up again, for callers who can.
+    #[inline]
+    fn resumption_of(&self, terms: Terms) -> Option<Arc<Streams>> {
+        (terms.resumption != Resumption::No).then(|| Arc::clone(&self.streams))
+    }
+
+    /// The server stops: streams are ended, each in the way that has its client come back elsewhere.
+    pub(crate) fn end_streams(&self) {
+        self.streams.stop();
     }
 
     /// Runs what somebody has written for this server, and answers with what comes of it.
@@ -340,6 +393,7 @@ impl Server {
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
+        let streams = self.resumption_of(terms);
         Handled::Later(Box::pin(async move {
             let step = match begun {
                 Ok(step) => step,
@@ -349,7 +403,8 @@ impl Server {
                 Step::Done(outcome) => conclude(outcome),
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                    let stream = CallStream::new(running, context, conclude);
+                    in_parts(stream, streams, terms)
                 }
             }
         }))
@@ -399,6 +454,14 @@ impl Server {
             }
         })))
     }
+}
+
+/// An answer that has something to say before its end.
+fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> Reply {
+    Reply::Stream(match streams {
+        Some(streams) => streams.resumable(stream, terms),
+        None => Box::new(stream),
+    })
 }
 
 fn other_result(id: &str, mut result: Value, stateless: bool) -> Reply {

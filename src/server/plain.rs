@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::call::OnDisconnect;
+use super::call::{OnDisconnect, Resumption};
 use super::generation::supported_versions;
 use super::{Caller, Handled, Headers, Server, malformed};
 use crate::auth::Principal;
@@ -116,6 +116,7 @@ fn caller(principal: &Arc<Principal>) -> Caller<'_> {
         session: None,
         on_disconnect: OnDisconnect::Cancel,
         stream_after: None,
+        resumption: Resumption::No,
     }
 }
 

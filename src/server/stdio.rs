@@ -1,12 +1,14 @@
 //! Messages of the one client at the other end of standard input and output.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Context;
 
 use bytes::Bytes;
 
-use super::call::{OnDisconnect, STDIO};
+use super::call::{OnDisconnect, Resumption, STDIO};
 use super::reply::Reply;
+use super::streams::Parts;
 use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Payload, Request};
@@ -17,6 +19,7 @@ use crate::seal::Session;
 #[derive(Debug, Default)]
 pub(crate) struct StdioPeer {
     session: OnceLock<Session>,
+    listens: AtomicBool,
 }
 
 impl Server {
@@ -55,6 +58,15 @@ impl Server {
             },
             Err(problem) => not_a_message(&problem),
         })
+    }
+
+    /// What the client of a session hears outside of answers; once, as soon as there is a session.
+    pub(crate) fn stdio_stream(&self, peer: &StdioPeer) -> Option<Box<dyn Parts>> {
+        let session = peer.session.get()?;
+        if peer.listens.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        self.standing_for(session)
     }
 
     fn stdio_request(
@@ -105,6 +117,7 @@ impl Server {
             // There is no disconnecting from one request only.
             on_disconnect: OnDisconnect::RunOn,
             stream_after: Some(self.stream_after()),
+            resumption: Resumption::No,
         }
     }
 }

@@ -6,10 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-
 use super::call::{Outcome, Running};
 use super::reply::Answer;
+use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
 
 /// One call's messages, the last of which is its answer.
@@ -20,15 +19,6 @@ pub(crate) struct CallStream {
     running: Option<Pin<Box<dyn Future<Output = Option<Answer>> + Send>>>,
     context: Arc<CallContext>,
     answer: Option<Answer>,
-}
-
-/// One part of a stream.
-#[derive(Debug)]
-pub(crate) enum Part {
-    /// A notification.
-    Message(Bytes),
-    /// The answer, after which nothing comes.
-    Answer(Answer),
 }
 
 impl CallStream {
@@ -44,17 +34,34 @@ impl CallStream {
         }
     }
 
+    /// The session that the call belongs to.
+    pub(super) fn session(&self) -> Option<&Arc<str>> {
+        self.context.session.as_ref()
+    }
+
+    /// The id of its request as JSON.
+    pub(super) fn request_id(&self) -> &str {
+        self.context.request_id.as_json()
+    }
+
+    /// Whether its tool has said that its reader may come back later.
+    pub(super) fn is_let_go(&self) -> bool {
+        self.context.outlet.is_let_go()
+    }
+}
+
+impl Parts for CallStream {
     /// The next part; `None` at the end, and at once after a call that was cancelled.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         loop {
             if self.running.is_none() && self.answer.is_none() {
                 return Poll::Ready(None);
             }
             if let Some(message) = self.context.outlet.next(cx) {
-                return Poll::Ready(Some(Part::Message(message)));
+                return Poll::Ready(Some(Part::message(message)));
             }
             let Some(running) = &mut self.running else {
-                return Poll::Ready(self.answer.take().map(Part::Answer));
+                return Poll::Ready(self.answer.take().map(Part::answer));
             };
             match running.as_mut().poll(cx) {
                 // What it said last comes before its answer.

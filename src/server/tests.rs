@@ -8,11 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
+use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared};
 use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
-use crate::state::SharedState;
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -32,13 +31,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(
-        config,
-        keys,
-        SharedState::default(),
-        catalog,
-        HashMap::new(),
-    )
+    Server::new(config, keys, Shared::default(), catalog, HashMap::new())
 }
 
 /// Two servers of one key, the second at another mount.

@@ -10,7 +10,7 @@ use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Answer, Refusal, Reply, begin, finish};
 use super::stream::CallStream;
-use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
+use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
 };
@@ -57,6 +57,7 @@ impl Server {
                     generation: Arc::clone(&generation),
                 };
                 let inflight = Arc::clone(&self.inflight);
+                let streams = self.resumption_of(terms);
                 Handled::Later(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
@@ -66,7 +67,8 @@ impl Server {
                         Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
                         Step::Streams(running) => {
                             let conclude = move |outcome| conclusion.answer(outcome);
-                            Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                            let stream = CallStream::new(running, context, conclude);
+                            in_parts(stream, streams, terms)
                         }
                     }
                 }))

@@ -9,6 +9,7 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod lasting;
 mod layers;
 mod library;
 mod offer_attributes;

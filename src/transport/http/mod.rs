@@ -92,12 +92,14 @@ impl Listener {
         let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
+        let attending = tokio::spawn(Arc::clone(&server).attend());
         tokio::select! {
             () = accept(&self.listener, &workers, max_connections(&config)) => {}
             () = stop => {}
         }
         drop(self.listener);
         router.draining.store(true, Ordering::Relaxed);
+        server.end_streams();
         drain.begin();
         let idle = async {
             for worker in &workers {
@@ -114,6 +116,7 @@ impl Listener {
         for worker in workers {
             worker.stop();
         }
+        attending.abort();
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod gate;
 mod mcp;
 mod server;
 
-pub(crate) use client::{Connection, Response, post};
+pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use server::{Running, Serve};
