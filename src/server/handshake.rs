@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::local::unix_seconds;
 use super::reply::{Refusal, Reply};
 use super::streams::Fact;
 use super::{Local, Server, truncated};
@@ -61,7 +63,7 @@ impl Server {
             capabilities: params.capabilities,
             client_name: &params.client_info.name,
             client_version: &params.client_info.version,
-            principal: principal.name(),
+            principal: principal.id(),
             replica: self.replica,
             now: local.now(),
         });
@@ -72,6 +74,7 @@ impl Server {
             version = %session.client_version,
             "a session begins"
         );
+        self.sessions_opened[revision as usize].add(1);
         let rest = self.generation.load().initialized(revision);
         Ok((session, Reply::fixed(request.id, &rest)))
     }
@@ -97,7 +100,7 @@ impl Server {
             .open(&self.keys, &self.mount, id)
             .filter(|session| {
                 local.now() < session.expires
-                    && session.belongs_to(principal.name())
+                    && session.belongs_to(principal.id())
                     && !self.revoked.contains(session)
             })
             .ok_or_else(|| {
@@ -116,12 +119,14 @@ impl Server {
         self.revoked.end(&ended, local.now());
         self.end_work_of(&session.log_name);
         self.streams.state_fact(Fact::Ended(ended));
+        let life = local.now().saturating_sub(session.issued);
+        self.session_life.record(Duration::from_secs(life));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
     }
 
     /// A session was ended, on whichever replica.
     pub(super) fn end_here(&self, ended: &Ended) {
-        self.revoked.end(ended, Local::new().now());
+        self.revoked.end(ended, unix_seconds());
         self.end_work_of(&ended.log_name());
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::seal::{KeyRing, OpenedSessions, Session};
+use crate::telemetry::Cells;
 
 /// State of one worker: the sessions it has seen lately, and the time of day, to the second.
 ///
@@ -13,13 +14,15 @@ use crate::seal::{KeyRing, OpenedSessions, Session};
 pub(crate) struct Local {
     opened: Mutex<OpenedSessions>,
     now: AtomicU64,
+    cells: Arc<Cells>,
 }
 
 impl Local {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(cells: Arc<Cells>) -> Self {
         let local = Self {
             opened: Mutex::default(),
             now: AtomicU64::new(0),
+            cells,
         };
         local.look_at_the_clock();
         local
@@ -27,10 +30,13 @@ impl Local {
 
     /// Reads the system's clock. Whoever owns the value calls this once a second or more often.
     pub(crate) fn look_at_the_clock(&self) {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        self.now.store(now.as_secs(), Ordering::Relaxed);
+        self.now.store(unix_seconds(), Ordering::Relaxed);
+    }
+
+    /// What this worker's requests are counted in.
+    #[inline]
+    pub(crate) fn cells(&self) -> &Arc<Cells> {
+        &self.cells
     }
 
     /// Seconds of Unix time.
@@ -49,4 +55,10 @@ impl Local {
     pub(crate) fn set_now(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
+}
+
+/// What the system's clock says.
+pub(super) fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }

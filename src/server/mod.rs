@@ -29,6 +29,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod watched;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -66,11 +67,15 @@ use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Req
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
+use crate::telemetry::{
+    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
+};
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
 use logging::Levels;
 use reply::begin;
 use streams::{Streams, Word};
+use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -87,6 +92,11 @@ pub(crate) struct Server {
     levels: Levels,
     streams: Arc<Streams>,
     announcer: Announcer,
+    telemetry: Telemetry,
+    operations: Operations,
+    /// Sessions that were opened, by revision.
+    sessions_opened: [Counter; Revision::ALL.len()],
+    session_life: Timing,
 }
 
 /// What a server shares with its application and with other replicas.
@@ -115,6 +125,8 @@ struct Caller<'a> {
     stream_after: Option<Duration>,
     /// Whether it can come back to a stream that broke off.
     resumption: Resumption,
+    /// Who watches, if anybody does.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl Caller<'_> {
@@ -159,12 +171,26 @@ impl Server {
         config: ServerConfig,
         keys: KeyRing,
         shared: Shared,
-        catalog: Catalog,
+        mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
+        telemetry: Telemetry,
     ) -> Self {
+        let metrics = &telemetry.metrics;
+        catalog.count_in(metrics);
+        let operations = Operations::new(metrics, &methods);
+        let sessions_opened = Revision::ALL.map(|revision| {
+            let labels = [("mcp.protocol.version", revision.as_str())];
+            match revision.has_sessions() {
+                true => metrics.counter(&SESSIONS_OPENED, &labels),
+                false => Counter::default(),
+            }
+        });
+        let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
+        let tools = metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
         let mount = "mcp";
-        let inflight = Arc::<Inflight>::default();
+        let inflight = Arc::new(Inflight::new(telemetry.metrics.gauge(&OPEN_STREAMS, &[])));
         let streams = Streams::new(
             config.streams.clone(),
             shared.state,
@@ -183,12 +209,21 @@ impl Server {
             levels: Levels::default(),
             streams: Arc::new(streams),
             announcer: shared.announcer,
+            telemetry,
+            operations,
+            sessions_opened,
+            session_life,
         }
     }
 
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What is watched of this server.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// How many tools there are.
@@ -282,6 +317,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        caller.names(self.operations.of(method));
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -403,7 +439,8 @@ impl Server {
                 Step::Done(outcome) => conclude(outcome),
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
-                    let stream = CallStream::new(running, context, conclude);
+                    let hold = inflight.stream();
+                    let stream = CallStream::new(running, context, conclude, hold);
                     in_parts(stream, streams, terms)
                 }
             }
@@ -439,13 +476,20 @@ impl Server {
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
         });
-        let stateless = caller.revision.has_result_type();
+        let server_info = caller
+            .revision
+            .has_result_type()
+            .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
         Some(Handled::Later(Box::pin(async move {
             // The handler's own code runs within the guard too: whatever panics, this request alone fails.
             let call = async { handler.call(context, params).await };
             match AssertUnwindSafe(call).catch_unwind().await {
-                Ok(Ok(result)) => other_result(&id, result, stateless),
+                Ok(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+                Ok(Ok(_)) => {
+                    tracing::error!(method = %name, "a method is at fault: its result is no object");
+                    tools::internal_error(&id)
+                }
                 Ok(Err(error)) => Reply::error(&id, &error),
                 Err(_) => {
                     tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
@@ -464,13 +508,18 @@ fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> 
     })
 }
 
-fn other_result(id: &str, mut result: Value, stateless: bool) -> Reply {
-    if stateless && let Value::Object(result) = &mut result {
+/// `server_info` is there in the stateless era, whose results say more than their own.
+fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {
+    if let Some(server_info) = server_info {
         result.entry("resultType").or_insert("complete".into());
+        let meta = result.entry("_meta").or_insert_with(|| Map::new().into());
+        if let Value::Object(meta) = meta {
+            meta.entry(generation::SERVER_INFO).or_insert(server_info);
+        }
     }
     let mut out = begin(id, 128);
     out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(result.to_string().as_bytes());
+    out.extend_from_slice(Value::Object(result).to_string().as_bytes());
     out.push(b'}');
     Reply::document(out)
 }

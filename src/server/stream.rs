@@ -10,6 +10,7 @@ use super::call::{Outcome, Running};
 use super::reply::Answer;
 use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
+use crate::telemetry::{Hold, WatchedLater};
 
 /// One call's messages, the last of which is its answer.
 ///
@@ -19,6 +20,8 @@ pub(crate) struct CallStream {
     running: Option<Pin<Box<dyn Future<Output = Option<Answer>> + Send>>>,
     context: Arc<CallContext>,
     answer: Option<Answer>,
+    watch: Option<WatchedLater>,
+    _hold: Hold,
 }
 
 impl CallStream {
@@ -26,11 +29,14 @@ impl CallStream {
         running: Running<T>,
         context: Arc<CallContext>,
         conclude: impl FnOnce(Outcome<T>) -> Option<Answer> + Send + 'static,
+        hold: Hold,
     ) -> Self {
         Self {
             running: Some(Box::pin(async move { conclude(running.await) })),
             context,
             answer: None,
+            watch: None,
+            _hold: hold,
         }
     }
 
@@ -51,6 +57,10 @@ impl CallStream {
 }
 
 impl Parts for CallStream {
+    fn watch(&mut self, watch: WatchedLater) {
+        self.watch = Some(watch);
+    }
+
     /// The next part; `None` at the end, and at once after a call that was cancelled.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         loop {
@@ -67,6 +77,9 @@ impl Parts for CallStream {
                 // What it said last comes before its answer.
                 Poll::Ready(answer) => {
                     self.running = None;
+                    if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
+                        watch.end(answer.verdict);
+                    }
                     self.answer = answer;
                 }
                 Poll::Pending => return Poll::Pending,

@@ -12,6 +12,7 @@ use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, Server
 use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
+use crate::telemetry::{Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -31,7 +32,14 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(config, keys, Shared::default(), catalog, HashMap::new())
+    Server::new(
+        config,
+        keys,
+        Shared::default(),
+        catalog,
+        HashMap::new(),
+        Telemetry::default(),
+    )
 }
 
 /// Two servers of one key, the second at another mount.
@@ -46,7 +54,7 @@ fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
 }
 
 fn at(now: u64) -> Local {
-    let local = Local::new();
+    let local = Local::new(Telemetry::default().cells());
     local.set_now(now);
     local
 }
@@ -80,6 +88,7 @@ fn post_as(
         headers: &mut headers,
         mcp: &mcp,
         takes_streams: true,
+        wire: Wire::Http11,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(

@@ -28,6 +28,7 @@ use crate::server::Answer;
 use crate::server::call::{Resumption, Terms};
 use crate::server::stream::CallStream;
 use crate::state::{ENTRY_MAX_BYTES, Keep, StateError};
+use crate::telemetry::WatchedLater;
 
 /// A call's stream on this replica: that of a call that runs here, or one that somebody follows here.
 #[derive(Debug, Default)]
@@ -399,6 +400,12 @@ impl Parts for Resumable {
                     return Poll::Ready(Some(Part::retry(Duration::from_millis(retry))));
                 }
             }
+        }
+    }
+
+    fn watch(&mut self, watch: WatchedLater) {
+        if let Some(calling) = &mut self.calling {
+            calling.call.watch(watch);
         }
     }
 

@@ -36,6 +36,7 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::Notice;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
+use crate::telemetry::Hold;
 use calls::Live;
 use feed::{End, Feed, Owner, Uris, Wants};
 use replicas::Outgoing;
@@ -169,6 +170,7 @@ impl Streams {
             streams: Arc::clone(self),
             feed,
             is_standing,
+            _hold: self.inflight.stream(),
         })
     }
 
@@ -359,6 +361,8 @@ struct Place {
     streams: Arc<Streams>,
     feed: Arc<Feed>,
     is_standing: bool,
+    /// Counted among the streams that are open.
+    _hold: Hold,
 }
 
 impl Drop for Place {

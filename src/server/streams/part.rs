@@ -8,11 +8,17 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::server::Answer;
+use crate::telemetry::{Verdict, WatchedLater};
 
 /// Something that is said in parts. What carries it polls it, and drops it when its reader is gone.
 pub(crate) trait Parts: Send {
     /// The next part; `None` at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>>;
+
+    /// Has it watched to its end. One that answers nothing is done as soon as it stands.
+    fn watch(&mut self, watch: WatchedLater) {
+        watch.end(Verdict::Done);
+    }
 
     /// When it wants to be polled at the latest.
     fn deadline(&self) -> Option<Instant> {

@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Conversation;
+
 /// How long a test waits for bytes that should come, or for an end that should.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
+    /// What was asked, so that what comes back can be checked.
+    conversation: Conversation,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,7 @@ impl Connection {
         stream.set_nodelay(true).expect("a socket");
         Self {
             stream: BufReader::new(stream),
+            conversation: Conversation::default(),
         }
     }
 
@@ -73,6 +78,7 @@ impl Connection {
     }
 
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.conversation.sent_bytes(bytes.as_ref());
         self.stream.get_mut().write_all(bytes.as_ref())
     }
 
@@ -105,6 +111,7 @@ impl Connection {
     }
 
     /// Reads one answer.
+    #[track_caller]
     pub(crate) fn receive(&mut self) -> Response {
         let mut response = self.receive_head();
         let length = response
@@ -119,6 +126,7 @@ impl Connection {
             self.stream.read_exact(&mut body).expect("a body");
         }
         response.body = String::from_utf8(body).expect("UTF-8");
+        self.check(&response);
         response
     }
 
@@ -127,6 +135,30 @@ impl Connection {
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).expect("a body");
         String::from_utf8(body).expect("UTF-8")
+    }
+
+    /// Checks the messages of an answer.
+    #[track_caller]
+    fn check(&mut self, response: &Response) {
+        let session = response.header("mcp-session-id");
+        let messages: Vec<Value> = match response.header("content-type") {
+            Some("application/json") => serde_json::from_str(&response.body).into_iter().collect(),
+            Some("text/event-stream") => {
+                let data = response
+                    .body
+                    .lines()
+                    .filter_map(|l| l.strip_prefix("data: "));
+                data.filter_map(|data| serde_json::from_str(data).ok())
+                    .collect()
+            }
+            _ => return,
+        };
+        for message in messages {
+            // Other paths have JSON of their own.
+            if message.is_array() || message.get("jsonrpc").is_some() {
+                self.conversation.received(&message, session);
+            }
+        }
     }
 
     /// Reads a chunk of a body; `None` after the last.
@@ -157,7 +189,11 @@ impl Connection {
                 event.clear();
             }
         }
-        Some(Event::read(&event))
+        let event = Event::read(&event);
+        if let Some(message) = &event.message {
+            self.conversation.received(message, None);
+        }
+        Some(event)
     }
 
     /// Opens a stream of a session by GET, and reads the head of the answer.
