@@ -3,6 +3,7 @@
 
 mod announcer;
 mod arguments;
+mod ask;
 #[doc(hidden)]
 pub mod attribute;
 mod by_hand;
@@ -27,6 +28,12 @@ pub use announcer::Announcer;
 pub(crate) use announcer::Notice;
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
+pub use ask::{
+    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
+};
+pub(crate) use ask::{
+    Asking, Client, ClientError, Desk, Fault, Interruption, Round, Slot, read as read_request,
+};
 pub use by_hand::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,

@@ -132,6 +132,7 @@ impl Server {
 
     /// Ends the calls and streams of a session.
     fn end_work_of(&self, session: &str) {
+        self.inflight.questions.end_session(session);
         self.inflight.cancel_all(session);
         self.streams.end_session(session);
     }

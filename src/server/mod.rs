@@ -20,8 +20,10 @@ mod method;
 mod mirror;
 mod plain;
 mod prompts;
+mod questions;
 mod reply;
 mod resources;
+mod rounds;
 mod stateless;
 mod stdio;
 mod stream;
@@ -55,6 +57,7 @@ pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
+pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
 use stream::CallStream;
@@ -62,9 +65,11 @@ pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
 
 use crate::auth::Principal;
-use crate::catalog::{Announcer, CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
-use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
+use crate::catalog::{
+    Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted,
+};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
+use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
 use crate::telemetry::{
@@ -73,7 +78,9 @@ use crate::telemetry::{
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
 use logging::Levels;
+use questions::Heard;
 use reply::begin;
+use rounds::Reach;
 use streams::{Streams, Word};
 use watched::Operations;
 
@@ -89,6 +96,8 @@ pub(crate) struct Server {
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
+    /// How long a client with a session has to answer a question.
+    question_timeout: Duration,
     levels: Levels,
     streams: Arc<Streams>,
     announcer: Announcer,
@@ -125,6 +134,12 @@ struct Caller<'a> {
     stream_after: Option<Duration>,
     /// Whether it can come back to a stream that broke off.
     resumption: Resumption,
+    /// What the client can do, if it has a session; in the stateless era the request says it.
+    capabilities: ClientCapabilities,
+    /// Whether the client can be asked something.
+    reach: Reach,
+    /// Seconds of Unix time.
+    now: u64,
     /// Who watches, if anybody does.
     watch: Option<&'a Watch<'a>>,
 }
@@ -137,6 +152,7 @@ impl Caller<'_> {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         log_level: Option<LogLevel>,
+        asking: Asking,
     ) -> Arc<CallContext> {
         Arc::new(CallContext {
             principal: Arc::clone(self.principal),
@@ -148,6 +164,7 @@ impl Caller<'_> {
                 progress_messages: self.revision.has_annotations(),
                 log_level,
             }),
+            asking,
         })
     }
 }
@@ -190,7 +207,14 @@ impl Server {
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
         let mount = "mcp";
-        let inflight = Arc::new(Inflight::new(telemetry.metrics.gauge(&OPEN_STREAMS, &[])));
+        let replica = u64::from_ne_bytes(crate::seal::random_bytes());
+        let questions = config.questions.clone();
+        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let inflight = Arc::new(Inflight::new(
+            questions,
+            replica,
+            telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
+        ));
         let streams = Streams::new(
             config.streams.clone(),
             shared.state,
@@ -204,7 +228,8 @@ impl Server {
             revoked: Revoked::default(),
             methods,
             mount: mount.into(),
-            replica: u64::from_ne_bytes(crate::seal::random_bytes()),
+            replica,
+            question_timeout,
             inflight,
             levels: Levels::default(),
             streams: Arc::new(streams),
@@ -219,6 +244,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What has become of the questions that were asked.
+    pub(crate) fn question_counts(&self) -> QuestionCounts {
+        self.inflight.questions.counts()
     }
 
     /// What is watched of this server.
@@ -301,6 +331,23 @@ impl Server {
         }
     }
 
+    /// An answer of a client's to a question; `session` is where it was asked.
+    fn answered(&self, session: &str, principal: &Principal, response: &Response<'_>) -> Reply {
+        match self
+            .inflight
+            .questions
+            .hear(session, principal.name(), response)
+        {
+            Heard::Here => Reply::Accepted,
+            Heard::Elsewhere => {
+                let message = "this is the answer to a question that another process has asked; \
+                    for answers to reach it, send the requests of a session to the same replica";
+                let error = ErrorObject::new(ErrorCode::Http(409), message);
+                Reply::refused(Refusal::AskedElsewhere, None, &error)
+            }
+        }
+    }
+
     /// After how long an answer becomes a stream.
     fn stream_after(&self) -> Duration {
         Duration::from_secs(self.config.stream_after_seconds)
@@ -329,7 +376,7 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
-            other => return self.dispatch_further(cx, other, caller, headers, request),
+            other => return self.dispatch_further(cx, other, caller, headers, body, request),
         })
     }
 
@@ -340,6 +387,7 @@ impl Server {
         method: Method,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
+        body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
         if method == Method::Listen {
@@ -357,11 +405,11 @@ impl Server {
         let handled = match method {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
-            Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::ResourcesRead => self.read_resource(cx, caller, headers, body, request),
             Method::ResourcesSubscribe => self.change_subscription(caller, request, true),
             Method::ResourcesUnsubscribe => self.change_subscription(caller, request, false),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
-            Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
+            Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
             Method::Initialize
             | Method::Ping
@@ -475,6 +523,7 @@ impl Server {
             request_id: RequestId::from_json(request.id),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
+            asking: Asking::new(Client::Nobody(NOT_HERE)),
         });
         let server_info = caller
             .revision
@@ -507,6 +556,8 @@ fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> 
         None => Box::new(stream),
     })
 }
+/// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
+const NOT_HERE: &str = "only tools, resources and prompts can ask";
 
 /// `server_info` is there in the stateless era, whose results say more than their own.
 fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {

@@ -46,6 +46,10 @@ pub(crate) enum Refusal {
     Version,
     /// A method that does not exist (stateless era; before it, that is an ordinary answer).
     Method,
+    /// The client has not declared what the request needs (stateless era).
+    Capability,
+    /// An answer to a question that another process has asked.
+    AskedElsewhere,
     /// A session is needed.
     SessionMissing,
     /// The session has ended or never was.
@@ -56,8 +60,6 @@ pub(crate) enum Refusal {
     Arguments,
     /// The call ran out of time; likewise.
     TimedOut,
-    /// The client does not declare a capability that is needed (stateless era).
-    Capability,
     /// The answer would be an event stream, which the client does not take.
     NotAcceptable,
     /// More streams than one caller may have.

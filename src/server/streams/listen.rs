@@ -61,7 +61,7 @@ impl Server {
         if filter.task_ids.is_some() && !declares_tasks(request) {
             // SUB-07
             let error = ErrorObject::new(
-                ErrorCode::MissingRequiredClientCapability,
+                ErrorCode::MissingCapability,
                 "taskIds belong to an extension that the client does not declare",
             );
             let missing = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});

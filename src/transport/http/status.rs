@@ -287,6 +287,7 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         | Refusal::EventUnknown
         | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
         Refusal::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+        Refusal::AskedElsewhere => StatusCode::CONFLICT,
         Refusal::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
         Refusal::StateUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
