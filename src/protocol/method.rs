@@ -20,10 +20,13 @@ pub(crate) enum Method {
     Complete,
     SetLogLevel,
     Listen,
+    SkillsList,
+    SkillsGet,
+    DirectoryRead,
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -39,6 +42,9 @@ impl Method {
         Self::Complete,
         Self::SetLogLevel,
         Self::Listen,
+        Self::SkillsList,
+        Self::SkillsGet,
+        Self::DirectoryRead,
     ];
 
     /// The name on the wire.
@@ -59,6 +65,9 @@ impl Method {
             Self::ResourcesSubscribe => "resources/subscribe",
             Self::ResourcesUnsubscribe => "resources/unsubscribe",
             Self::Listen => "subscriptions/listen",
+            Self::SkillsList => "skills/list",
+            Self::SkillsGet => "skills/get",
+            Self::DirectoryRead => "resources/directory/read",
         }
     }
 
@@ -82,6 +91,9 @@ impl Method {
             "resources/subscribe" => Self::ResourcesSubscribe,
             "resources/unsubscribe" => Self::ResourcesUnsubscribe,
             "subscriptions/listen" => Self::Listen,
+            "skills/list" => Self::SkillsList,
+            "skills/get" => Self::SkillsGet,
+            "resources/directory/read" => Self::DirectoryRead,
             _ => return None,
         })
     }
@@ -94,7 +106,11 @@ impl Method {
             | Self::SetLogLevel
             | Self::ResourcesSubscribe
             | Self::ResourcesUnsubscribe => revision.has_sessions(),
-            Self::Discover | Self::Listen => !revision.has_sessions(),
+            Self::Discover
+            | Self::Listen
+            | Self::SkillsList
+            | Self::SkillsGet
+            | Self::DirectoryRead => !revision.has_sessions(),
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList

@@ -24,6 +24,7 @@ mod questions;
 mod reply;
 mod resources;
 mod rounds;
+mod skills;
 mod stateless;
 mod stdio;
 mod stream;
@@ -411,6 +412,9 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
+            Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
+            Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
             Method::Initialize
             | Method::Ping
             | Method::Discover

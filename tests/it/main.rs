@@ -12,6 +12,7 @@ mod auth;
 mod cli;
 mod docs;
 mod everything;
+mod extensions;
 mod lasting;
 mod layers;
 mod library;
