@@ -130,10 +130,9 @@ impl Server {
         self.end_work_of(&ended.log_name());
     }
 
-    /// Ends the calls and streams of a session.
+    /// Ends the questions and standing streams of a session. Its calls come to their own end.
     fn end_work_of(&self, session: &str) {
         self.inflight.questions.end_session(session);
-        self.inflight.cancel_all(session);
         self.streams.end_session(session);
     }
 }
