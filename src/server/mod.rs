@@ -79,7 +79,7 @@ use crate::telemetry::{
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
 use logging::Levels;
-use questions::Heard;
+use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use streams::{Streams, Word};
@@ -107,6 +107,7 @@ pub(crate) struct Server {
     /// Sessions that were opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
+    pub(crate) state: SharedState,
 }
 
 /// What a server shares with its application and with other replicas.
@@ -211,14 +212,12 @@ impl Server {
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
-        let inflight = Arc::new(Inflight::new(
-            questions,
-            replica,
-            telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
-        ));
+        let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
+        Questions::show(&inflight, metrics);
         let streams = Streams::new(
             config.streams.clone(),
-            shared.state,
+            shared.state.clone(),
             mount,
             Arc::clone(&inflight),
         );
@@ -235,6 +234,7 @@ impl Server {
             levels: Levels::default(),
             streams: Arc::new(streams),
             announcer: shared.announcer,
+            state: shared.state,
             telemetry,
             operations,
             sessions_opened,
@@ -337,7 +337,7 @@ impl Server {
         match self
             .inflight
             .questions
-            .hear(session, principal.name(), response)
+            .hear(session, principal.id(), response)
         {
             Heard::Here => Reply::Accepted,
             Heard::Elsewhere => {
