@@ -16,15 +16,15 @@ use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt, Refused,
-    ResourceTemplate, Skill, Tool,
+    Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    Refused, ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server};
+use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
@@ -67,6 +67,7 @@ pub struct App {
     /// Whether there are, or were, proofs.
     proved: bool,
     state: Option<Arc<dyn State>>,
+    announcer: Announcer,
     name: Option<(String, String)>,
     instructions: Option<String>,
     config: Option<Config>,
@@ -299,6 +300,11 @@ impl App {
         self
     }
 
+    /// What tells clients that a resource or a list has changed.
+    pub fn announcer(&self) -> Announcer {
+        self.announcer.clone()
+    }
+
     /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
     /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
     /// is.
@@ -450,12 +456,16 @@ impl App {
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            announcer: self.announcer,
+        };
         let telemetry = telemetry(config, proved);
         watch_upstreams(&upstreams, &telemetry);
         let server = Server::new(
             config.server.clone(),
             keys,
-            SharedState::new(store, within),
+            shared,
             catalog,
             self.methods,
             telemetry,
@@ -486,7 +496,8 @@ fn watch_upstreams(upstreams: &Upstreams, telemetry: &Telemetry) {
     if census() == UpstreamStates::default() {
         return;
     }
-    let states: [(&str, fn(UpstreamStates) -> usize); 3] = [
+    type Count = fn(UpstreamStates) -> usize;
+    let states: [(&str, Count); 3] = [
         ("connected", |states| states.connected),
         ("idle", |states| states.idle),
         ("down", |states| states.down),

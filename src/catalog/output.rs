@@ -80,7 +80,7 @@ impl Output {
     /// Makes it a failure that the model reads (`isError: true`). For failures that more than a text tells; others
     /// are a [`ToolError`].
     #[must_use]
-    pub fn as_error(mut self) -> Self {
+    pub fn into_error(mut self) -> Self {
         self.is_error = true;
         self
     }

@@ -16,6 +16,7 @@ use super::run::load;
 use crate::app::AppError;
 use crate::client::{Client, ClientError, Listener, Options, Params};
 use crate::config::Flags;
+use crate::environment::Probe;
 use crate::source::UpstreamConfig;
 
 /// How to reach the server.
@@ -88,7 +89,7 @@ pub(super) struct PromptArgs {
     arguments: Vec<String>,
 }
 
-pub(super) fn list(args: ListArgs) -> Result<(), Failure> {
+pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     with_client(&args.server, async |client, people| {
         let has = |kind: Kind, capability: &str| {
             args.kind.is_none_or(|wanted| wanted == kind)
@@ -212,7 +213,7 @@ pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
         timeout: 120,
     };
     match words.next() {
-        None => list(ListArgs { server, kind: None }),
+        None => list(&ListArgs { server, kind: None }),
         Some(tool) => call(CallArgs {
             server,
             tool,
@@ -311,7 +312,7 @@ fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
             ..UpstreamConfig::default()
         };
         // Never on the command line, which every user of the machine can see.
-        if let Ok(token) = std::env::var("LONGSHORE_TOKEN") {
+        if let Some(token) = Probe::real().variable("LONGSHORE_TOKEN") {
             config
                 .headers
                 .insert("Authorization".to_owned(), format!("Bearer {token}").into());

@@ -152,7 +152,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&Flags::from(args), audience),
         Command::Key(command) => key::key(&command),
         Command::Config(args) => config::config(args),
-        Command::List(args) => client::list(args),
+        Command::List(args) => client::list(&args),
         Command::Call(args) => client::call(args),
         Command::Read(args) => client::read(args),
         Command::Prompt(args) => client::prompt(args),

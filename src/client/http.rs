@@ -285,7 +285,7 @@ impl Link {
             for said in said {
                 match said {
                     Said::Retry(milliseconds) => {
-                        *retry = Duration::from_millis(milliseconds).min(RETRY_MAX)
+                        *retry = Duration::from_millis(milliseconds).min(RETRY_MAX);
                     }
                     Said::Event(event) if event.kind.is_empty() || event.kind == "message" => {
                         // An event to begin with may be empty.

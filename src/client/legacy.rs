@@ -171,5 +171,5 @@ async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
             Err(error) => break ClientError::Gone(error.to_string()),
         }
     };
-    shared.close(why);
+    shared.close(&why);
 }

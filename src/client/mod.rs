@@ -36,6 +36,10 @@ use shared::Shared;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each server, and they are not moved about"
+)]
 pub enum Target {
     /// A program that is started, and serves over its standard input and output.
     Program(Program),
@@ -533,7 +537,7 @@ impl Client {
     /// Ends the connection as the protocol wants it: a session is ended, a program is asked to go before it is made to.
     pub async fn close(self, grace: Duration) {
         self.shared
-            .close(ClientError::Gone("the connection was closed".to_owned()));
+            .close(&ClientError::Gone("the connection was closed".to_owned()));
         match &self.link {
             Link::Stdio(link) => link.stop(grace).await,
             Link::Http(link) => link.stop(grace).await,
@@ -548,7 +552,7 @@ impl Drop for Client {
             task.abort();
         }
         self.shared
-            .close(ClientError::Gone("the connection was closed".to_owned()));
+            .close(&ClientError::Gone("the connection was closed".to_owned()));
     }
 }
 

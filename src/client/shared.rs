@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// Nothing comes any more.
-    pub(super) fn close(&self, why: ClientError) {
+    pub(super) fn close(&self, why: &ClientError) {
         let pending = {
             let mut state = self.state();
             if state.closed.is_some() {

@@ -64,7 +64,7 @@ impl Link {
                         stdin.flush().await
                     };
                     if written.await.is_err() {
-                        shared.close(ClientError::Gone(
+                        shared.close(&ClientError::Gone(
                             "it does not take messages any more".to_owned(),
                         ));
                         return;
@@ -82,7 +82,7 @@ impl Link {
             );
             tokio::spawn(async move {
                 let ended = read(stdout, &shared, messages, &garbage, max).await;
-                shared.close(ended);
+                shared.close(&ended);
             })
         };
         let complaints = tokio::spawn(log_complaints(stderr, name.to_owned()));

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::HeaderMap;
 use longshore::client::{Client, ClientError, Listener, Options, Params, Target};
 use longshore::net::{Client as HttpClient, Deadlines, Guard, Program};
 use longshore::protocol::Revision;
@@ -21,7 +20,7 @@ fn over_http(server: &Running) -> Target {
         url: format!("http://{}/mcp", server.address())
             .parse()
             .expect("a URL"),
-        headers: HeaderMap::new(),
+        headers: http::HeaderMap::new(),
         client: HttpClient::builder(Guard::public().allow_loopback())
             .deadlines(deadlines)
             .build()

@@ -14,6 +14,7 @@ mod client;
 mod docs;
 mod everything;
 mod extensions;
+mod lasting;
 mod layers;
 mod library;
 mod offer_attributes;

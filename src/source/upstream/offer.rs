@@ -77,12 +77,13 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
     for entry in &listing.templates {
         match resource(entry, "uriTemplate") {
             Ok(definition) => {
+                let template = UpstreamTemplate {
+                    upstream: Arc::clone(upstream),
+                    definition,
+                    completes: listing.completes,
+                };
                 all.resources
-                    .push(AnyResource::Template(Arc::new(UpstreamTemplate {
-                        upstream: Arc::clone(upstream),
-                        definition,
-                        completes: listing.completes,
-                    })))
+                    .push(AnyResource::Template(Arc::new(template)));
             }
             Err(problem) => refuse("resource template", entry, problem),
         }
