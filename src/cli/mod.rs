@@ -8,6 +8,7 @@ mod run;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::app::MainError;
@@ -73,7 +74,7 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-    /// SERVER [TOOL [JSON]]: short for `call`, and for `list`
+    /// SERVER TOOL [JSON]: short for `call`; URL alone: for `list`
     #[command(external_subcommand)]
     Short(Vec<String>),
 }
@@ -143,6 +144,24 @@ impl From<RunArgs> for Flags {
     }
 }
 
+/// Most likely somebody has mistyped a command.
+fn no_command(word: &str) -> ! {
+    let command = Cli::command();
+    let problem = if command
+        .get_subcommands()
+        .any(|known| known.get_name() == word)
+    {
+        format!("options come after the command: longshore {word} --port 8080")
+    } else {
+        format!(
+            "unrecognized subcommand '{word}'; what an upstream offers is listed by: longshore list {word}"
+        )
+    };
+    Cli::command()
+        .error(ErrorKind::InvalidSubcommand, problem)
+        .exit()
+}
+
 /// Does what the command line says. The exit code is 0 if it was done, 1 if it could not be, 2 if the command line
 /// makes no sense.
 pub fn main() -> ExitCode {
@@ -156,7 +175,10 @@ pub fn main() -> ExitCode {
         Command::Call(args) => client::call(args),
         Command::Read(args) => client::read(args),
         Command::Prompt(args) => client::prompt(args),
-        Command::Short(words) => client::short_form(words),
+        Command::Short(words) => match &words[..] {
+            [word] if !word.contains("://") => no_command(word),
+            _ => client::short_form(words),
+        },
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
