@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::{AbortHandle, Abortable, Aborted};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::{Instant, Timeout};
 
 use crate::catalog::{CallContext, RequestId};
-use crate::telemetry::{Gauge, Hold};
+use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -29,6 +30,8 @@ pub(crate) enum Outcome<T> {
     Panicked,
     /// The caller wants no answer any more.
     Cancelled,
+    /// The server stops, and cannot wait for it.
+    Stopped,
 }
 
 /// Who loses interest when the client closes the connection.
@@ -73,7 +76,10 @@ pub(crate) fn begin<T>(
     let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
         return Ok(Step::Done(Outcome::Panicked));
     };
-    let mut call = Guarded(call);
+    let mut call = Guarded {
+        call,
+        trace: context.trace,
+    };
     match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) if context.outlet.is_silent() || terms.stream_after.is_none() => {
             Ok(Step::Done(outcome))
@@ -124,7 +130,7 @@ pub(crate) enum Running<T> {
     Done(Option<Outcome<T>>),
     /// Dropping it cancels it.
     Own {
-        call: Pin<Box<Timeout<Guarded<T>>>>,
+        call: Pin<Box<Timeout<Abortable<Guarded<T>>>>>,
         timeout: Duration,
         context: Arc<CallContext>,
         _place: Place,
@@ -141,11 +147,13 @@ impl<T: Send + 'static> Running<T> {
         inflight: &Arc<Inflight>,
     ) -> Self {
         let timeout = terms.timeout;
+        let (stop, stopped) = AbortHandle::new_pair();
+        let call = Abortable::new(call, stopped);
         let call = Self::Own {
             call: Box::pin(tokio::time::timeout(timeout, call)),
             timeout,
             context: Arc::clone(context),
-            _place: inflight.enter(context),
+            _place: inflight.enter(context, stop),
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
             return call;
@@ -175,7 +183,11 @@ impl<T> Future for Running<T> {
                 context,
                 ..
             } => match call.as_mut().poll(cx) {
-                Poll::Ready(Ok(outcome)) => Poll::Ready(outcome),
+                Poll::Ready(Ok(Ok(outcome))) => Poll::Ready(outcome),
+                Poll::Ready(Ok(Err(Aborted))) => {
+                    context.outlet.cancel();
+                    Poll::Ready(Outcome::Stopped)
+                }
                 Poll::Ready(Err(_)) => {
                     context.outlet.cancel();
                     Poll::Ready(Outcome::TimedOut(*timeout))
@@ -205,7 +217,11 @@ impl<T> fmt::Debug for Running<T> {
 }
 
 /// A call whose panics end here.
-pub(crate) struct Guarded<T>(BoxedCall<T>);
+pub(crate) struct Guarded<T> {
+    call: BoxedCall<T>,
+    /// What the log says that is written meanwhile.
+    trace: Option<TraceContext>,
+}
 
 impl<T> Future for Guarded<T> {
     type Output = Outcome<T>;
@@ -213,7 +229,8 @@ impl<T> Future for Guarded<T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
         // A future that panicked is never polled again, so nobody sees what it left half done.
-        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+        let _entered = self.trace.map(enter_trace);
+        match catch_unwind(AssertUnwindSafe(|| self.call.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Outcome::Done),
             Err(_) => Poll::Ready(Outcome::Panicked),
         }
@@ -231,14 +248,17 @@ pub(crate) struct Inflight {
 
 #[derive(Debug, Default)]
 struct Calls {
-    running: usize,
+    /// All of them, and the means to end each with an answer.
+    running: HashMap<u64, AbortHandle>,
+    begun: u64,
     /// Those that outlive their request, by session and id.
-    by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, AbortHandle)>,
+    by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, TaskHandle)>,
 }
 
 /// One call's entry among those that run.
 pub(crate) struct Place {
     inflight: Arc<Inflight>,
+    number: u64,
     key: (Arc<str>, RequestId),
 }
 
@@ -259,15 +279,19 @@ impl Inflight {
         self.streams.hold()
     }
 
-    fn enter(self: &Arc<Self>, context: &CallContext) -> Place {
-        self.calls().running += 1;
+    fn enter(self: &Arc<Self>, context: &CallContext, stop: AbortHandle) -> Place {
+        let mut calls = self.calls();
+        calls.begun += 1;
+        let number = calls.begun;
+        calls.running.insert(number, stop);
         Place {
             inflight: Arc::clone(self),
+            number,
             key: key(context),
         }
     }
 
-    fn remember(&self, context: &Arc<CallContext>, task: AbortHandle) {
+    fn remember(&self, context: &Arc<CallContext>, task: TaskHandle) {
         if !task.is_finished() {
             self.calls()
                 .by_id
@@ -285,11 +309,19 @@ impl Inflight {
         }
     }
 
+    /// Ends all calls; their callers are told that the server stops.
+    pub(crate) fn stop(&self) {
+        let running: Vec<_> = self.calls().running.values().cloned().collect();
+        for call in running {
+            call.abort();
+        }
+    }
+
     /// Waits until no call is left.
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.calls().running == 0 {
+            if self.calls().running.is_empty() {
                 return;
             }
             changed.await;
@@ -309,8 +341,8 @@ fn key(context: &CallContext) -> (Arc<str>, RequestId) {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut calls = self.inflight.calls();
-        calls.running -= 1;
-        let idle = calls.running == 0;
+        calls.running.remove(&self.number);
+        let idle = calls.running.is_empty();
         calls.by_id.remove(&self.key);
         drop(calls);
         if idle {

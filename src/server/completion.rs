@@ -11,7 +11,7 @@ use super::call::Outcome;
 use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
-use super::tools::{internal_error, invalid_params};
+use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
     Catalog, CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters,
@@ -204,6 +204,7 @@ impl Completing {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(&self.id),
         }
     }
 }

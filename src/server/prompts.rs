@@ -7,7 +7,7 @@ use super::call::Outcome;
 use super::content::push_block;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
-use super::tools::{internal_error, invalid_params};
+use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
 use crate::protocol::message::{self, Request};
@@ -77,6 +77,7 @@ impl Getting {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(&self.id),
         }
     }
 

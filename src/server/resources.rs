@@ -11,7 +11,7 @@ use super::content::push_contents;
 use super::generation::Generation;
 use super::kept::Key;
 use super::reply::{Reply, begin, finish};
-use super::tools::{internal_error, invalid_params};
+use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
@@ -108,6 +108,7 @@ impl Reading {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(&self.id),
         }
     }
 

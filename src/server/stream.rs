@@ -72,7 +72,7 @@ impl CallStream {
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
-                        watch.end(answer.verdict);
+                        watch.end(answer.verdict, || answer.error_message());
                     }
                     self.answer = answer;
                 }

@@ -54,6 +54,7 @@ impl Endpoint {
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
                 wire,
+                peer: connection.and_then(|connection| connection.peer()),
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -86,6 +87,7 @@ impl Endpoint {
             mcp: &summary.mcp,
             takes_streams: false,
             wire: Wire::default(),
+            peer: None,
         };
         Ok(match self.server.end_session(local, &head) {
             Ok(()) => {
