@@ -12,9 +12,10 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, Aborted};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle as TaskHandle;
-use tokio::time::{Instant, Timeout};
+use tokio::time::{Instant, Sleep};
 
-use crate::catalog::{CallContext, RequestId};
+use super::questions::{Asked, QuestionConfig, Questions};
+use crate::catalog::{CallContext, Interruption, RequestId};
 use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
@@ -32,6 +33,15 @@ pub(crate) enum Outcome<T> {
     Cancelled,
     /// The server stops, and cannot wait for it.
     Stopped,
+    /// It needs its client's input, or must not go on.
+    Interrupted(Box<Interrupted>),
+}
+
+/// A call that did not come to its end.
+#[derive(Debug)]
+pub(crate) struct Interrupted {
+    pub(crate) interruption: Interruption,
+    pub(crate) context: Arc<CallContext>,
 }
 
 /// Who loses interest when the client closes the connection.
@@ -80,13 +90,44 @@ pub(crate) fn begin<T>(
         call,
         trace: context.trace,
     };
-    match Pin::new(&mut call).poll(cx) {
-        Poll::Ready(outcome) if context.outlet.is_silent() || terms.stream_after.is_none() => {
-            Ok(Step::Done(outcome))
-        }
-        Poll::Ready(outcome) => Ok(Step::Streams(Running::Done(Some(outcome)))),
-        Poll::Pending => Err(call),
+    let outcome = match Pin::new(&mut call).poll(cx) {
+        Poll::Ready(outcome) => settled(outcome, context),
+        Poll::Pending => match context.asking.interruption() {
+            Some(interruption) => interrupted(interruption, context),
+            None => return Err(call),
+        },
+    };
+    Ok(
+        if context.outlet.is_silent() || terms.stream_after.is_none() {
+            Step::Done(outcome)
+        } else {
+            Step::Streams(Running::Done(Some(outcome)))
+        },
+    )
+}
+
+/// How a call ended, unless it must not have.
+#[inline]
+fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
+    let Some(desk) = context.asking.desk() else {
+        return outcome;
+    };
+    desk.close();
+    match desk.fault() {
+        None => outcome,
+        Some(fault) => interrupted(Interruption::Fault(fault), context),
     }
+}
+
+#[cold]
+fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
+    if let Some(desk) = context.asking.desk() {
+        desk.close();
+    }
+    Outcome::Interrupted(Box::new(Interrupted {
+        interruption,
+        context: Arc::clone(context),
+    }))
 }
 
 /// Goes on with a call to its end, or to where its answer has to become a stream.
@@ -130,10 +171,13 @@ pub(crate) enum Running<T> {
     Done(Option<Outcome<T>>),
     /// Dropping it cancels it.
     Own {
-        call: Pin<Box<Timeout<Abortable<Guarded<T>>>>>,
+        call: Abortable<Guarded<T>>,
+        deadline: Pin<Box<Sleep>>,
         timeout: Duration,
         context: Arc<CallContext>,
-        _place: Place,
+        /// What it has asked its client.
+        asked: Option<Box<Asked>>,
+        place: Place,
     },
     /// It runs on without whoever waits here.
     Task(oneshot::Receiver<Outcome<T>>),
@@ -150,10 +194,12 @@ impl<T: Send + 'static> Running<T> {
         let (stop, stopped) = AbortHandle::new_pair();
         let call = Abortable::new(call, stopped);
         let call = Self::Own {
-            call: Box::pin(tokio::time::timeout(timeout, call)),
+            call,
+            deadline: Box::pin(tokio::time::sleep(timeout)),
             timeout,
             context: Arc::clone(context),
-            _place: inflight.enter(context, stop),
+            asked: None,
+            place: inflight.enter(context, stop),
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
             return call;
@@ -179,21 +225,48 @@ impl<T> Future for Running<T> {
             Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Outcome::Cancelled)),
             Self::Own {
                 call,
+                deadline,
                 timeout,
                 context,
-                ..
-            } => match call.as_mut().poll(cx) {
-                Poll::Ready(Ok(Ok(outcome))) => Poll::Ready(outcome),
-                Poll::Ready(Ok(Err(Aborted))) => {
-                    context.outlet.cancel();
-                    Poll::Ready(Outcome::Stopped)
+                asked,
+                place,
+            } => {
+                if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
+                    if let Some(asked) = asked {
+                        asked.take_back(context, &place.inflight.questions);
+                    }
+                    return Poll::Ready(match outcome {
+                        Ok(outcome) => settled(outcome, context),
+                        Err(Aborted) => {
+                            context.outlet.cancel();
+                            Outcome::Stopped
+                        }
+                    });
                 }
-                Poll::Ready(Err(_)) => {
-                    context.outlet.cancel();
-                    Poll::Ready(Outcome::TimedOut(*timeout))
+                // Before the desk is looked at, so that nothing is put there unseen.
+                context.asking.driven_by(cx.waker());
+                if let Some(desk) = context.asking.desk() {
+                    if let Some(interruption) = context.asking.interruption() {
+                        return Poll::Ready(interrupted(interruption, context));
+                    }
+                    if context.asking.patience().is_some() {
+                        let asked = asked.get_or_insert_default();
+                        asked.look(context, desk, &place.inflight.questions);
+                        match asked.waited(desk.is_waiting()) {
+                            None => return Poll::Pending,
+                            Some(Duration::ZERO) => {}
+                            Some(waited) => {
+                                let later = deadline.deadline() + waited;
+                                deadline.as_mut().reset(later);
+                            }
+                        }
+                    }
                 }
-                Poll::Pending => Poll::Pending,
-            },
+                deadline.as_mut().poll(cx).map(|()| {
+                    context.outlet.cancel();
+                    Outcome::TimedOut(*timeout)
+                })
+            }
             Self::Task(receiver) => Pin::new(receiver)
                 .poll(cx)
                 .map(|outcome| outcome.unwrap_or(Outcome::Cancelled)),
@@ -204,8 +277,20 @@ impl<T> Future for Running<T> {
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         // A tool that blocks cannot be dropped; it can look.
-        if let Self::Own { context, .. } = self {
+        if let Self::Own {
+            context,
+            asked,
+            place,
+            ..
+        } = self
+        {
             context.outlet.cancel();
+            if let Some(desk) = context.asking.desk() {
+                desk.close();
+            }
+            if let Some(asked) = asked {
+                asked.end(&place.inflight.questions);
+            }
         }
     }
 }
@@ -238,10 +323,11 @@ impl<T> Future for Guarded<T> {
 }
 
 /// Calls that were not done at once: counted, cancelled by their id, and waited for when the server stops.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
+    pub(super) questions: Questions,
     /// Event streams that are open.
     streams: Gauge,
 }
@@ -267,10 +353,12 @@ pub(crate) struct Place {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
-    pub(crate) fn new(streams: Gauge) -> Self {
+    pub(crate) fn new(questions: QuestionConfig, replica: u64, streams: Gauge) -> Self {
         Self {
+            calls: Mutex::default(),
+            changed: Notify::new(),
+            questions: Questions::new(questions, replica),
             streams,
-            ..Self::default()
         }
     }
 

@@ -6,9 +6,12 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "otlp")]
+mod collector;
 mod docs;
 mod everything;
 mod layers;
