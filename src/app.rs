@@ -11,12 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Tool,
+    ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
@@ -56,6 +57,8 @@ pub struct App {
     tools: Vec<Arc<dyn Tool>>,
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    extensions: Vec<(String, Value)>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
@@ -196,6 +199,32 @@ impl App {
     #[must_use]
     pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
         self.prompts.push(prompt.into_prompt());
+        self
+    }
+
+    /// Adds a skill: instructions for a model, with the files that belong to them.
+    #[must_use]
+    pub fn skill(mut self, skill: Skill) -> Self {
+        self.skills.push(skill);
+        self
+    }
+
+    /// Announces an extension of the protocol, such as `com.example/billing`, with its settings: an object, `{}` if
+    /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
+    /// consists of is [`method`](Self::method)s, or tools and resources.
+    ///
+    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::View),
+    /// skills with the first [`skill`](Self::skill).
+    ///
+    /// ```
+    /// use longshore::App;
+    /// use serde_json::json;
+    ///
+    /// let app = App::new().extension("com.example/billing", json!({"currencies": ["EUR"]}));
+    /// ```
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>, settings: Value) -> Self {
+        self.extensions.push((name.into(), settings));
         self
     }
 
@@ -392,11 +421,13 @@ impl App {
     ) -> std::result::Result<Arc<Server>, AppError> {
         tell_state(&telemetry);
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
+        let mut skills = self.skills;
         for toolset in &config.toolsets {
             let toolset = builtin(toolset)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
+            skills.extend(toolset.skills);
         }
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
@@ -405,7 +436,9 @@ impl App {
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
-            .with_prompts(prompts)?;
+            .with_prompts(prompts)?
+            .with_skills(skills)?
+            .with_extensions(self.extensions)?;
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));

@@ -14,6 +14,7 @@ mod cli;
 mod collector;
 mod docs;
 mod everything;
+mod extensions;
 mod layers;
 mod library;
 mod offer_attributes;
