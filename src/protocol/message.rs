@@ -73,8 +73,6 @@ pub(crate) struct Meta<'a> {
     pub(crate) progress_token: Option<&'a str>,
     /// Where the request belongs in a trace.
     pub(crate) traceparent: Option<&'a str>,
-    pub(crate) tracestate: Option<&'a str>,
-    pub(crate) baggage: Option<&'a str>,
 }
 
 /// A body that is no message.
@@ -246,8 +244,6 @@ impl<'a> Envelope<'a> {
                 self.once(|e| &mut e.params.meta.progress_token, value);
             }
             "traceparent" => self.once(|e| &mut e.params.meta.traceparent, value),
-            "tracestate" => self.once(|e| &mut e.params.meta.tracestate, value),
-            "baggage" => self.once(|e| &mut e.params.meta.baggage, value),
             _ => {}
         }
         Ok(())

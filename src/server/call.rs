@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Interruption, RequestId};
+use crate::protocol::Revision;
 use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
@@ -53,6 +54,30 @@ pub(crate) enum OnDisconnect {
     RunOn,
 }
 
+/// Whether the stream of an answer can be taken up again after it broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resumption {
+    /// It cannot: nobody comes back.
+    No,
+    /// By the id of an event.
+    Ids,
+    /// By the id of an event, of which the first says nothing else.
+    Primed,
+}
+
+impl Resumption {
+    /// For clients of a revision, over HTTP.
+    pub(crate) fn of(revision: Revision) -> Self {
+        if revision.has_priming_events() {
+            Self::Primed
+        } else if revision.can_resume_streams() {
+            Self::Ids
+        } else {
+            Self::No
+        }
+    }
+}
+
 /// How a call is to be run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -62,6 +87,7 @@ pub(crate) struct Terms {
     /// After which time without an answer a stream is begun, so that whoever stands in between sees signs of life.
     /// `None` if the caller takes no streams.
     pub(crate) stream_after: Option<Duration>,
+    pub(crate) resumption: Resumption,
 }
 
 /// How far a call has come.
@@ -334,8 +360,9 @@ pub(crate) struct Inflight {
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// All of them, and the means to end each with an answer.
-    running: HashMap<u64, AbortHandle>,
+    running: usize,
+    /// The means to end each of them with an answer.
+    stoppable: HashMap<u64, AbortHandle>,
     begun: u64,
     /// Those that outlive their request, by session and id.
     by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, TaskHandle)>,
@@ -371,7 +398,8 @@ impl Inflight {
         let mut calls = self.calls();
         calls.begun += 1;
         let number = calls.begun;
-        calls.running.insert(number, stop);
+        calls.running += 1;
+        calls.stoppable.insert(number, stop);
         Place {
             inflight: Arc::clone(self),
             number,
@@ -387,19 +415,36 @@ impl Inflight {
         }
     }
 
-    /// Cancels a call (CAN-01). What has ended, or never was, is nobody's loss.
-    pub(crate) fn cancel(&self, session: &str, id: &str) {
+    /// Counts something among the calls that a server which stops waits for.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        self.calls().running += 1;
+        Busy(Arc::clone(self))
+    }
+
+    /// Cancels a call (CAN-01), and says whether there was one. What has ended, or never was, is nobody's loss.
+    pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));
         let found = self.calls().by_id.remove(&key);
-        if let Some((context, task)) = found {
+        if let Some((context, task)) = &found {
             context.outlet.cancel();
             task.abort();
+        }
+        found.is_some()
+    }
+
+    fn leave(&self) {
+        let mut calls = self.calls();
+        calls.running -= 1;
+        let idle = calls.running == 0;
+        drop(calls);
+        if idle {
+            self.changed.notify_waiters();
         }
     }
 
     /// Ends all calls; their callers are told that the server stops.
     pub(crate) fn stop(&self) {
-        let running: Vec<_> = self.calls().running.values().cloned().collect();
+        let running: Vec<_> = self.calls().stoppable.values().cloned().collect();
         for call in running {
             call.abort();
         }
@@ -409,7 +454,7 @@ impl Inflight {
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.calls().running.is_empty() {
+            if self.calls().running == 0 {
                 return;
             }
             changed.await;
@@ -429,13 +474,20 @@ fn key(context: &CallContext) -> (Arc<str>, RequestId) {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut calls = self.inflight.calls();
-        calls.running.remove(&self.number);
-        let idle = calls.running.is_empty();
         calls.by_id.remove(&self.key);
+        calls.stoppable.remove(&self.number);
         drop(calls);
-        if idle {
-            self.inflight.changed.notify_waiters();
-        }
+        self.inflight.leave();
+    }
+}
+
+/// Something that a server which stops waits for.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Inflight>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

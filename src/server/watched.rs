@@ -70,7 +70,7 @@ impl Caller<'_> {
         if meta.traceparent.is_none() {
             return (own, None);
         }
-        let carried = Carried::of(meta, Propagation::default());
+        let carried = Carried::of(&request.params, Propagation::default());
         (own.or_else(|| trace_of_meta(meta)), carried)
     }
 

@@ -293,7 +293,7 @@ impl Reader<'_> {
             trace_context: false,
             baggage: false,
         };
-        for word in list.to_owned().split(',').map(str::trim) {
+        for word in list.split(',').map(str::trim) {
             match word {
                 "tracecontext" => propagation.trace_context = true,
                 "baggage" => propagation.baggage = true,

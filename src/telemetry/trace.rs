@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::cells::OperationKey;
 use super::metrics::Counter;
 use super::names::OperationId;
-use crate::protocol::message::{self, Meta, Request};
+use crate::protocol::message::{self, Meta, Params, Request};
 
 /// Where a piece of work belongs in a trace: what `traceparent` says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -163,7 +165,7 @@ pub(crate) fn new_span_id() -> u64 {
 
 #[inline]
 pub(crate) fn new_trace_id() -> u128 {
-    let id = u128::from(random_u64()) << 64 | u128::from(random_u64());
+    let id = (u128::from(random_u64()) << 64) | u128::from(random_u64());
     id.max(1)
 }
 
@@ -210,10 +212,23 @@ impl Default for Propagation {
 }
 
 impl Carried {
-    /// What `_meta` says.
-    pub(crate) fn of(meta: &Meta<'_>, propagation: Propagation) -> Option<Box<Self>> {
-        let text = |json: Option<&str>| {
-            let text = message::string(json?)?;
+    /// What `_meta` says. It is read again for that, since hardly any request says it.
+    pub(crate) fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
+        #[derive(Deserialize)]
+        struct Outer<'a> {
+            #[serde(borrow, rename = "_meta")]
+            meta: Inner<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Inner<'a> {
+            #[serde(borrow, default)]
+            tracestate: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            baggage: Option<&'a RawValue>,
+        }
+        let Outer { meta } = serde_json::from_str(params.object?).ok()?;
+        let text = |json: Option<&RawValue>| {
+            let text = message::string(json?.get())?;
             (text.len() <= CARRIED_MAX_BYTES).then(|| text.into())
         };
         let carried = Self {
@@ -288,14 +303,14 @@ impl Tracer {
         let context = TraceContext {
             trace_id,
             span_id: new_span_id(),
-            flags: others | u8::from(records) * SAMPLED,
+            flags: others | (u8::from(records) * SAMPLED),
         };
         let draft = records.then(|| {
             Box::new(Draft {
                 tracer: Arc::clone(self),
                 parent_span_id: parent.map_or(0, |parent| parent.span_id),
                 link: said.and(ambient).filter(|ambient| Some(*ambient) != said),
-                tracestate: self.tracestate(meta, said.is_some(), headers),
+                tracestate: self.tracestate(&request.params, said.is_some(), headers),
                 start: SystemTime::now(),
                 said: self.said(request, peer),
             })
@@ -305,7 +320,7 @@ impl Tracer {
 
     fn tracestate(
         &self,
-        meta: &Meta<'_>,
+        params: &Params<'_>,
         in_meta: bool,
         headers: Option<&HeaderMap>,
     ) -> Option<Box<str>> {
@@ -314,7 +329,7 @@ impl Tracer {
             ..self.propagation
         };
         if in_meta {
-            return Carried::of(meta, propagation)?.tracestate;
+            return Carried::of(params, propagation)?.tracestate;
         }
         let header = headers?.get("tracestate")?.to_str().ok()?;
         (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())

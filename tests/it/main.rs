@@ -15,6 +15,7 @@ mod collector;
 mod docs;
 mod everything;
 mod extensions;
+mod lasting;
 mod layers;
 mod library;
 mod offer_attributes;

@@ -86,7 +86,7 @@ impl Exporter {
 /// What the thread does, over and over.
 struct Round {
     collector: Collector,
-    spans: Vec<Box<Span>>,
+    spans: Vec<Span>,
     records: Vec<Record>,
     span_batch: usize,
     record_batch: usize,
@@ -129,7 +129,7 @@ impl Round {
                 biased;
                 _ = &mut *stopped => break,
                 Some(span) = spans.recv() => {
-                    self.spans.push(span);
+                    self.spans.push(*span);
                     if self.span_batch <= self.spans.len() {
                         self.send_spans().await;
                     }
@@ -146,7 +146,7 @@ impl Round {
             }
         }
         while let Ok(span) = spans.try_recv() {
-            self.spans.push(span);
+            self.spans.push(*span);
         }
         while let Ok(record) = records.try_recv() {
             self.records.push(record);

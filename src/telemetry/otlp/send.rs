@@ -52,14 +52,8 @@ struct Health {
 }
 
 enum MetricExporter {
-    Http {
-        client: OverHttp,
-        target: Target,
-    },
-    Grpc {
-        client: MetricsServiceClient<Channel>,
-        metadata: MetadataMap,
-    },
+    Http(Box<(OverHttp, Target)>),
+    Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap)>),
 }
 
 impl Collector {
@@ -105,7 +99,7 @@ impl Collector {
         }
     }
 
-    pub(super) async fn send_spans(&mut self, spans: Vec<Box<Span>>) {
+    pub(super) async fn send_spans(&mut self, spans: Vec<Span>) {
         let Some((exporter, health)) = &mut self.spans else {
             return;
         };
@@ -113,7 +107,7 @@ impl Collector {
         let names = self.counted.names();
         let spans = spans.into_iter().map(|span| {
             let operation = names.get(span.operation);
-            span_data(*span, &operation, self.names, &self.scope)
+            span_data(span, &operation, self.names, &self.scope)
         });
         let sent = exporter.export(spans.collect()).await;
         health.tell(sent, count);
@@ -216,14 +210,11 @@ fn metadata(target: &Target) -> MetadataMap {
 impl MetricExporter {
     fn new(target: &Target) -> Result<Self, ClientError> {
         Ok(match target.protocol {
-            Protocol::Http => Self::Http {
-                client: OverHttp::new(target)?,
-                target: target.clone(),
-            },
-            Protocol::Grpc => Self::Grpc {
-                client: MetricsServiceClient::new(channel(target)?),
-                metadata: metadata(target),
-            },
+            Protocol::Http => Self::Http(Box::new((OverHttp::new(target)?, target.clone()))),
+            Protocol::Grpc => {
+                let client = MetricsServiceClient::new(channel(target)?);
+                Self::Grpc(Box::new((client, metadata(target))))
+            }
         })
     }
 
@@ -232,7 +223,8 @@ impl MetricExporter {
         message: opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         match self {
-            Self::Http { client, target } => {
+            Self::Http(way) => {
+                let (client, target) = &**way;
                 let mut request = Request::post(&target.endpoint)
                     .header(http::header::CONTENT_TYPE, "application/x-protobuf");
                 for (name, value) in &target.headers {
@@ -244,7 +236,8 @@ impl MetricExporter {
                     return Err(format!("the collector answered {}", response.status()).into());
                 }
             }
-            Self::Grpc { client, metadata } => {
+            Self::Grpc(way) => {
+                let (client, metadata) = &mut **way;
                 let mut request = tonic::Request::new(message);
                 *request.metadata_mut() = metadata.clone();
                 client.export(request).await?;
@@ -259,7 +252,7 @@ impl Health {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         match sent {
             Ok(()) if was_failing => {
-                tracing::info!(signal = self.signal, "the collector answers again")
+                tracing::info!(signal = self.signal, "the collector answers again");
             }
             Ok(()) => {}
             Err(error) => {

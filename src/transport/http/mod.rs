@@ -90,6 +90,7 @@ impl Listener {
         let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
+        let attending = tokio::spawn(Arc::clone(&server).attend());
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {
@@ -103,6 +104,7 @@ impl Listener {
         }
         life.begin_to_drain();
         drop(self.listener);
+        server.end_streams();
         drain.begin();
         let idle = async || {
             for worker in &workers {
@@ -123,6 +125,7 @@ impl Listener {
         for worker in workers {
             worker.stop();
         }
+        attending.abort();
         Ok(())
     }
 }
