@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Proof};
+use crate::auth::{AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Tool,
@@ -303,7 +303,12 @@ impl App {
         let config = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
-        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
+        let place = Place {
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+        };
+        let auth = Authentication::new(&config.auth, place, proofs)?;
         let server = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,

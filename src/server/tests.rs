@@ -110,7 +110,7 @@ fn session(server: &Arc<Server>, local: &Local) -> String {
 
 fn refusal(reply: &Reply) -> Option<Refusal> {
     match reply {
-        Reply::Answer(answer) => answer.refusal,
+        Reply::Answer(answer) => answer.refusal.clone(),
         other => panic!("{other:?}"),
     }
 }

@@ -123,6 +123,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
     Router {
         guard: HostGuard::new(&config),
         endpoint: Endpoint { server, config },
+        prefix: gate.prefix().into(),
         gate,
         layers,
         started: Instant::now(),

@@ -8,7 +8,7 @@ use http::Method;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
-    /// The path; `{name}` stands for one segment. A slash at its end makes no difference.
+    /// The path; `{name}` stands for one segment, `{path}` for several. A slash at its end makes no difference.
     pub path: &'static str,
     /// Its methods, as the header `Allow` lists them.
     pub methods: &'static str,
@@ -27,6 +27,8 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     Health,
+    /// What OAuth clients learn about this server (RFC 9728).
+    ResourceMetadata,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +49,19 @@ pub(super) enum Rest {
 }
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
-const ROUTES: [Route; 8] = [
+const ROUTES: [Route; 10] = [
     guarded("/mcp", "POST, DELETE", Guarded::Mcp),
     open("/health", GET, Open::Health),
+    open(
+        "/.well-known/oauth-protected-resource",
+        METADATA,
+        Open::ResourceMetadata,
+    ),
+    open(
+        "/.well-known/oauth-protected-resource/{path}",
+        METADATA,
+        Open::ResourceMetadata,
+    ),
     guarded("/tools", GET, Guarded::Rest(Rest::Tools)),
     guarded("/tools/{name}", "POST", Guarded::Rest(Rest::Tool)),
     guarded("/openapi.json", GET, Guarded::Rest(Rest::OpenApi)),
@@ -59,6 +71,8 @@ const ROUTES: [Route; 8] = [
 ];
 
 const GET: &str = "GET, HEAD";
+/// Pages ask whether they may ask.
+const METADATA: &str = "GET, HEAD, OPTIONS";
 
 const fn open(path: &'static str, methods: &'static str, place: Open) -> Route {
     Route {
@@ -81,7 +95,7 @@ const fn guarded(path: &'static str, methods: &'static str, place: Guarded) -> R
 /// ```
 /// let routes = longshore::transport::http::routes();
 /// let open: Vec<_> = routes.iter().filter(|route| route.is_open()).map(|route| route.path).collect();
-/// assert_eq!(open, ["/health"]);
+/// assert_eq!(open[0], "/health");
 /// ```
 pub fn routes() -> &'static [Route] {
     &ROUTES
@@ -107,6 +121,9 @@ impl Route {
     }
 
     fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
+        if let Some(parent) = self.path.strip_suffix("{path}") {
+            return path.strip_prefix(parent).filter(|rest| !rest.is_empty());
+        }
         let Some(parent) = self.path.strip_suffix("{name}") else {
             return (self.path == path).then_some("");
         };
@@ -124,9 +141,13 @@ impl Route {
         self.methods.split(", ").any(|has| has == method.as_str())
     }
 
-    /// Whether it is asked by address, from whoever runs the machine, so that `Host` says nothing.
-    pub(super) fn is_probe(&self) -> bool {
-        self.place == Place::Open(Open::Health)
+    /// Whether `Host` and `Origin` say nothing about whether a request may be answered: probes come by address, from
+    /// whoever runs the machine; and what every page may know, the pages of every origin may ask for.
+    pub(super) fn is_for_everybody(&self) -> bool {
+        matches!(
+            self.place,
+            Place::Open(Open::Health | Open::ResourceMetadata)
+        )
     }
 
     /// Whether refusals are JSON-RPC errors here. Elsewhere they are problem documents.
@@ -147,7 +168,11 @@ mod tests {
     fn every_route_is_found_by_its_path_with_and_without_a_slash_at_the_end() {
         for route in routes() {
             for end in ["", "/"] {
-                let path = format!("{}{end}", route.path.replace("{name}", "echo"));
+                let path = route
+                    .path
+                    .replace("{name}", "echo")
+                    .replace("{path}", "a/b");
+                let path = format!("{path}{end}");
                 assert_eq!(path_of(&path).map(|(path, _)| path), Some(route.path));
             }
         }

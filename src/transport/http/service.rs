@@ -10,9 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE,
+};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as HttpBody;
 use serde_json::json;
 use tower::util::BoxCloneService;
@@ -23,8 +26,8 @@ use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
-use super::status::{Rejection, deny};
-use crate::auth::{Gate, Presented, Principal};
+use super::status::{NeededScopes, Rejection, deny};
+use crate::auth::{AuthError, Gate, Presented, Principal, Seen};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 
@@ -33,6 +36,8 @@ use crate::server::Local;
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
     pub(crate) gate: Arc<Gate>,
+    /// What may stand in front of each path, where the server has a path of its own in its public URL.
+    pub(crate) prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
     pub(crate) started: Instant,
@@ -123,15 +128,29 @@ impl WorkerService {
 }
 
 impl Router {
+    /// The path of a request below the server's root, where clients may reach it with something in front.
+    #[inline]
+    fn path<'u>(&self, uri: &'u Uri) -> &'u str {
+        let path = uri.path();
+        if self.prefix.is_empty() {
+            return path;
+        }
+        match path.strip_prefix(&*self.prefix) {
+            Some(rest) if rest.starts_with('/') => rest,
+            _ => path,
+        }
+    }
+
     /// What is checked of every request, before any layer sees it.
     #[inline]
     fn admit(&self, head: &Parts) -> Result<Summary, Rejection> {
         let fields = Fields::read(&head.headers);
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
-        // Probes come by address, from whoever runs the machine.
-        let path = head.uri.path();
-        if path == "/mcp" || !matches!(Route::of(path), Some((route, _)) if route.is_probe()) {
+        let path = self.path(&head.uri);
+        if path == "/mcp"
+            || !matches!(Route::of(path), Some((route, _)) if route.is_for_everybody())
+        {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -149,12 +168,15 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
-        let Some((route, _)) = Route::of(head.uri.path()) else {
+        let Some((route, _)) = Route::of(self.path(&head.uri)) else {
             return Rejection::NotFound.into_problem();
         };
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
             Place::Open(Open::Health) => return self.health(route, &head.method),
+            Place::Open(Open::ResourceMetadata) => {
+                return self.resource_metadata(route, connection, head);
+            }
         };
         let proved;
         let principal = match self.gate.everybody() {
@@ -174,7 +196,7 @@ impl Router {
             headers,
             ..
         } = head;
-        match guarded {
+        let response = match guarded {
             Guarded::Mcp if *method == Method::POST => {
                 let answer = self
                     .endpoint
@@ -189,7 +211,7 @@ impl Router {
                 Rejection::MethodNotAllowed(route.methods).into_problem()
             }
             Guarded::Rest(rest) => {
-                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
+                let name = Route::of(self.path(uri)).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
                     name,
@@ -200,6 +222,38 @@ impl Router {
                 };
                 Box::pin(request.answer(&self.endpoint, &entered, body)).await
             }
+        };
+        if response.status() == StatusCode::FORBIDDEN {
+            return self.lacking(principal, connection, route, head, response);
+        }
+        response
+    }
+
+    /// A caller that lacks a scope is told what to show, and where to get it (AUTH-09).
+    fn lacking(
+        &self,
+        principal: &Principal,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &Parts,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        let Some(NeededScopes(scopes)) = response.extensions_mut().remove() else {
+            return response;
+        };
+        let seen = Seen {
+            headers: &head.headers,
+            uri: &head.uri,
+            peer: connection.and_then(|connection| connection.peer()),
+        };
+        let (error, challenge) = self.gate.lacking(principal, seen, &scopes);
+        match (error, challenge) {
+            (error @ AuthError::Missing, challenge) => deny(&error, challenge, route),
+            (_, Some(challenge)) => {
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                response
+            }
+            (_, None) => response,
         }
     }
 
@@ -221,9 +275,50 @@ impl Router {
             }
             Err(error) => {
                 tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
-                Err(deny(&error, route))
+                let seen = Seen {
+                    headers: &head.headers,
+                    uri: &head.uri,
+                    peer,
+                };
+                Err(deny(&error, self.gate.challenge(seen, &error), route))
             }
         }
+    }
+
+    /// What OAuth clients have to know before they have a credential (AUTH-01), whichever page they are.
+    fn resource_metadata(
+        &self,
+        route: &Route,
+        connection: Option<&Arc<ConnectionState>>,
+        head: &Parts,
+    ) -> Response<Body> {
+        let seen = Seen {
+            headers: &head.headers,
+            uri: &head.uri,
+            peer: connection.and_then(|connection| connection.peer()),
+        };
+        let Some(document) = self.gate.document(seen) else {
+            return Rejection::NotFound.into_problem();
+        };
+        if !route.has(&head.method) {
+            return Rejection::MethodNotAllowed(route.methods).into_problem();
+        }
+        let mut response = Response::new(Body::empty());
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        if head.method == Method::OPTIONS {
+            headers.insert(
+                ACCESS_CONTROL_ALLOW_METHODS,
+                HeaderValue::from_static(METADATA_METHODS),
+            );
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return response;
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
+        *response.body_mut() = Body::from(Bytes::from(document));
+        response
     }
 
     /// Whether the server takes requests, for probes; 503 while it stops.
@@ -236,6 +331,7 @@ impl Router {
         let body = json!({
             "status": if draining { "draining" } else { "ok" },
             "ok": !draining,
+            "ready": !draining && self.gate.is_ready(),
             "version": env!("CARGO_PKG_VERSION"),
             "tools": tools,
             "tools_registered": tools,
@@ -251,6 +347,8 @@ impl Router {
         response
     }
 }
+
+const METADATA_METHODS: &str = "GET, HEAD";
 
 /// Somebody who was let in; nothing but the router makes one.
 #[derive(Debug)]
