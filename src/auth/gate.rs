@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue};
 
-use super::oauth::Tokens;
 use super::presented::API_KEY_HEADER;
 use super::resource::{Resource, Seen};
 use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
@@ -19,7 +18,6 @@ pub(crate) struct Gate {
     /// Headers that nobody behind the gate gets to see.
     credentials: Vec<HeaderName>,
     resource: Resource,
-    tokens: Option<Tokens>,
 }
 
 impl Gate {
@@ -41,14 +39,12 @@ impl Gate {
             anonymous: anonymous.map(Arc::new),
             credentials,
             resource: Resource::default(),
-            tokens: None,
         }
     }
 
     /// Says what is told of this server to those who may not call it yet.
-    pub(super) fn with_resource(mut self, resource: Resource, tokens: Option<Tokens>) -> Self {
+    pub(super) fn with_resource(mut self, resource: Resource) -> Self {
         self.resource = resource;
-        self.tokens = tokens;
         self
     }
 
@@ -84,11 +80,6 @@ impl Gate {
     /// What stands in front of each path in the URLs that clients use.
     pub(crate) fn prefix(&self) -> &str {
         self.resource.prefix()
-    }
-
-    /// Whether credentials can be checked: the keys of all issuers are there.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.tokens.as_ref().is_none_or(Tokens::is_ready)
     }
 
     /// The principal of everybody, if nobody is asked for a proof.

@@ -12,6 +12,7 @@ use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
 use super::{Gate, Proof};
 use crate::net::TrustedProxies;
+use crate::telemetry::{self, Life};
 
 /// How often files of keys are looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -91,14 +92,21 @@ impl Authentication {
             name: place.name.to_owned(),
         };
         Ok(Self {
-            gate: Arc::new(Gate::new(proofs, anonymous).with_resource(resource, tokens.clone())),
+            gate: Arc::new(Gate::new(proofs, anonymous).with_resource(resource)),
             keys,
             tokens,
         })
     }
 
+    /// What the server has to wait for before it is ready, if there is anything.
+    pub(crate) fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
+        let tokens = self.tokens.as_ref();
+        tokens.map(|_| life.gate("keys of the issuers of tokens"))
+    }
+
     /// Reads again what may have changed, for as long as it is polled.
-    pub(crate) async fn keep_up(&self) -> Infallible {
+    /// `told` is what [`awaited`](Self::awaited) returned.
+    pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> Infallible {
         let keys = async {
             match &self.keys {
                 Some(keys) if keys.is_watched() => look_again(keys).await,
@@ -107,7 +115,7 @@ impl Authentication {
         };
         let tokens = async {
             match &self.tokens {
-                Some(tokens) => tokens.keep_up().await,
+                Some(tokens) => tokens.keep_up(told).await,
                 None => std::future::pending().await,
             }
         };

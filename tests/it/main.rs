@@ -6,14 +6,17 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
 mod everything;
+mod extensions;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;

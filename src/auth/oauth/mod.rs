@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
@@ -34,6 +34,7 @@ use super::principal::Facts;
 use super::scopes::Implied;
 use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 use crate::net::{Client, Deadlines, Guard};
+use crate::telemetry;
 use config::{issuer_url, url};
 use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
@@ -184,8 +185,40 @@ impl Tokens {
         issuers.map(|issuer| issuer.names[0].clone()).collect()
     }
 
-    /// Keeps the keys up to date, for as long as it is polled.
-    pub(crate) async fn keep_up(&self) -> std::convert::Infallible {
+    /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
+    pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> std::convert::Infallible {
+        let telling = async {
+            match told {
+                Some(told) => self.tell(told).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = self.keep_keys() => never,
+            never = telling => never,
+        }
+    }
+
+    /// Says whenever it may have changed whether the keys are there.
+    async fn tell(&self, told: &telemetry::Gate) -> std::convert::Infallible {
+        /// Keys end too, and nobody says so.
+        const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+        let issuers = self.0.issuers.iter();
+        let mut attempts: Vec<_> = issuers.map(|issuer| issuer.ask_for_first()).collect();
+        loop {
+            if self.is_ready() {
+                told.open();
+            } else {
+                told.close();
+            }
+            let changed = attempts
+                .iter_mut()
+                .map(|attempts| Box::pin(attempts.changed()));
+            let _ = tokio::time::timeout(AT_LEAST_EVERY, select_all(changed)).await;
+        }
+    }
+
+    async fn keep_keys(&self) -> std::convert::Infallible {
         let keeping = self.0.issuers.iter().map(|i| i.keep_up(&self.0.client));
         join_all(keeping).await;
         std::future::pending().await

@@ -21,11 +21,13 @@ const ISSUER: &str = "https://id.example.com";
 const RESOURCE: &str = "https://mcp.example.com/mcp";
 const NOW: u64 = 1_800_000_000;
 
+type Sign = dyn Fn(&[u8]) -> Vec<u8>;
+
 /// Somebody who signs.
 struct Signer {
     algorithm: &'static str,
     jwk: Value,
-    sign: Box<dyn Fn(&[u8]) -> Vec<u8>>,
+    sign: Box<Sign>,
 }
 
 fn encode(bytes: impl AsRef<[u8]>) -> String {
@@ -427,7 +429,7 @@ fn settings_that_can_never_work_are_refused_with_what_to_do() {
                 c.issuers = vec![IssuerConfig {
                     issuer: ISSUER.to_owned(),
                     ..IssuerConfig::default()
-                }]
+                }];
             },
             "twice",
         ),

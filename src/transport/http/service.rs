@@ -5,9 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
@@ -17,7 +15,6 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as HttpBody;
-use serde_json::json;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
@@ -27,9 +24,10 @@ use super::headers::{Fields, HostGuard, Summary};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::status::{NeededScopes, Rejection, deny};
-use crate::auth::{AuthError, Gate, Presented, Principal, Seen};
+use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
+use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -40,8 +38,7 @@ pub(crate) struct Router {
     pub(crate) prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
-    pub(crate) started: Instant,
-    pub(crate) draining: AtomicBool,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// What one worker puts requests into: the router, inside of the layers if there are any.
@@ -79,10 +76,14 @@ impl WorkerService {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
         let (mut head, body) = request.into_parts();
+        let watch = router
+            .telemetry
+            .counts()
+            .then(|| HttpWatch::begin(self.local.cells(), key_of(router.path(&head.uri), &head)));
         let mut body = Body::from(body);
         let mut response = match router.admit(&head) {
             Err(rejection) => {
-                let route = Route::of(head.uri.path()).map(|(route, _)| route);
+                let route = Route::of(router.path(&head.uri)).map(|(route, _)| route);
                 rejection.into_response(route)
             }
             Ok(summary) => match &self.layered {
@@ -99,12 +100,13 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
-        if last
-            || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed
-        {
+        if last || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(watch) = watch {
+            watch.end(response.status().as_u16());
         }
         Ok(response)
     }
@@ -173,9 +175,12 @@ impl Router {
         };
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
-            Place::Open(Open::Health) => return self.health(route, &head.method),
+            Place::Open(_) if !route.has(&head.method) => {
+                return Rejection::MethodNotAllowed(route.methods).into_problem();
+            }
+            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
             Place::Open(Open::ResourceMetadata) => {
-                return self.resource_metadata(route, connection, head);
+                return self.resource_metadata(connection, head);
             }
         };
         let proved;
@@ -194,26 +199,33 @@ impl Router {
             method,
             uri,
             headers,
+            version,
             ..
         } = head;
         let response = match guarded {
             Guarded::Mcp if *method == Method::POST => {
-                let answer = self
-                    .endpoint
-                    .post(&entered, local, connection, summary, headers, body);
+                let wire = Wire::of(*version);
+                let endpoint = &self.endpoint;
+                let answer =
+                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Mcp => self
                 .endpoint
                 .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            Guarded::Rest(_) if !route.has(method) => {
+            Guarded::Rest(_) | Guarded::Page(_) if !route.has(method) => {
                 Rejection::MethodNotAllowed(route.methods).into_problem()
             }
+            Guarded::Page(_) if entered.principal.kind() == PrincipalKind::Anonymous => {
+                Rejection::ForOperators.into_problem()
+            }
+            Guarded::Page(page) => page.answer(&self.endpoint.server),
             Guarded::Rest(rest) => {
                 let name = Route::of(self.path(uri)).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
+                    by: (local, Wire::of(*version)),
                     name,
                     query: uri.query(),
                     summary,
@@ -288,7 +300,6 @@ impl Router {
     /// What OAuth clients have to know before they have a credential (AUTH-01), whichever page they are.
     fn resource_metadata(
         &self,
-        route: &Route,
         connection: Option<&Arc<ConnectionState>>,
         head: &Parts,
     ) -> Response<Body> {
@@ -300,9 +311,6 @@ impl Router {
         let Some(document) = self.gate.document(seen) else {
             return Rejection::NotFound.into_problem();
         };
-        if !route.has(&head.method) {
-            return Rejection::MethodNotAllowed(route.methods).into_problem();
-        }
         let mut response = Response::new(Body::empty());
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -320,32 +328,17 @@ impl Router {
         *response.body_mut() = Body::from(Bytes::from(document));
         response
     }
+}
 
-    /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, route: &Route, method: &Method) -> Response<Body> {
-        if !route.has(method) {
-            return Rejection::MethodNotAllowed(route.methods).into_problem();
-        }
-        let draining = self.draining.load(Ordering::Relaxed);
-        let tools = self.endpoint.server.tool_count();
-        let body = json!({
-            "status": if draining { "draining" } else { "ok" },
-            "ok": !draining,
-            "ready": !draining && self.gate.is_ready(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "tools": tools,
-            "tools_registered": tools,
-            "uptime_seconds": self.started.elapsed().as_secs(),
-        });
-        let mut response = Response::new(Body::from(body.to_string()));
-        if draining {
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
-    }
+/// What a request is counted under, but for its status.
+fn key_of(path: &str, head: &Parts) -> HttpKey {
+    let route = Route::of(path).map(|(route, _)| route.counted());
+    HttpKey::new(
+        route.unwrap_or_default(),
+        &head.method,
+        Wire::of(head.version),
+        0,
+    )
 }
 
 const METADATA_METHODS: &str = "GET, HEAD";

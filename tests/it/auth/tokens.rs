@@ -305,12 +305,13 @@ fn before_there_are_keys_the_answer_is_503_and_after_that_tokens_are_good() {
     assert!(
         refused.header("retry-after").is_some() && refused.header("www-authenticate").is_none()
     );
-    assert_eq!(get(&server, "/health", "").json()["ready"], false);
+    assert_eq!(get(&server, "/readyz", "").status, 503);
     issuer.speak();
     // The next attempt is not long in coming, and requests wait for it.
     let good = (0..5).any(|_| call(&server, "who", &token).status == 200);
     assert!(good);
-    assert_eq!(get(&server, "/health", "").json()["ready"], true);
+    assert_eq!(get(&server, "/readyz", "").status, 200);
+    assert_eq!(get(&server, "/livez", "").status, 200);
 }
 
 #[test]

@@ -178,7 +178,7 @@ async fn settled(judgement: Judgement) -> Judgement {
 /// Lets the keys be kept up to date while a future is waited for.
 async fn kept_up<T>(tokens: &Tokens, what: impl Future<Output = T>) -> T {
     tokio::select! {
-        never = tokens.keep_up() => match never {},
+        never = tokens.keep_up(None) => match never {},
         done = what => done,
     }
 }
