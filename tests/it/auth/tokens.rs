@@ -237,7 +237,7 @@ fn auth_09_a_tool_that_needs_scopes_says_all_of_them_at_once_and_before_any_stre
     let refused = call(&server, "write", &token);
     assert_eq!(
         refused.error(403, 403, "1"),
-        "the credential lacks a scope that is needed: mcp files:write files:read"
+        "the credential lacks a scope that is needed: files:write files:read"
     );
     let challenge = refused.header("www-authenticate").expect("a challenge");
     assert!(
