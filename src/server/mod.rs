@@ -74,7 +74,7 @@ use crate::telemetry::{
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
-use questions::Heard;
+use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use watched::Operations;
@@ -99,7 +99,6 @@ pub(crate) struct Server {
     /// Sessions that were opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
 
@@ -194,6 +193,10 @@ impl Server {
         let generation = Generation::new(catalog, &config);
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
+        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let inflight = Arc::new(Inflight::new(questions, replica, streams));
+        Questions::show(&inflight, metrics);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -202,12 +205,8 @@ impl Server {
             methods,
             mount: "mcp".into(),
             replica,
-            question_timeout: Duration::from_secs(questions.timeout_seconds),
-            inflight: Arc::new(Inflight::new(
-                questions,
-                replica,
-                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
-            )),
+            question_timeout,
+            inflight,
             levels: Levels::default(),
             telemetry,
             operations,
@@ -301,7 +300,7 @@ impl Server {
         match self
             .inflight
             .questions
-            .hear(session, principal.name(), response)
+            .hear(session, principal.id(), response)
         {
             Heard::Here => Reply::Accepted,
             Heard::Elsewhere => {
