@@ -26,6 +26,7 @@ const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z
 
 #[test]
 fn contents_are_those_that_are_prescribed() {
+    // PRM-04: bytes in Base64, with a media type.
     let server = everything();
     let content = |tool| call(&server, tool, json!({}))["content"].clone();
     let picture = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
