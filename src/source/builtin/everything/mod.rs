@@ -5,6 +5,7 @@
 mod apps;
 mod arguments;
 mod asking;
+mod changes;
 mod contents;
 mod prompts;
 mod reports;
@@ -13,9 +14,9 @@ mod rounds;
 mod structured;
 
 use super::Toolset;
-use crate::catalog::{IntoPrompt as _, IntoResource as _, IntoTool as _};
+use crate::catalog::{Announcer, IntoPrompt as _, IntoResource as _, IntoTool as _};
 
-pub(super) fn toolset() -> Toolset {
+pub(super) fn toolset(announcer: &Announcer) -> Toolset {
     Toolset {
         tools: vec![
             // The suite calls the first tool that there is without arguments.
@@ -42,6 +43,10 @@ pub(super) fn toolset() -> Toolset {
             reports::long_operation.into_tool(),
             reports::all_levels.into_tool(),
             apps::throw_dice.into_tool(),
+            changes::test_trigger_tool_change(announcer),
+            changes::test_trigger_prompt_change(announcer),
+            changes::touch_watched_resource(announcer),
+            changes::test_reconnection.into_tool(),
             asking::test_sampling.into_tool(),
             asking::test_elicitation.into_tool(),
             asking::test_elicitation_sep1034_defaults.into_tool(),
@@ -68,6 +73,7 @@ pub(super) fn toolset() -> Toolset {
             resources::template.into_resource(),
             resources::document.into_resource(),
             apps::dice(),
+            changes::pulse(announcer),
         ],
         prompts: vec![
             prompts::test_simple_prompt.into_prompt(),
