@@ -420,7 +420,7 @@ impl App {
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
         let mut skills = self.skills;
         for toolset in &config.toolsets {
-            let toolset = builtin(toolset)?;
+            let toolset = builtin(toolset, &self.announcer)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);

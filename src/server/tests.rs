@@ -260,6 +260,7 @@ fn asking_server() -> Arc<Server> {
 
 #[test]
 fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
+    // ELI-06
     let server = asking_server();
     let now = std::time::SystemTime::now();
     let now = now
