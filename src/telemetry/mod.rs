@@ -32,10 +32,6 @@ pub use trace::{TraceContext, current as current_trace};
 pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
 pub(crate) use export::Export;
 pub(crate) use instruments::*;
-#[allow(
-    unused_imports,
-    reason = "for rooms below that something must be waited for"
-)]
 pub(crate) use life::Gate;
 pub(crate) use life::{Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
