@@ -2,7 +2,9 @@
 
 mod client;
 mod config;
+mod healthcheck;
 mod key;
+mod log;
 mod output;
 mod run;
 
@@ -64,6 +66,8 @@ enum Command {
     Read(client::ReadArgs),
     /// Get a prompt of an MCP server
     Prompt(client::PromptArgs),
+    /// Ask the server on this machine whether it takes requests; fails if it does not
+    Healthcheck(healthcheck::HealthcheckArgs),
     /// Print the completions of a shell
     ///
     /// bash: source <(longshore completions bash)
@@ -179,12 +183,20 @@ pub fn main() -> ExitCode {
             [word] if !word.contains("://") => no_command(word),
             _ => client::short_form(words),
         },
+        Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
+            Ok(health) => config::print(&format!("{health}\n")),
+            Err(problem) => {
+                output::complain(&problem, audience);
+                return ExitCode::FAILURE;
+            }
+        },
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
             config::print(&String::from_utf8_lossy(&script))
         }
     };
+    log::flush();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -10,6 +10,8 @@ mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "otlp")]
+mod collector;
 mod client;
 mod docs;
 mod everything;
@@ -20,9 +22,11 @@ mod library;
 mod offer_attributes;
 mod operators;
 mod prompts;
+mod protocol_rules;
 mod rest;
 mod resources;
 mod revisions;
+mod rules;
 mod state;
 #[cfg(feature = "cli")]
 mod stdio;
