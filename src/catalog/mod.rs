@@ -17,6 +17,7 @@ mod registry;
 mod resource;
 pub mod schema;
 mod shown;
+mod source;
 mod strict;
 mod table;
 mod tool;
@@ -48,6 +49,7 @@ pub use resource::{
 };
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
+pub use source::{Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};

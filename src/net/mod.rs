@@ -8,6 +8,7 @@ mod backoff;
 mod body;
 mod breaker;
 mod bulkhead;
+pub(crate) mod child;
 mod client;
 mod connect;
 mod fetch_error;
