@@ -13,6 +13,7 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower::{Layer, Service};
 
+use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Tool,
@@ -25,7 +26,11 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::transport::http::{HttpConfig, Layers, Listener, McpService};
+use crate::telemetry::{
+    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
+};
+use crate::transport::drain::Budget;
+use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
 
 /// A server in the making.
@@ -55,6 +60,9 @@ pub struct App {
     prompts: Vec<Arc<dyn Prompt>>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
+    proofs: Vec<Arc<dyn Proof>>,
+    /// Whether there are, or were, proofs.
+    proved: bool,
     state: Option<Arc<dyn State>>,
     name: Option<(String, String)>,
     instructions: Option<String>,
@@ -71,6 +79,9 @@ pub enum AppError {
     /// A tool, a resource or a prompt cannot be offered.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// Callers cannot be asked for a proof as it was configured.
+    #[error(transparent)]
+    Auth(#[from] AuthSetupError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -242,6 +253,16 @@ impl App {
         self
     }
 
+    /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
+    /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
+    /// is.
+    #[must_use]
+    pub fn authenticator(mut self, proof: impl Proof) -> Self {
+        self.proofs.push(Arc::new(proof));
+        self.proved = true;
+        self
+    }
+
     /// Keeps what replicas share in this store, instead of in memory.
     ///
     /// Servers that share a store and `seal.keys` are replicas of one another.
@@ -285,22 +306,31 @@ impl App {
     pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
         let config = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
+        let proofs = std::mem::take(&mut self.proofs);
+        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
         let server = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,
-            Transport::Http => {
-                Some(
-                    Listener::bind(&config.http).map_err(|source| AppError::Bind {
-                        address: SocketAddr::new(config.http.host, config.http.port),
-                        source,
-                    })?,
-                )
-            }
+            Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
+                let address = SocketAddr::new(config.http.host, config.http.port);
+                AppError::Bind { address, source }
+            })?),
         };
+        let admin = AdminListener::bind(&config.http).map_err(|source| {
+            let http = &config.http;
+            let address = http.admin.address(http.host);
+            AppError::Bind {
+                address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
+                source,
+            }
+        })?;
         Ok(Bound {
             server,
             listener,
+            admin,
+            budget: config.drain.budget(&Probe::real()),
             layers,
+            auth,
             http: config.http,
             stdio: config.stdio,
         })
@@ -323,7 +353,13 @@ impl App {
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {
         let mut config = match self.config.take() {
             Some(config) => config,
-            None => Config::load(&Flags::default(), &Probe::real())?,
+            None => {
+                let flags = Flags {
+                    proved: self.proved,
+                    ..Flags::default()
+                };
+                Config::load(&flags, &Probe::real())?
+            }
         };
         let defaults = Config::default().server;
         if let Some((name, version)) = self.name.take() {
@@ -349,8 +385,9 @@ impl App {
             prompts.extend(toolset.prompts);
         }
         let keys = KeyRing::new(&config.seal)?;
+        let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            warn_in_public(&config.http, keys.is_shared());
+            warn_in_public(&config.http, proved, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
@@ -365,16 +402,49 @@ impl App {
             SharedState::new(store, within),
             catalog,
             self.methods,
+            telemetry(config, proved),
         )))
     }
 }
 
+/// What is watched: requests if somebody can read what was counted, and the server's state always.
+fn telemetry(config: &Config, proved: bool) -> Telemetry {
+    let counting = match config.telemetry.metrics {
+        MetricsPolicy::On => true,
+        MetricsPolicy::Off => false,
+        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
+    };
+    let telemetry = Telemetry::new(Metrics::default(), counting);
+    let metrics = &telemetry.metrics;
+    let life = &telemetry.life;
+    metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
+    metrics.read(&CONNECTIONS, &[], {
+        let life = Arc::clone(life);
+        move || life.clients() as f64
+    });
+    metrics.read(&DRAINING, &[], {
+        let life = Arc::clone(life);
+        move || f64::from(u8::from(life.is_draining()))
+    });
+    metrics.read(&GENERATION, &[], {
+        let life = Arc::clone(life);
+        move || life.generation() as f64
+    });
+    telemetry
+}
+
 /// Says what a server that others can reach does unless it is configured.
-fn warn_in_public(http: &HttpConfig, keys_are_shared: bool) {
+fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
+    if !proved {
+        tracing::warn!(
+            setting = "auth.api_keys",
+            "nothing proves who calls: everybody who reaches this address may use the tools"
+        );
+    }
     if http.allowed_hosts.is_empty() {
         tracing::warn!(
             setting = "http.allowed_hosts",
-            "nothing proves who calls, and requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
+            "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
         );
     }
     if !keys_are_shared {
@@ -403,18 +473,23 @@ impl fmt::Debug for App {
 pub struct Bound {
     server: Arc<Server>,
     listener: Option<Listener>,
+    admin: Option<AdminListener>,
+    budget: Budget,
     layers: Layers,
+    auth: Authentication,
     http: HttpConfig,
     stdio: StdioConfig,
 }
-
-/// How long calls may go on after the process was told to stop.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Bound {
     /// Where it listens; `None` over standard input and output.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(Listener::address)
+    }
+
+    /// Where operators find `/metrics` and the health pages, if they have a port of their own.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminListener::address)
     }
 
     /// How many tools it serves.
@@ -441,12 +516,14 @@ impl Bound {
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
         if self.listener.is_none() {
-            return Ok(stdio::serve(self.server, self.stdio).await?);
+            // A client that is gone ends its input, which is what is waited for.
+            return self.serve_until(std::future::pending()).await;
         }
         self.serve_until(stop_signal()).await
     }
 
-    /// Serves until a future is done; then lets calls that have begun come to their end, for 20 seconds at most.
+    /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
+    /// under `drain` say.
     ///
     /// # Errors
     ///
@@ -455,16 +532,35 @@ impl Bound {
         self,
         stop: impl Future<Output = ()>,
     ) -> std::result::Result<(), AppError> {
-        let Some(listener) = self.listener else {
-            tokio::select! {
-                served = stdio::serve(self.server, self.stdio) => served?,
-                () = stop => {}
+        let server = Arc::clone(&self.server);
+        let operators = async {
+            match &self.admin {
+                Some(admin) => admin.serve(server).await,
+                None => std::future::pending().await,
             }
-            return Ok(());
         };
-        Ok(listener
-            .serve(self.server, self.http, self.layers, stop, PATIENCE)
-            .await?)
+        let clients = async {
+            match self.listener {
+                Some(listener) => {
+                    let (http, layers) = (self.http, self.layers);
+                    let gate = Arc::clone(&self.auth.gate);
+                    let serving =
+                        listener.serve(self.server, gate, http, layers, stop, self.budget);
+                    tokio::select! {
+                        served = serving => served,
+                        never = self.auth.keep_up() => match never {},
+                    }
+                }
+                None => tokio::select! {
+                    served = stdio::serve(self.server, self.stdio) => served,
+                    () = stop => Ok(()),
+                },
+            }
+        };
+        tokio::select! {
+            served = clients => Ok(served?),
+            () = operators => Ok(()),
+        }
     }
 }
 

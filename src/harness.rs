@@ -48,8 +48,8 @@ pub struct Harness {
 impl Harness {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
+            local: Local::new(server.telemetry().cells()),
             server,
-            local: Local::new(),
             principal: Arc::new(Principal::local()),
             peer: StdioPeer::default(),
             next_id: AtomicU64::new(1),

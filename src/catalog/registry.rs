@@ -11,7 +11,8 @@ use super::{
     AnyResource, Arguments, InvalidArguments, Output, Parameters, Prompt, Resource,
     ResourceDefinition, ResourceTemplate, Tool,
 };
-use crate::protocol::{TemplateError, UriTemplate, fault_of_uri};
+use crate::protocol::{Method, TemplateError, UriTemplate, fault_of_uri};
+use crate::telemetry::{Metrics, OperationId, Target};
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
 ///
@@ -32,6 +33,8 @@ pub(crate) struct CatalogTool {
     /// `None` where the tool checks its arguments itself.
     input: Option<Compiled>,
     output: Option<Compiled>,
+    /// What its calls are counted under.
+    pub(crate) operation: OperationId,
 }
 
 /// A resource at one URI.
@@ -48,6 +51,8 @@ pub(crate) struct CatalogTemplate {
 /// A prompt.
 pub(crate) struct CatalogPrompt {
     pub(crate) prompt: Arc<dyn Prompt>,
+    /// What its uses are counted under.
+    pub(crate) operation: OperationId,
 }
 
 /// Why something cannot be offered.
@@ -251,9 +256,26 @@ impl Catalog {
                 return fault(format!("{:?} is no name of an argument", argument.name));
             }
         }
-        match self.prompts.add(CatalogPrompt { prompt }) {
+        match self.prompts.add(CatalogPrompt {
+            prompt,
+            operation: OperationId::OTHER,
+        }) {
             Ok(()) => Ok(()),
             Err(_) => Err(CatalogError::DuplicatePrompt { name }),
+        }
+    }
+
+    /// Has the uses of each tool and prompt counted under its name.
+    pub(crate) fn count_in(&mut self, metrics: &Metrics) {
+        for entry in self.tools.iter_mut() {
+            let name = entry.tool.definition().name();
+            let target = Some((Target::Tool, name));
+            entry.operation = metrics.operation(Method::ToolsCall.as_str(), target);
+        }
+        for entry in self.prompts.iter_mut() {
+            let name = entry.prompt.definition().name.as_str();
+            let target = Some((Target::Prompt, name));
+            entry.operation = metrics.operation(Method::PromptsGet.as_str(), target);
         }
     }
 
@@ -367,6 +389,7 @@ impl CatalogTool {
             input,
             output,
             header_parameters,
+            operation: OperationId::OTHER,
             tool,
         })
     }

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod key;
 mod config;
 mod output;
 mod run;
@@ -44,6 +45,9 @@ pub struct Cli {
 enum Command {
     /// Serve until told to stop; this is what happens without a command
     Run(RunArgs),
+    /// Make API keys, and the hashes that the configuration has of them
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
     /// Print the completions of a shell
@@ -82,7 +86,7 @@ struct RunArgs {
     #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset, one of: demo; may be repeated [default: demo]
+    /// Serve this built-in toolset, one of: demo, everything; may be repeated [default: demo]
     /// [env: LONGSHORE_TOOLSET]
     #[arg(long = "toolset", value_name = "NAME")]
     toolsets: Vec<String>,
@@ -116,6 +120,7 @@ impl From<RunArgs> for Flags {
             }),
             toolsets: args.toolsets,
             insecure: args.insecure,
+            ..Self::default()
         }
     }
 }
@@ -127,6 +132,7 @@ pub fn main() -> ExitCode {
     let audience = output::start_logging();
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run::run(&Flags::from(args), audience),
+        Command::Key(command) => key::key(&command),
         Command::Config(args) => config::config(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::{Config, Transport};
+use crate::auth::is_scope;
 use crate::environment::Probe;
+use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
 
 /// Something that does not add up, and what to do about it.
@@ -22,7 +24,7 @@ impl fmt::Display for Finding {
 }
 
 /// Everything because of which a configuration cannot be used.
-pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
+pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |problem: String, advice: &str| {
         findings.push(Finding {
@@ -32,14 +34,52 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
     };
     let http = &config.http;
     let public = config.transport == Transport::Http && !http.host.is_loopback();
-    if public && !http.insecure && !probe.is_in_container() {
+    let proved = proved || config.auth.proves_anything();
+    if public && !proved && !http.insecure && !probe.is_in_container() {
         find(
             format!(
                 "http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools",
                 http.host
             ),
-            "listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
+            "ask callers for a proof (auth.api_keys, with a key from `longshore key new`), listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
         );
+    }
+    for network in http.trusted_proxies.too_wide() {
+        find(
+            format!(
+                "http.trusted_proxies has {network}, so that anybody could say where a request came from, and who sent it"
+            ),
+            "name the networks that your proxies have for themselves, such as 10.0.0.0/8",
+        );
+    }
+    for (setting, path) in [
+        ("auth.api_keys_file", &config.auth.api_keys_file),
+        ("auth.api_keys_dir", &config.auth.api_keys_dir),
+    ] {
+        let Some(path) = path else { continue };
+        // Mounted secrets are often open to all, in a container where there is nobody else.
+        if !probe.is_in_container() && is_open_to_others(path) {
+            find(
+                format!(
+                    "{setting}: others on this machine can read {}",
+                    path.display()
+                ),
+                "take the right away from them with `chmod o-rwx`",
+            );
+        }
+    }
+    for scope in config
+        .auth
+        .implied_scopes
+        .iter()
+        .flat_map(|(scope, implied)| [scope].into_iter().chain(implied))
+    {
+        if !is_scope(scope) {
+            find(
+                format!("auth.implied_scopes has {scope:?}, which is no scope"),
+                "a scope has visible ASCII characters, no quotation mark and no backslash",
+            );
+        }
     }
     for host in http.allowed_hosts.iter().filter(|host| !is_host(host)) {
         find(
@@ -100,6 +140,24 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
             );
         }
     }
+    if let Some(grace) = config.drain.grace_seconds
+        && grace < GRACE_SECONDS_MIN
+    {
+        find(
+            format!("drain.grace_seconds is {grace}"),
+            "give it at least 5: 3.5 seconds are set aside for what has to be done at the end",
+        );
+    }
+    if let Some(port) = http.admin.port
+        && port == http.port
+        && port != 0
+        && http.admin.host.is_none_or(|host| host == http.host)
+    {
+        find(
+            format!("http.admin.port is {port}, which clients have already"),
+            "give operators a port of their own, or leave it out",
+        );
+    }
     if let Some(workers) = http.workers.filter(|workers| WORKERS_MAX < *workers) {
         find(
             format!("http.workers is {workers}"),
@@ -113,6 +171,21 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// Whether others than the owner and its group have a right to a file or folder. What is not there is somebody else's
+/// complaint.
+fn is_open_to_others(path: &std::path::Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
 }
 
 const WORKERS_MAX: usize = 1024;

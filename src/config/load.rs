@@ -32,6 +32,8 @@ pub struct Flags {
     pub toolsets: Vec<String>,
     /// `http.insecure`.
     pub insecure: bool,
+    /// The application asks callers for a proof of its own, whatever the configuration says.
+    pub proved: bool,
 }
 
 /// Why a configuration cannot be used.
@@ -159,7 +161,7 @@ impl Loaded {
         let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
             ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;
-        let findings = check::errors(&config, probe);
+        let findings = check::errors(&config, probe, flags.proved);
         if !findings.is_empty() {
             return Err(ConfigError::Contradictions(findings));
         }

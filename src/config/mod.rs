@@ -27,9 +27,12 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 
+use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::state::StateConfig;
+use crate::telemetry::TelemetryConfig;
+use crate::transport::drain::DrainConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -50,7 +53,8 @@ use crate::transport::stdio::StdioConfig;
 pub struct Config {
     /// How clients reach the server. Default: `http`.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve. Default: for the program the demo toolset, for an application none.
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
+    /// Default: for the program the demo toolset, for an application none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
     /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
@@ -61,8 +65,14 @@ pub struct Config {
     pub http: HttpConfig,
     /// Standard input and output.
     pub stdio: StdioConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What operators get to see.
+    pub telemetry: TelemetryConfig,
+    /// Stopping.
+    pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
 }

@@ -6,6 +6,7 @@
 mod answer;
 mod backoff;
 mod body;
+mod proxies;
 mod breaker;
 mod bulkhead;
 pub(crate) mod child;
@@ -25,4 +26,5 @@ pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
 pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
+pub use proxies::TrustedProxies;
 pub use resolve::{Resolve, SystemResolver};

@@ -20,6 +20,39 @@ pub(crate) enum Method {
 }
 
 impl Method {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Initialize,
+        Self::Ping,
+        Self::Discover,
+        Self::ToolsList,
+        Self::ToolsCall,
+        Self::ResourcesList,
+        Self::TemplatesList,
+        Self::ResourcesRead,
+        Self::PromptsList,
+        Self::PromptsGet,
+        Self::Complete,
+        Self::SetLogLevel,
+    ];
+
+    /// The name on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolsCall => "tools/call",
+            Self::ToolsList => "tools/list",
+            Self::Ping => "ping",
+            Self::Initialize => "initialize",
+            Self::Discover => "server/discover",
+            Self::ResourcesRead => "resources/read",
+            Self::ResourcesList => "resources/list",
+            Self::TemplatesList => "resources/templates/list",
+            Self::PromptsGet => "prompts/get",
+            Self::PromptsList => "prompts/list",
+            Self::Complete => "completion/complete",
+            Self::SetLogLevel => "logging/setLevel",
+        }
+    }
+
     /// Finds the method of a name. The comparison is with each name's length and bytes: it costs the same for
     /// all of them.
     #[inline]
@@ -55,5 +88,22 @@ impl Method {
             | Self::PromptsGet
             | Self::Complete => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for (position, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(Method::parse(method.as_str()), Some(method));
+            assert_eq!(
+                method as usize, position,
+                "in the order of their declaration"
+            );
+        }
+        assert_eq!(Method::parse("tools/Call"), None);
     }
 }

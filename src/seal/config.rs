@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::environment::Secret;
+use crate::environment::Secret;
 
 /// How session ids and cursors are sealed.
 ///

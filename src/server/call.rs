@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Timeout};
 
 use crate::catalog::{CallContext, RequestId};
+use crate::telemetry::{Gauge, Hold};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -224,6 +225,8 @@ impl<T> Future for Guarded<T> {
 pub(crate) struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
+    /// Event streams that are open.
+    streams: Gauge,
 }
 
 #[derive(Debug, Default)]
@@ -244,6 +247,18 @@ pub(crate) struct Place {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
+    pub(crate) fn new(streams: Gauge) -> Self {
+        Self {
+            streams,
+            ..Self::default()
+        }
+    }
+
+    /// Counts one more stream, for as long as what is returned lives.
+    pub(crate) fn stream(&self) -> Hold {
+        self.streams.hold()
+    }
+
     fn enter(self: &Arc<Self>, context: &CallContext) -> Place {
         self.calls().running += 1;
         Place {

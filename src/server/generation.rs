@@ -54,7 +54,7 @@ impl Listings {
 }
 
 /// The keys of `_meta` that the specification owns.
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Generation {
     pub(crate) fn new(catalog: Catalog, config: &ServerConfig) -> Self {

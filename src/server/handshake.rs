@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -60,7 +61,7 @@ impl Server {
             capabilities: params.capabilities,
             client_name: &params.client_info.name,
             client_version: &params.client_info.version,
-            principal: principal.name(),
+            principal: principal.id(),
             replica: self.replica,
             now: local.now(),
         });
@@ -71,6 +72,7 @@ impl Server {
             version = %session.client_version,
             "a session begins"
         );
+        self.sessions_opened[revision as usize].add(1);
         let rest = self.generation.load().initialized(revision);
         Ok((session, Reply::fixed(request.id, &rest)))
     }
@@ -96,7 +98,7 @@ impl Server {
             .open(&self.keys, &self.mount, id)
             .filter(|session| {
                 local.now() < session.expires
-                    && session.belongs_to(principal.name())
+                    && session.belongs_to(principal.id())
                     && !self.revoked.contains(session)
             })
             .ok_or_else(|| {
@@ -112,6 +114,8 @@ impl Server {
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
         self.revoked.end(session, local.now());
+        let life = local.now().saturating_sub(session.issued);
+        self.session_life.record(Duration::from_secs(life));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
     }
 }

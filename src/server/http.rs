@@ -9,6 +9,7 @@ use http::HeaderMap;
 use super::call::OnDisconnect;
 use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
+use super::watched::speaks;
 use super::{
     BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
 };
@@ -16,6 +17,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request};
 use crate::protocol::{ErrorCode, Revision};
 use crate::seal::Session;
+use crate::telemetry::{Watch, Wire};
 
 /// The head of an HTTP request, as far as the server needs to know it.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) mcp: &'a McpHeaders,
     /// Whether the client takes an event stream for an answer.
     pub(crate) takes_streams: bool,
+    /// What carries it.
+    pub(crate) wire: Wire,
 }
 
 impl HttpHead<'_> {
@@ -51,7 +55,9 @@ impl Server {
         let version = head.mcp.version();
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                return self.http_request(cx, local, head, version, body, &request);
+                return self.watched(local.cells(), head.wire, &request, |watch| {
+                    self.http_request(cx, local, head, version, body, &request, watch)
+                });
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 let modern = notification.params.meta.protocol_version.is_some();
@@ -75,6 +81,10 @@ impl Server {
 
     /// One request, by the decision table of eras.
     #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     fn http_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -83,26 +93,32 @@ impl Server {
         version: VersionHeader,
         body: &Bytes,
         request: &Request<'_>,
+        watch: Option<&Watch<'_>>,
     ) -> Handled {
         let stream_after = head.takes_streams.then(|| self.stream_after());
         let modern = request.params.meta.protocol_version.is_some();
         if modern || version == VersionHeader::Stateless {
+            speaks(watch, Revision::V2026_07_28);
             let caller = Caller {
                 principal: head.principal,
                 revision: Revision::V2026_07_28,
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
                 stream_after,
+                watch,
             };
             let headers = Some(head.headers());
             return self.stateless_request(cx, caller, headers, body, request);
         }
         if request.method == "initialize" && version != VersionHeader::Unknown {
             return Handled::Now(match self.initialize(local, head.principal, request) {
-                Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
-                    session: Some(session.seal(&self.keys, &self.mount)),
-                    ..answer
-                }),
+                Ok((session, Reply::Answer(answer))) => {
+                    speaks(watch, session.revision);
+                    Reply::Answer(Answer {
+                        session: Some(session.seal(&self.keys, &self.mount)),
+                        ..answer
+                    })
+                }
                 Ok((_, reply)) | Err(reply) => reply,
             });
         }
@@ -110,12 +126,14 @@ impl Server {
             Ok(session) => session,
             Err(reply) => return Handled::Now(reply),
         };
+        speaks(watch, session.revision);
         let caller = Caller {
             principal: head.principal,
             revision: session.revision,
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
             stream_after,
+            watch,
         };
         let headers = Some(head.headers());
         self.session_request(cx, caller, headers, body, request)
@@ -168,8 +186,17 @@ impl Server {
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
+            watch: None,
         };
-        self.batch(cx, caller, Some(&head.headers()), body, elements)
+        let wire = head.wire;
+        self.batch(
+            cx,
+            (local, wire),
+            caller,
+            Some(&head.headers()),
+            body,
+            elements,
+        )
     }
 
     /// Ends the session that a DELETE names (LH-09).

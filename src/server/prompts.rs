@@ -33,6 +33,7 @@ impl Server {
         let Some(entry) = generation.catalog.prompts.get(&name) else {
             return Err(unknown_prompt(request.id, &name));
         };
+        caller.names(entry.operation);
         let definition = entry.prompt.definition();
         let arguments = read_arguments(request.params.arguments, definition)
             .map_err(|problem| invalid_params(request.id, &problem))?;

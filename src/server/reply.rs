@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::generation::Generation;
 use super::stream::CallStream;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::telemetry::Verdict;
 
 /// What a message gets.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Answer {
     pub(crate) refusal: Option<Refusal>,
     /// The id of the session that the answer opens.
     pub(crate) session: Option<String>,
+    /// What those who watch are told.
+    pub(crate) verdict: Verdict,
 }
 
 /// Why a message was refused, as far as HTTP has something to say about it.
@@ -64,6 +67,7 @@ impl Answer {
             rest: Bytes::new(),
             refusal: None,
             session: None,
+            verdict: Verdict::Done,
         }
     }
 }
@@ -97,7 +101,25 @@ impl Reply {
             rest,
             refusal: None,
             session: None,
+            verdict: Verdict::Done,
         })
+    }
+
+    /// Says how it ended to those who watch.
+    pub(crate) fn with_verdict(mut self, verdict: Verdict) -> Self {
+        if let Self::Answer(answer) = &mut self {
+            answer.verdict = verdict;
+        }
+        self
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Answer(answer) => answer.verdict,
+            Self::Accepted | Self::Stream(_) => Verdict::Done,
+            Self::Cancelled => Verdict::Cancelled,
+        }
     }
 
     /// A result that is the same for everybody, and small: copied behind the id, which costs less than a second piece.
@@ -111,7 +133,7 @@ impl Reply {
     pub(crate) fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, Some(id));
-        Self::document(body)
+        Self::document(body).with_verdict(Verdict::Error(error.code.number()))
     }
 
     /// An error because of which nothing was done.
@@ -123,6 +145,7 @@ impl Reply {
             rest: Bytes::new(),
             refusal: Some(refusal),
             session: None,
+            verdict: Verdict::Error(error.code.number()),
         })
     }
 
@@ -163,7 +186,7 @@ pub(crate) fn finish(
             let mut meta = meta.clone();
             if with_server_info {
                 out.extend_from_slice(br#","resultType":"complete""#);
-                meta.entry("io.modelcontextprotocol/serverInfo")
+                meta.entry(super::generation::SERVER_INFO)
                     .or_insert_with(|| generation.server_info.clone());
             }
             out.extend_from_slice(br#","_meta":"#);

@@ -13,6 +13,7 @@ use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
+use crate::telemetry::{Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -38,6 +39,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         SharedState::default(),
         catalog,
         HashMap::new(),
+        Telemetry::default(),
     )
 }
 
@@ -53,7 +55,7 @@ fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
 }
 
 fn at(now: u64) -> Local {
-    let local = Local::new();
+    let local = Local::new(Telemetry::default().cells());
     local.set_now(now);
     local
 }
@@ -87,6 +89,7 @@ fn post_as(
         headers: &mut headers,
         mcp: &mcp,
         takes_streams: true,
+        wire: Wire::Http11,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(

@@ -16,6 +16,7 @@ use crate::catalog::{
 };
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::telemetry::Verdict;
 
 impl Server {
     /// Calls a tool. In the stateless era the headers have to agree with the body.
@@ -66,7 +67,9 @@ impl Server {
                         Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
                         Step::Streams(running) => {
                             let conclude = move |outcome| conclusion.answer(outcome);
-                            Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                            let hold = inflight.stream();
+                            let stream = CallStream::new(running, context, conclude, hold);
+                            Reply::Stream(Box::new(stream))
                         }
                     }
                 }))
@@ -92,6 +95,7 @@ impl Server {
         let Some(entry) = generation.catalog.tool(&name) else {
             return Err(unknown_tool(generation, request.id, &name));
         };
+        caller.names(entry.operation);
         if !caller.revision.has_sessions()
             && let Some(headers) = &headers
             && headers.mcp.is_some()
@@ -284,6 +288,7 @@ impl ResultWriter<'_> {
         push_text_block(&mut out, message);
         out.extend_from_slice(br#"],"isError":true"#);
         self.finish(out, &Output::default())
+            .with_verdict(Verdict::ToolError)
     }
 
     fn finish(&self, out: Vec<u8>, output: &Output) -> Reply {

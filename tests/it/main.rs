@@ -6,12 +6,15 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod everything;
 mod layers;
 mod library;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;

@@ -5,6 +5,7 @@
 //! connections ([`super::sweep`]).
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,8 @@ use super::config::HttpLimits;
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
+    /// The other end of the socket.
+    peer: Option<IpAddr>,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -79,6 +82,7 @@ impl ConnectionState {
         Self {
             since: AtomicU32::new(clock.now()),
             clock,
+            peer: None,
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
@@ -87,6 +91,18 @@ impl ConnectionState {
             body_expired: AtomicBool::new(false),
             body_waker: Mutex::new(None),
         }
+    }
+
+    /// Notes who is at the other end.
+    #[must_use]
+    pub(crate) fn with_peer(mut self, peer: Option<IpAddr>) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        self.peer
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use http::{Request, Response};
 use super::connection::{ConnectionState, Phase, WorkerClock};
 use super::service::WorkerService;
 use super::{HttpConfig, Layers, router};
+use crate::auth::Gate;
 use crate::net::Body;
 use crate::server::{Local, Server};
 
@@ -20,9 +21,15 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
-        let router = Arc::new(router(server, config, Layers::default()));
+        let cells = server.telemetry().cells();
+        let router = Arc::new(router(
+            server,
+            Arc::new(Gate::open()),
+            config,
+            Layers::default(),
+        ));
         Self {
-            service: WorkerService::new(router, Arc::new(Local::new())),
+            service: WorkerService::new(router, Arc::new(Local::new(cells))),
             connection: Arc::new(ConnectionState::new(
                 Arc::new(WorkerClock::default()),
                 u32::MAX,

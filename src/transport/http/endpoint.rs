@@ -14,16 +14,15 @@ use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
 use super::status::{Rejection, respond};
-use crate::auth::Principal;
 use crate::net::{Body, read_capped};
 use crate::server::{HttpHead, Local, Server, VersionHeader};
+use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) server: Arc<Server>,
     pub(crate) config: HttpConfig,
-    pub(crate) principal: Arc<Principal>,
 }
 
 const METHODS: &str = "POST, DELETE";
@@ -32,12 +31,17 @@ const METHODS_STATELESS: &str = "POST";
 impl Endpoint {
     /// A message from head to answer.
     #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     pub(super) async fn post(
         &self,
         entered: &Entered<'_>,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
+        wire: Wire,
         headers: &mut HeaderMap,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
@@ -49,6 +53,7 @@ impl Endpoint {
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
+                wire,
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -80,6 +85,7 @@ impl Endpoint {
             headers,
             mcp: &summary.mcp,
             takes_streams: false,
+            wire: Wire::default(),
         };
         Ok(match self.server.end_session(local, &head) {
             Ok(()) => {

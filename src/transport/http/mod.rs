@@ -4,6 +4,7 @@
 //! a runtime of its own, and a connection never leaves it. So load is even with few connections as with many,
 //! and nothing on a request's way is fought over by two cores.
 
+mod admin;
 mod config;
 mod connection;
 mod direct;
@@ -12,6 +13,7 @@ mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod pages;
 mod openapi;
 mod rest;
 mod route;
@@ -23,13 +25,13 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
-pub use config::{HttpConfig, HttpLimits};
+pub(crate) use admin::AdminListener;
+pub use config::{AdminConfig, HttpConfig, HttpLimits};
 pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
@@ -38,8 +40,9 @@ pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
 
-use crate::auth::Principal;
+use crate::auth::Gate;
 use crate::server::Server;
+use crate::transport::drain::Budget;
 use endpoint::Endpoint;
 use headers::HostGuard;
 use service::Router;
@@ -59,16 +62,7 @@ impl Listener {
     /// Binds the configured address.
     pub(crate) fn bind(config: &HttpConfig) -> io::Result<Self> {
         let address = SocketAddr::new(config.host, config.port);
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from_std(socket.into())?;
+        let listener = listen(address)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
@@ -78,26 +72,35 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `stop` is done, then lets what has begun come to its end, for as long as `patience`.
+    /// Serves until `stop` is done; then on for a while, since those who send requests hear of it late; then lets what
+    /// has begun come to its end.
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
+        gate: Arc<Gate>,
         mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
-        patience: Duration,
+        budget: Budget,
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
+        let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
+        let life = Arc::clone(&server.telemetry().life);
+        life.begin_to_serve();
+        let stop = async {
+            stop.await;
+            life.begin_to_drain();
+            tokio::time::sleep(budget.delay).await;
+        };
         tokio::select! {
             () = accept(&self.listener, &workers, max_connections(&config)) => {}
             () = stop => {}
         }
+        life.begin_to_drain();
         drop(self.listener);
-        router.draining.store(true, Ordering::Relaxed);
         drain.begin();
         let idle = async {
             for worker in &workers {
@@ -105,9 +108,10 @@ impl Listener {
             }
             server.idle().await;
         };
-        if tokio::time::timeout(patience, idle).await.is_err() {
+        if tokio::time::timeout(budget.calls, idle).await.is_err() {
             tracing::warn!(
-                patience_s = patience.as_secs_f64(),
+                patience_s = budget.calls.as_secs_f64(),
+                setting = "drain.grace_seconds",
                 "stopped with calls still running"
             );
         }
@@ -118,17 +122,13 @@ impl Listener {
     }
 }
 
-fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
     Router {
         guard: HostGuard::new(&config),
-        endpoint: Endpoint {
-            server,
-            principal: Arc::new(Principal::anonymous()),
-            config,
-        },
+        telemetry: server.telemetry().clone(),
+        endpoint: Endpoint { server, config },
+        gate,
         layers,
-        started: Instant::now(),
-        draining: AtomicBool::new(false),
     }
 }
 
@@ -142,6 +142,20 @@ fn start_workers(
     (0..count)
         .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
         .collect()
+}
+
+/// A socket that listens.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// The configured number, or what the process may have open less a reserve.

@@ -5,16 +5,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use serde_json::json;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
@@ -23,19 +20,20 @@ use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
-use super::status::Rejection;
-use crate::auth::Principal;
+use super::status::{Rejection, deny};
+use crate::auth::{Gate, Presented, Principal, PrincipalKind};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
+use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) guard: HostGuard,
     pub(crate) layers: Layers,
-    pub(crate) started: Instant,
-    pub(crate) draining: AtomicBool,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// What one worker puts requests into: the router, inside of the layers if there are any.
@@ -73,6 +71,10 @@ impl WorkerService {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
         let (mut head, body) = request.into_parts();
+        let watch = router
+            .telemetry
+            .counts()
+            .then(|| HttpWatch::begin(self.local.cells(), key_of(&head)));
         let mut body = Body::from(body);
         let mut response = match router.admit(&head) {
             Err(rejection) => {
@@ -93,12 +95,13 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
-        if last
-            || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed
-        {
+        if last || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(watch) = watch {
+            watch.end(response.status().as_u16());
         }
         Ok(response)
     }
@@ -148,40 +151,59 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
-        let Parts {
-            method,
-            uri,
-            headers,
-            ..
-        } = head;
-        let Some((route, name)) = Route::of(uri.path()) else {
+        let Some((route, _)) = Route::of(head.uri.path()) else {
             return Rejection::NotFound.into_problem();
         };
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
-            Place::Open(Open::Health) => return self.health(route, method),
+            Place::Open(_) if !route.has(&head.method) => {
+                return Rejection::MethodNotAllowed(route.methods).into_problem();
+            }
+            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
         };
-        let entered = match self.enter() {
-            Ok(entered) => entered,
-            Err(rejection) => return rejection.into_response(Some(route)),
+        let proved;
+        let principal = match self.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match self.enter(local, connection, route, head).await {
+                Ok(principal) => {
+                    proved = principal;
+                    &proved
+                }
+                Err(refused) => return refused,
+            },
         };
+        let entered = Entered { principal };
+        let Parts {
+            method,
+            uri,
+            headers,
+            version,
+            ..
+        } = head;
         match guarded {
             Guarded::Mcp if *method == Method::POST => {
-                let answer = self
-                    .endpoint
-                    .post(&entered, local, connection, summary, headers, body);
+                let wire = Wire::of(*version);
+                let endpoint = &self.endpoint;
+                let answer =
+                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Mcp => self
                 .endpoint
                 .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            Guarded::Rest(_) if !route.has(method) => {
+            Guarded::Rest(_) | Guarded::Page(_) if !route.has(method) => {
                 Rejection::MethodNotAllowed(route.methods).into_problem()
             }
+            Guarded::Page(_) if entered.principal.kind() == PrincipalKind::Anonymous => {
+                Rejection::ForOperators.into_problem()
+            }
+            Guarded::Page(page) => page.answer(&self.endpoint.server),
             Guarded::Rest(rest) => {
+                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
+                    by: (local, Wire::of(*version)),
                     name,
                     query: uri.query(),
                     summary,
@@ -193,43 +215,42 @@ impl Router {
         }
     }
 
-    /// What every path that is not open demands of a request, whichever it is. What is behind one can only be reached
-    /// with what this returns.
-    #[inline]
-    #[expect(clippy::unnecessary_wraps, reason = "nobody is turned away yet")]
-    fn enter(&self) -> Result<Entered<'_>, Rejection> {
-        Ok(Entered {
-            principal: &self.endpoint.principal,
-        })
-    }
-
-    /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, route: &Route, method: &Method) -> Response<Body> {
-        if !route.has(method) {
-            return Rejection::MethodNotAllowed(route.methods).into_problem();
+    /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
+    /// known who sent it. Headers that hold credentials are gone after that.
+    async fn enter(
+        &self,
+        local: &Local,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &mut Parts,
+    ) -> Result<Arc<Principal>, Response<Body>> {
+        let peer = connection.and_then(|connection| connection.peer());
+        let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        match self.gate.admit(presented).await {
+            Ok(principal) => {
+                self.gate.strip(&mut head.headers);
+                Ok(principal)
+            }
+            Err(error) => {
+                tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                Err(deny(&error, route))
+            }
         }
-        let draining = self.draining.load(Ordering::Relaxed);
-        let tools = self.endpoint.server.tool_count();
-        let body = json!({
-            "status": if draining { "draining" } else { "ok" },
-            "ok": !draining,
-            "version": env!("CARGO_PKG_VERSION"),
-            "tools": tools,
-            "tools_registered": tools,
-            "uptime_seconds": self.started.elapsed().as_secs(),
-        });
-        let mut response = Response::new(Body::from(body.to_string()));
-        if draining {
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
     }
 }
 
-/// Somebody whom [`Router::enter`] has let in; nothing else makes one.
+/// What a request is counted under, but for its status.
+fn key_of(head: &Parts) -> HttpKey {
+    let route = Route::of(head.uri.path()).map(|(route, _)| route.counted());
+    HttpKey::new(
+        route.unwrap_or_default(),
+        &head.method,
+        Wire::of(head.version),
+        0,
+    )
+}
+
+/// Somebody who was let in; nothing but the router makes one.
 #[derive(Debug)]
 pub(super) struct Entered<'r> {
     pub(super) principal: &'r Arc<Principal>,

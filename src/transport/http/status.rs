@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::connection::ConnectionState;
 use super::events::EventStream;
 use super::route::Route;
+use crate::auth::AuthError;
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Refusal, Reply};
@@ -25,6 +26,10 @@ pub(crate) enum Rejection {
     /// A header that may stand there once is there twice.
     HeaderRepeated,
     NotFound,
+    /// Nothing on the admin port.
+    NoPage,
+    /// A page for whoever runs the server.
+    ForOperators,
     /// Another method than the path has; the methods it has.
     MethodNotAllowed(&'static str),
     ContentType,
@@ -42,8 +47,8 @@ impl Rejection {
             Self::HostMissing | Self::HostInvalid | Self::HeaderRepeated | Self::BodyBroken => {
                 StatusCode::BAD_REQUEST
             }
-            Self::HostForeign | Self::OriginForeign => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::HostForeign | Self::OriginForeign | Self::ForOperators => StatusCode::FORBIDDEN,
+            Self::NotFound | Self::NoPage => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
@@ -62,6 +67,12 @@ impl Rejection {
             Self::OriginForeign => "Pages of that Origin may not call this server",
             Self::HeaderRepeated => "A header appears more than once that may appear once",
             Self::NotFound => "There is nothing at this path; the MCP endpoint is /mcp",
+            Self::NoPage => {
+                "There is nothing at this path; there are /metrics, /health, /health/detailed, /livez, /readyz and /startupz"
+            }
+            Self::ForOperators => {
+                "Only those who have proved who they are see this here; it is open to all on the admin port"
+            }
             Self::MethodNotAllowed(_) => "This path does not have that method",
             Self::ContentType => "Content-Type must be application/json",
             Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
@@ -78,12 +89,14 @@ impl Rejection {
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
             Self::HostForeign => Some("http.allowed_hosts"),
             Self::OriginForeign => Some("http.allowed_origins"),
+            Self::ForOperators => Some("http.admin.port"),
             Self::BodyTooLarge => Some("http.limits.body_bytes"),
             Self::BodyTooSlow => Some("http.limits.body_seconds"),
             Self::HostMissing
             | Self::HostInvalid
             | Self::HeaderRepeated
             | Self::NotFound
+            | Self::NoPage
             | Self::MethodNotAllowed(_)
             | Self::ContentType
             | Self::NotAcceptable
@@ -167,6 +180,58 @@ impl From<ReadError> for Rejection {
     }
 }
 
+/// Nobody is let in: on the MCP endpoint a JSON-RPC error, elsewhere a problem document (AUTH-02, AUTH-04).
+pub(super) fn deny(error: &AuthError, route: &Route) -> Response<Body> {
+    let (status, code) = match error {
+        AuthError::Missing => (StatusCode::UNAUTHORIZED, None),
+        AuthError::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
+        AuthError::Invalid(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+        AuthError::InsufficientScope { .. } => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
+        AuthError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, None),
+    };
+    let message = match error {
+        AuthError::Missing => {
+            "A credential is needed: send Authorization: Bearer with a token or an API key"
+                .to_owned()
+        }
+        error => error.to_string(),
+    };
+    let (media, body) = if route.speaks_rpc() {
+        let error = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        let mut body = Vec::new();
+        error.write(&mut body, None);
+        ("application/json", body)
+    } else {
+        let problem = problem(status, &message);
+        (PROBLEM, problem.to_string().into_bytes())
+    };
+    let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    // What is good for one caller is not for the next.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
+    } else if let Some(challenge) = challenge(code, &message) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+/// What the caller has to show (RFC 6750, 3). Who has shown nothing is told no error.
+fn challenge(code: Option<&str>, message: &str) -> Option<HeaderValue> {
+    let text = match code {
+        None => "Bearer".to_owned(),
+        Some(code) => {
+            let quotable = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+            let message: String = message.chars().filter(quotable).collect();
+            format!(r#"Bearer error="{code}", error_description="{message}""#)
+        }
+    };
+    HeaderValue::try_from(text).ok()
+}
+
 /// What the server said, over HTTP.
 #[inline]
 pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -> Response<Body> {
@@ -188,6 +253,7 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
         rest,
         refusal,
         session,
+        verdict: _,
     } = answer;
     let mut response = Response::new(Body::pieces(head, rest));
     if let Some(refusal) = refusal {

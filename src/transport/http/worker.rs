@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use hyper::body::Incoming;
@@ -25,6 +25,7 @@ use super::config::HttpLimits;
 use super::connection::{ConnectionState, Phase, Socket, WorkerClock};
 use super::service::{Router, WorkerService};
 use crate::server::Local;
+use crate::telemetry::{Life, QUEUE_TIME};
 
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
@@ -34,7 +35,7 @@ const BLOCKING_THREADS: usize = 128;
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    sockets: mpsc::Sender<StdStream>,
+    sockets: mpsc::Sender<(StdStream, Instant)>,
     load: Arc<Load>,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -82,7 +83,8 @@ impl Worker {
             .max_blocking_threads((BLOCKING_THREADS / count).max(4))
             .build()?;
         let shared = Shared {
-            local: Arc::new(Local::new()),
+            local: Arc::new(Local::new(router.endpoint.server.telemetry().cells())),
+            life: Arc::clone(&router.telemetry.life),
             load: Arc::clone(&load),
             clock: Arc::default(),
             connections: Arc::default(),
@@ -110,7 +112,7 @@ impl Worker {
     /// Hands over a socket.
     pub(crate) async fn give(&self, stream: StdStream) {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        if self.sockets.send(stream).await.is_err() {
+        if self.sockets.send((stream, Instant::now())).await.is_err() {
             self.load.leave();
         }
     }
@@ -147,6 +149,7 @@ impl Load {
 struct Shared {
     local: Arc<Local>,
     load: Arc<Load>,
+    life: Arc<Life>,
     clock: Arc<WorkerClock>,
     /// All connections, for the sweep.
     connections: Arc<Mutex<Vec<Swept>>>,
@@ -163,10 +166,11 @@ impl Shared {
     async fn run(
         self,
         router: Arc<Router>,
-        mut inbox: mpsc::Receiver<StdStream>,
+        mut inbox: mpsc::Receiver<(StdStream, Instant)>,
         stopped: oneshot::Receiver<()>,
     ) {
         let limits = router.endpoint.config.limits.clone();
+        let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
         tokio::spawn(sweep(
             limits.clone(),
@@ -177,8 +181,9 @@ impl Shared {
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
-            while let Some(stream) = inbox.recv().await {
+            while let Some((stream, accepted)) = inbox.recv().await {
                 taken += 1;
+                queue_time.record(accepted.elapsed());
                 let noise = std::hash::BuildHasher::hash_one(&random, taken);
                 self.adopt(stream, &service, &limits, noise);
             }
@@ -197,7 +202,7 @@ impl Shared {
         limits: &HttpLimits,
         noise: u64,
     ) {
-        let guard = LoadGuard(Arc::clone(&self.load));
+        let guard = (LoadGuard(Arc::clone(&self.load)), self.life.client());
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -210,7 +215,9 @@ impl Shared {
         let life = life - life / 10 + noise % (life / 5).max(1);
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
-        let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
+        let peer = stream.peer_addr().ok().map(|address| address.ip());
+        let state = ConnectionState::new(Arc::clone(&self.clock), retire_at).with_peer(peer);
+        let state = Arc::new(state);
         let serving = serve(
             stream,
             Arc::clone(&state),

@@ -73,6 +73,7 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
 
     let principal = Arc::new(Principal::local());
     let peer = Arc::new(StdioPeer::default());
+    let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
     while let Some(frame) = incoming.recv().await {
         let message = match frame {
@@ -91,8 +92,9 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
         };
         let (server, principal) = (Arc::clone(&server), Arc::clone(&principal));
         let (peer, answers) = (Arc::clone(&peer), answers.clone());
+        let cells = Arc::clone(&cells);
         tokio::spawn(async move {
-            let local = Local::new();
+            let local = Local::new(cells);
             let body = Bytes::from(message);
             let handled = poll_fn(|cx| {
                 Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))

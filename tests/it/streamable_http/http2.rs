@@ -11,7 +11,7 @@ use longshore::tool;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{End, Gate, Running, Serve, Stateless, request};
+use crate::support::{Conversation, End, Gate, Running, Serve, Stateless, request};
 
 /// Returns the message it was given.
 #[tool]
@@ -56,14 +56,17 @@ async fn send(sender: &mut SendRequest<Full<Bytes>>, text: &str) -> (StatusCode,
         .expect("an answer");
     assert_eq!(response.headers().get("connection"), None);
     let status = response.status();
+    let session = response.headers().get("mcp-session-id");
+    let session = session.map(|id| id.to_str().expect("ASCII").to_owned());
     let body = Limited::new(response.into_body(), 1 << 20)
         .collect()
         .await
         .expect("a body");
-    (
-        status,
-        serde_json::from_slice(&body.to_bytes()).expect("JSON"),
-    )
+    let answer = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+    let mut conversation = Conversation::default();
+    conversation.sent_bytes(text.as_bytes());
+    conversation.received(&answer, session.as_deref());
+    (status, answer)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,6 +21,7 @@ pub(crate) struct Serve {
 /// A server that runs until it is dropped. Calls that run then are waited for.
 pub(crate) struct Running {
     address: SocketAddr,
+    admin: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -77,6 +78,11 @@ impl Serve {
         self.configured(|c| c.server.page_size = tools)
     }
 
+    /// With a port for operators.
+    pub(crate) fn admin(self) -> Self {
+        self.configured(|c| c.http.admin.port = Some(0))
+    }
+
     /// Seals with the key that all servers of which this is said have.
     pub(crate) fn shared_key(self) -> Self {
         self.configured(|c| c.seal.keys = vec![Secret::from(SHARED_KEY.to_owned())])
@@ -92,15 +98,18 @@ impl Serve {
                 .expect("a runtime");
             runtime.block_on(async {
                 let server = self.app.config(self.config).bind().expect("a valid server");
-                let _ = bound.send(server.address().expect("serves over HTTP"));
+                let address = server.address().expect("serves over HTTP");
+                let _ = bound.send((address, server.admin_address()));
                 let stop = async {
                     let _ = stopped.await;
                 };
                 server.serve_until(stop).await.expect("serves");
             });
         });
+        let (address, admin) = address.recv().expect("the server starts");
         Running {
-            address: address.recv().expect("the server starts"),
+            address,
+            admin,
             stop: Some(stop),
             thread: Some(thread),
         }
@@ -115,6 +124,12 @@ impl Running {
     /// Begins to stop, and does not wait for it.
     pub(crate) fn begin_to_stop(&mut self) {
         drop(self.stop.take());
+    }
+
+    /// A connection to the port for operators.
+    pub(crate) fn connect_to_admin(&self) -> Connection {
+        let admin = self.admin.expect("there is an admin port");
+        Connection::new(TcpStream::connect(admin).expect("the server listens"))
     }
 
     pub(crate) fn connect(&self) -> Connection {
