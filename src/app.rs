@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt, Refused,
     ResourceTemplate, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
@@ -24,7 +24,7 @@ use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
-use crate::source::{UnknownToolset, builtin};
+use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
     BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
@@ -88,6 +88,9 @@ pub enum AppError {
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
+    /// Sources are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Bind {
@@ -389,9 +392,13 @@ impl App {
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let catalog = Catalog::new(tools)?
+        let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?;
+        for (source, offered) in offered(&config.sources)? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        tell_of_refused(&catalog)?;
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
@@ -404,6 +411,22 @@ impl App {
             self.methods,
             telemetry(config, proved),
         )))
+    }
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
+    for refused in catalog.refused() {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
     }
 }
 

@@ -73,6 +73,10 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "source {}, {}: {}", self.source, self.place, self.problem)
+        write!(
+            f,
+            "source {}, {}: {}",
+            self.source, self.place, self.problem
+        )
     }
 }

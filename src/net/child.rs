@@ -98,8 +98,11 @@ impl Drop for Group {
 fn marked(mark: &str) -> Vec<Pid> {
     let wanted = format!("{MARK}={mark}");
     let is_marked = |folder: &Path| {
-        std::fs::read(folder.join("environ"))
-            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
+        std::fs::read(folder.join("environ")).is_ok_and(|environ| {
+            environ
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == wanted.as_bytes())
+        })
     };
     processes()
         .filter(|(_, folder)| is_marked(folder))
@@ -110,7 +113,12 @@ fn marked(mark: &str) -> Vec<Pid> {
 fn processes() -> impl Iterator<Item = (Pid, std::path::PathBuf)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
+        let pid = entry
+            .file_name()
+            .to_str()?
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)?;
         Some((pid, entry.path()))
     })
 }
@@ -119,9 +127,8 @@ fn processes() -> impl Iterator<Item = (Pid, std::path::PathBuf)> {
 fn threads_of_user() -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let user = rustix::process::getuid().as_raw();
-    let own = processes().filter(|(_, folder)| {
-        folder.metadata().is_ok_and(|found| found.uid() == user)
-    });
+    let own =
+        processes().filter(|(_, folder)| folder.metadata().is_ok_and(|found| found.uid() == user));
     let threads = own.map(|(_, folder)| {
         std::fs::read_dir(folder.join("task")).map_or(1, |tasks| tasks.count() as u64)
     });
@@ -130,7 +137,13 @@ fn threads_of_user() -> u64 {
 
 /// Variables that make a program load code, whoever started it.
 pub(crate) fn decides_what_is_loaded(name: &str) -> bool {
-    static NAMES: [&str; 5] = ["BASH_ENV", "ENV", "NODE_OPTIONS", "PERL5OPT", "PYTHONSTARTUP"];
+    static NAMES: [&str; 5] = [
+        "BASH_ENV",
+        "ENV",
+        "NODE_OPTIONS",
+        "PERL5OPT",
+        "PYTHONSTARTUP",
+    ];
     let names: HashSet<&str> = NAMES.into();
     name.starts_with("LD_") || name.starts_with("DYLD_") || names.contains(name)
 }

@@ -16,6 +16,8 @@ mod fetch_error;
 mod guard;
 mod inflate;
 mod resolve;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};

@@ -82,7 +82,10 @@ impl ArgumentConfig {
         };
         set("description", self.description.clone().map(Value::from));
         set("default", self.default.clone());
-        set("enum", (!self.r#enum.is_empty()).then(|| self.r#enum.clone().into()));
+        set(
+            "enum",
+            (!self.r#enum.is_empty()).then(|| self.r#enum.clone().into()),
+        );
         set("pattern", self.pattern.clone().map(Value::from));
         set("minLength", self.min_length.map(Value::from));
         set("maxLength", self.max_length.map(Value::from));
@@ -119,8 +122,8 @@ pub(super) fn input_schema(
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, value) in arguments {
-        let argument: ArgumentConfig = serde_json::from_value(value.clone())
-            .map_err(|e| format!("arguments.{name}: {e}"))?;
+        let argument: ArgumentConfig =
+            serde_json::from_value(value.clone()).map_err(|e| format!("arguments.{name}: {e}"))?;
         if !argument.optional && argument.default.is_none() {
             required.push(Value::from(name.as_str()));
         }
@@ -193,7 +196,11 @@ mod tests {
         fill_in(&mut given, &schema);
         assert_eq!(given.get("days"), Some(&json!(3)));
         let wrong = json!({"city": {"tpye": "string"}});
-        let message = input_schema(wrong.as_object().expect("an object"), None).expect_err("refused");
-        assert!(message.contains("arguments.city") && message.contains("tpye"), "{message}");
+        let message =
+            input_schema(wrong.as_object().expect("an object"), None).expect_err("refused");
+        assert!(
+            message.contains("arguments.city") && message.contains("tpye"),
+            "{message}"
+        );
     }
 }

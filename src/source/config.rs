@@ -79,27 +79,55 @@ impl ExchangeLimits {
     }
 }
 
-/// Everything that the sources of a configuration offer.
-pub(crate) async fn offered(sources: &[SourceConfig]) -> Offered {
-    let mut all = Offered::default();
-    for (position, config) in sources.iter().enumerate() {
-        let place = format!("sources[{position}]");
-        let name = match &*config.name {
-            "" => place.clone(),
-            name => name.to_owned(),
-        };
-        let twice = !config.name.is_empty()
-            && sources[..position].iter().any(|other| other.name == config.name);
-        let mut one = Collector::new(&name, &place, config.prefix.as_deref());
-        if twice {
-            one.refuse("name", "another source has this name; give it one of its own");
-        } else {
-            one.collect(config).await;
-        }
-        all.tools.extend(one.offered.tools);
-        all.refused.extend(one.offered.refused);
+/// What each source of a configuration offers, under its name. Documents may have to be fetched for that, which is done
+/// on a thread of its own, so that it can be waited for from anywhere.
+///
+/// # Errors
+///
+/// The system has no thread to give.
+pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<(String, Offered)>> {
+    if sources.is_empty() {
+        return Ok(Vec::new());
     }
-    all
+    std::thread::scope(|scope| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name("longshore-sources".to_owned())
+            .spawn_scoped(scope, move || runtime.block_on(collect_all(sources)))?;
+        thread
+            .join()
+            .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
+    })
+}
+
+async fn collect_all(sources: &[SourceConfig]) -> Vec<(String, Offered)> {
+    let each = sources
+        .iter()
+        .enumerate()
+        .map(|(position, config)| async move {
+            let place = format!("sources[{position}]");
+            let name = match &*config.name {
+                "" => place.clone(),
+                name => name.to_owned(),
+            };
+            let twice = !config.name.is_empty()
+                && sources[..position]
+                    .iter()
+                    .any(|other| other.name == config.name);
+            let mut one = Collector::new(&name, &place, config.prefix.as_deref());
+            if twice {
+                one.refuse(
+                    "name",
+                    "another source has this name; give it one of its own",
+                );
+            } else {
+                one.collect(config).await;
+            }
+            (name, one.offered)
+        });
+    futures_util::future::join_all(each).await
 }
 
 /// Collects what one source offers.
@@ -122,9 +150,9 @@ impl Collector {
 
     async fn collect(&mut self, config: &SourceConfig) {
         match (&config.http, &config.openapi, &config.command) {
-            (Some(config), None, None) => http::collect(config, self),
-            (None, Some(config), None) => openapi::collect(config, self).await,
-            (None, None, Some(config)) => command::collect(config, self),
+            (Some(http), None, None) => http::collect(http, self),
+            (None, Some(openapi), None) => openapi::collect(openapi, &config.name, self).await,
+            (None, None, Some(command)) => command::collect(command, self),
             (None, None, None) => {
                 self.refuse("", "it says not what it is; give it http, openapi or command");
             }

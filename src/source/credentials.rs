@@ -109,7 +109,14 @@ impl Credentials {
     ///
     /// What is wrong, and what to do.
     pub(super) fn new(config: &AuthConfig) -> Result<Self, String> {
-        let AuthConfig { bearer, bearer_file, basic, header, query, oauth } = config;
+        let AuthConfig {
+            bearer,
+            bearer_file,
+            basic,
+            header,
+            query,
+            oauth,
+        } = config;
         let ways = [
             bearer.is_some(),
             bearer_file.is_some(),
@@ -265,7 +272,8 @@ impl OAuth {
         Ok(value)
     }
 
-    async fn fetch(&self) -> Result<Token, CredentialError> {
+    /// What the issuer is asked.
+    fn request(&self) -> Result<Outgoing, CredentialError> {
         let config = &self.config;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "client_credentials");
@@ -279,16 +287,27 @@ impl OAuth {
             form.append_pair("resource", resource);
         }
         // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
-        let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let proof = basic_value(&encode(&config.client_id), &encode(config.client_secret.expose()))
-            .map_err(|_| CredentialError::NotText)?;
-        let request = Outgoing::post(
+        let encode =
+            |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let proof = basic_value(
+            &encode(&config.client_id),
+            &encode(config.client_secret.expose()),
+        )
+        .map_err(|_| CredentialError::NotText)?;
+        Ok(Outgoing::post(
             self.url.clone(),
             "application/x-www-form-urlencoded",
             form.finish(),
         )
         .header(AUTHORIZATION, proof)
-        .header(http::header::ACCEPT, HeaderValue::from_static("application/json"));
+        .header(
+            http::header::ACCEPT,
+            HeaderValue::from_static("application/json"),
+        ))
+    }
+
+    async fn fetch(&self) -> Result<Token, CredentialError> {
+        let request = self.request()?;
         let answer = self.client.fetch(request).await?;
         if answer.status != StatusCode::OK {
             return Err(CredentialError::Refused(answer.status));

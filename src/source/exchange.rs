@@ -7,9 +7,8 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 use url::Url;
 
-use super::credentials::{AuthConfig, CredentialError, Credentials};
 use super::config::ExchangeLimits;
-use crate::catalog::ToolError;
+use super::credentials::{AuthConfig, CredentialError, Credentials};
 use crate::net::{
     Backoff, Bulkhead, Client, Deadlines, EgressConfig, FetchError, Fetched, Outgoing, Turned,
     chance,
@@ -34,12 +33,6 @@ pub(super) enum ExchangeError {
     Credentials(#[from] CredentialError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
-}
-
-impl From<ExchangeError> for ToolError {
-    fn from(error: ExchangeError) -> Self {
-        Self::new(error.to_string()).caused_by(error)
-    }
 }
 
 const BACKOFF: Backoff = Backoff {
@@ -131,7 +124,10 @@ impl Exchange {
             if !may_retry || self.retries < failures {
                 return Ok(sent?);
             }
-            let asked = sent.as_ref().ok().and_then(|answer| retry_after(&answer.headers));
+            let asked = sent
+                .as_ref()
+                .ok()
+                .and_then(|answer| retry_after(&answer.headers));
             let delay = asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()));
             if deadline <= Instant::now() + delay {
                 return Ok(sent?);

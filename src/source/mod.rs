@@ -15,12 +15,16 @@ mod openapi;
 mod response;
 mod template;
 
+pub use self::http::{
+    HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
+};
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use builtin::UnknownToolset;
 pub(crate) use builtin::builtin;
-pub use command::{CommandSourceConfig, CommandLimits, CommandOutput, CommandTool, CommandToolConfig};
+pub use command::{
+    CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
+};
 pub(crate) use config::offered;
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
-pub use self::http::{HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};

@@ -68,6 +68,12 @@ mod tests {
         assert_ne!(short, shortened(&other, 64));
         assert_eq!(shortened("short", 64), "short");
         assert_eq!(shortened(&"a".repeat(64), 64).len(), 64);
-        assert!(short.ends_with("_2816597888e4a0d3a36b82b83316ab32680eb8f00f8cd3b904d681246d285a0e".get(..9).expect("ASCII")));
+        assert!(
+            short.ends_with(
+                "_2816597888e4a0d3a36b82b83316ab32680eb8f00f8cd3b904d681246d285a0e"
+                    .get(..9)
+                    .expect("ASCII")
+            )
+        );
     }
 }

@@ -13,8 +13,14 @@ const ERROR_CHARACTERS: usize = 2000;
 
 /// The media type without its parameters, in lower case.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
-    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = text.unwrap_or_default().split(';').next().unwrap_or_default();
+    let text = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = text
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
     essence.trim().to_ascii_lowercase()
 }
 
@@ -41,9 +47,15 @@ fn is_text(media_type: &str) -> bool {
 
 /// A body as text, by the character set that its type names. What is no text in it becomes U+FFFD.
 pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let charset = value.unwrap_or_default().to_ascii_lowercase();
-    let latin1 = ["charset=iso-8859-1", "charset=latin1", "charset=\"iso-8859-1\""];
+    let latin1 = [
+        "charset=iso-8859-1",
+        "charset=latin1",
+        "charset=\"iso-8859-1\"",
+    ];
     if latin1.iter().any(|name| charset.contains(name)) {
         return body.iter().map(|byte| char::from(*byte)).collect();
     }
@@ -70,7 +82,11 @@ pub(super) fn output(answer: &Fetched) -> Result<Output, ToolError> {
     if is_text(&media_type) {
         return Ok(Output::text(text(&answer.headers, &answer.body)));
     }
-    Ok(Output::blocks([binary(&answer.body, &media_type, answer.url.as_str())]))
+    Ok(Output::blocks([binary(
+        &answer.body,
+        &media_type,
+        answer.url.as_str(),
+    )]))
 }
 
 /// A value as a result. Only objects are structured in every revision; others are shown as the text they are.
@@ -110,8 +126,16 @@ pub(super) fn failure(answer: &Fetched) -> ToolError {
     }
     let text = text(&answer.headers, &answer.body);
     let excerpt: String = text.chars().take(ERROR_CHARACTERS).collect();
-    let dots = if excerpt.len() < text.len() { " ..." } else { "" };
-    ToolError::new(format!("{host} answers {}: {}{dots}", in_words(status), excerpt.trim()))
+    let dots = if excerpt.len() < text.len() {
+        " ..."
+    } else {
+        ""
+    };
+    ToolError::new(format!(
+        "{host} answers {}: {}{dots}",
+        in_words(status),
+        excerpt.trim()
+    ))
 }
 
 fn in_words(status: StatusCode) -> String {

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use minijinja::value::ValueKind;
+use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -59,6 +59,11 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
             }
             let encoded = utf8_percent_encode(&text, ENCODED);
             out.write_fmt(format_args!("{encoded}"))
+                .map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        AutoEscape::None => {
+            let text = text_of(value)?;
+            out.write_str(&text)
                 .map_err(|_| Error::from(ErrorKind::BadSerialization))
         }
         _ => minijinja::escape_formatter(out, state, value),
@@ -125,14 +130,16 @@ impl Template {
         self.is_literal
     }
 
-    /// Whether it begins with a placeholder, so that a value decides how it begins.
+    /// Whether a value may decide how it begins: it begins with a placeholder, or with a condition that may lead to one.
     pub(super) fn begins_with_value(&self) -> bool {
-        self.source.starts_with("{{") || self.source.starts_with("{%")
+        let begins = self.source.starts_with("{{") || self.source.starts_with("{%");
+        begins && self.source.contains("{{")
     }
 
     /// Whether a name that it uses has no value.
     pub(super) fn lacks_a_value(&self, context: &Value) -> bool {
-        let Ok(parsed) = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source) else {
+        let Ok(parsed) = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source)
+        else {
             return false;
         };
         parsed.undeclared_variables(false).iter().any(|name| {
@@ -205,7 +212,10 @@ impl Template {
 
 /// Names that are not arguments.
 fn is_global(name: &str) -> bool {
-    matches!(name, "arguments" | "caller" | "range" | "dict" | "namespace" | "debug")
+    matches!(
+        name,
+        "arguments" | "caller" | "range" | "dict" | "namespace" | "debug"
+    )
 }
 
 /// What templates see: each argument by its name, all of them as `arguments`, and who calls.
@@ -218,7 +228,7 @@ pub(super) fn context(
     // Last, so that no argument takes the caller's place.
     all.insert("arguments".to_owned(), arguments.clone().into());
     all.insert("caller".to_owned(), serde_json::json!({ "name": caller }));
-    Value::from_serialize(&all)
+    Value::from(Serde(&all))
 }
 
 /// A single value as a text.
@@ -242,12 +252,24 @@ pub(super) fn path_segment(text: &str) -> Result<String, String> {
 
 fn scalar(value: &Value) -> Result<String, Error> {
     match value.kind() {
-        ValueKind::String | ValueKind::Number | ValueKind::Bool => Ok(value.to_string()),
+        ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None => text_of(value),
         ValueKind::Undefined => Err(ErrorKind::UndefinedError.into()),
         _ => Err(Error::new(
             ErrorKind::InvalidOperation,
             "only a text, a number or a boolean can stand in a URL",
         )),
+    }
+}
+
+/// A value as people write it; what is null is missing.
+fn text_of(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::Bool => Ok(if value.is_true() { "true" } else { "false" }.to_owned()),
+        ValueKind::Undefined | ValueKind::None => Err(ErrorKind::UndefinedError.into()),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
+            serde_json::to_string(value).map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        _ => Ok(value.to_string()),
     }
 }
 
@@ -261,7 +283,10 @@ fn check_segment(text: &str) -> Result<(), Error> {
     if text.chars().any(char::is_control) {
         return fault("a value in a path has control characters");
     }
-    if text.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
+    if text
+        .split(['/', '\\'])
+        .any(|part| matches!(part, "." | ".."))
+    {
         return fault("a value in a path must not have . or .. as a part");
     }
     Ok(())
@@ -298,7 +323,9 @@ mod tests {
 
     #[test]
     fn values_in_paths_stay_within_their_segment() {
-        let path = |value: serde_json::Value| render("/users/{{ id }}/x", Place::Path, &json!({"id": value}));
+        let path = |value: serde_json::Value| {
+            render("/users/{{ id }}/x", Place::Path, &json!({"id": value}))
+        };
         for (value, expected) in [
             (json!("ann"), "/users/ann/x"),
             (json!(7), "/users/7/x"),
@@ -317,19 +344,37 @@ mod tests {
             assert_eq!(path(value.clone()).as_deref(), Ok(expected), "{value}");
         }
         for value in [
-            json!(""), json!("."), json!(".."), json!("../admin"), json!("a/../b"), json!("..\\b"), json!("a\\.."),
-            json!("a\nb"), json!("\0"), json!(null), json!([1]), json!({"a": 1}),
+            json!(""),
+            json!("."),
+            json!(".."),
+            json!("../admin"),
+            json!("a/../b"),
+            json!("..\\b"),
+            json!("a\\.."),
+            json!("a\nb"),
+            json!("\0"),
+            json!(null),
+            json!([1]),
+            json!({"a": 1}),
         ] {
             assert!(path(value.clone()).is_err(), "{value}");
         }
         assert!(render("/users/{{ id }}", Place::Path, &json!({})).is_err());
-        assert_eq!(render("/a?b={{ q }}", Place::Query, &json!({"q": "x&y=z"})).as_deref(), Ok("/a?b=x%26y%3Dz"));
+        assert_eq!(
+            render("/a?b={{ q }}", Place::Query, &json!({"q": "x&y=z"})).as_deref(),
+            Ok("/a?b=x%26y%3Dz")
+        );
     }
 
     #[test]
     fn values_in_json_are_json() {
         let arguments = json!({"text": "a\"b\n</script>", "list": [1, "x"], "caller": "eve"});
-        let rendered = render(r#"{"a": {{ text }}, "b": {{ list }}}"#, Place::Json, &arguments).expect("renders");
+        let rendered = render(
+            r#"{"a": {{ text }}, "b": {{ list }}}"#,
+            Place::Json,
+            &arguments,
+        )
+        .expect("renders");
         let parsed: serde_json::Value = serde_json::from_str(&rendered).expect("JSON");
         assert_eq!(parsed, json!({"a": "a\"b\n</script>", "b": [1, "x"]}));
     }
@@ -338,7 +383,11 @@ mod tests {
     fn a_lone_placeholder_keeps_its_type_and_may_stand_for_nothing() {
         let arguments = json!({"n": 7, "f": 1.5, "b": false, "l": [1, 2], "o": {"a": 1}, "s": "x", "null": null});
         let context = context(arguments.as_object().expect("an object"), "ann");
-        let value = |source: &str| Template::new(source, Place::Text, None).expect(source).value(&context);
+        let value = |source: &str| {
+            Template::new(source, Place::Text, None)
+                .expect(source)
+                .value(&context)
+        };
         for (source, expected) in [
             ("{{ n }}", Some(json!(7))),
             ("{{f}}", Some(json!(1.5))),
@@ -357,24 +406,54 @@ mod tests {
             assert_eq!(value(source), Ok(expected), "{source}");
         }
         assert!(value("n={{ none_such }}").is_err());
-        let texts = Template::new("{{ l }}", Place::Text, None).expect("a template").texts(&context);
+        let texts = Template::new("{{ l }}", Place::Text, None)
+            .expect("a template")
+            .texts(&context);
         assert_eq!(texts, Ok(vec!["1".to_owned(), "2".to_owned()]));
-        assert!(Template::new("{{ o }}", Place::Text, None).expect("a template").text(&context).is_err());
+        assert!(
+            Template::new("{{ o }}", Place::Text, None)
+                .expect("a template")
+                .text(&context)
+                .is_err()
+        );
     }
 
     #[test]
     fn mistakes_are_found_when_a_template_is_read() {
-        let message = Template::new("/{{ citty }}", Place::Path, Some(&["city", "days"])).expect_err("refused");
-        assert!(message.contains("citty") && message.contains("city, days"), "{message}");
-        for broken in ["{{ a", "{% if a %}", "{% endfor %}", "{{ a | nonesuch }}x{{"] {
-            assert!(Template::new(broken, Place::Text, None).is_err(), "{broken}");
+        let message = Template::new("/{{ citty }}", Place::Path, Some(&["city", "days"]))
+            .expect_err("refused");
+        assert!(
+            message.contains("citty") && message.contains("city, days"),
+            "{message}"
+        );
+        for broken in [
+            "{{ a",
+            "{% if a %}",
+            "{% endfor %}",
+            "{{ a | nonesuch }}x{{",
+        ] {
+            assert!(
+                Template::new(broken, Place::Text, None).is_err(),
+                "{broken}"
+            );
         }
-        assert!(Template::new("{% for a in arguments %}{{ a }}{% endfor %}", Place::Text, Some(&[])).is_ok());
+        assert!(
+            Template::new(
+                "{% for a in arguments %}{{ a }}{% endfor %}",
+                Place::Text,
+                Some(&[])
+            )
+            .is_ok()
+        );
     }
 
     #[test]
     fn templates_end() {
-        let endless = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
-        assert_eq!(render(endless, Place::Text, &json!({})).expect_err("too much"), "it is too much work");
+        let endless =
+            "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
+        assert_eq!(
+            render(endless, Place::Text, &json!({})).expect_err("too much"),
+            "it is too much work"
+        );
     }
 }

@@ -20,6 +20,7 @@ mod rest;
 mod resources;
 mod revisions;
 mod state;
+mod sources;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;

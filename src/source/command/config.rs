@@ -26,7 +26,7 @@ use crate::source::argument::ArgumentConfig;
 ///             text: { description: "What to look for" }
 ///             file: { enum: [app.log, access.log] }
 ///             most: { type: integer, minimum: 1, maximum: 1000, default: 100 }
-///           argv: [grep, --fixed-strings, "--max-count={{ most }}", --regexp, "{{ text }}", --, "{{ file }}"]
+///           argv: [grep, --fixed-strings, "--max-count={{ most }}", "--regexp={{ text }}", --, "{{ file }}"]
 ///           ok: [1]
 ///           read_only: true
 /// ```

@@ -12,7 +12,7 @@ pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolC
 use self::line::Line;
 use self::run::{Ended, Program, RunError};
 use super::argument::{fill_in, input_schema, names};
-use super::config::{Collector, GRACE, SourceConfig};
+use super::config::{Collector, GRACE};
 use super::response;
 use super::template::{self, Place, Template};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -38,8 +38,7 @@ struct Plan {
 }
 
 /// What a source of commands offers.
-pub(super) fn collect(config: &SourceConfig, collector: &mut Collector) {
-    let Some(command) = &config.command else { return };
+pub(super) fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix) {
@@ -68,7 +67,10 @@ impl CommandTool {
         let names = names(&schema);
         let names = names.as_deref();
         let line = Line::new(&config.argv, config.allow_leading_dash, names)?;
-        let stdin = config.stdin.as_deref().map(|text| Template::new(text, Place::Text, names));
+        let stdin = config
+            .stdin
+            .as_deref()
+            .map(|text| Template::new(text, Place::Text, names));
         let mut errors = std::collections::BTreeMap::new();
         for (code, text) in &config.errors {
             let code = code
@@ -78,10 +80,12 @@ impl CommandTool {
         }
         let name = format!("{prefix}{}", config.name);
         let limits = &source.limits;
-        let mut hints = ToolAnnotations::default();
-        hints.read_only_hint = Some(config.read_only);
-        hints.destructive_hint = config.destructive;
-        hints.idempotent_hint = config.idempotent;
+        let hints = ToolAnnotations {
+            read_only_hint: Some(config.read_only),
+            destructive_hint: config.destructive,
+            idempotent_hint: config.idempotent,
+            ..ToolAnnotations::default()
+        };
         let mut definition = Definition::new(&name)
             .input_schema(schema.clone())
             .annotations(hints)
@@ -101,7 +105,9 @@ impl CommandTool {
                 schema,
                 program: Program::new(source, line.program())?,
                 line,
-                stdin: stdin.transpose().map_err(|problem| format!("stdin: {problem}"))?,
+                stdin: stdin
+                    .transpose()
+                    .map_err(|problem| format!("stdin: {problem}"))?,
                 bulkhead: Bulkhead::new(name, &limits.bulkhead()),
                 output: config.output,
                 media_type: config.media_type.clone(),
@@ -153,9 +159,9 @@ impl Plan {
             return Err(self.failure(ended));
         }
         match self.output {
-            CommandOutput::Text => {
-                Ok(Output::text(String::from_utf8_lossy(&ended.stdout).into_owned()))
-            }
+            CommandOutput::Text => Ok(Output::text(
+                String::from_utf8_lossy(&ended.stdout).into_owned(),
+            )),
             CommandOutput::Json => match serde_json::from_slice(&ended.stdout) {
                 Ok(value) => response::structured(&value),
                 Err(_) => Err(ToolError::new("the command did not write JSON")),
@@ -190,6 +196,11 @@ impl Plan {
 
 impl fmt::Debug for CommandTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CommandTool").field(&self.definition.name).finish()
+        f.debug_tuple("CommandTool")
+            .field(&self.definition.name)
+            .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

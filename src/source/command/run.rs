@@ -65,7 +65,10 @@ impl Program {
     pub(super) fn new(source: &CommandSourceConfig, name: &str) -> Result<Self, String> {
         let mut environment = BTreeMap::new();
         let own = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        environment.insert("PATH".into(), own("PATH").unwrap_or_else(|| DEFAULT_PATH.into()));
+        environment.insert(
+            "PATH".into(),
+            own("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
+        );
         environment.insert("LANG".into(), "C.UTF-8".into());
         for name in &source.inherit {
             check_variable(name).map_err(|problem| format!("inherit: {problem}"))?;
@@ -80,13 +83,23 @@ impl Program {
             }
             environment.insert(name.into(), value.expose().into());
         }
-        let directory = source.directory.clone().unwrap_or_else(|| PathBuf::from("/"));
+        let directory = source
+            .directory
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/"));
         if !directory.is_dir() {
-            return Err(format!("directory: there is no folder {}", directory.display()));
+            return Err(format!(
+                "directory: there is no folder {}",
+                directory.display()
+            ));
         }
-        let search = environment.get(&OsString::from("PATH")).cloned().unwrap_or_default();
-        let path = find(name, &search)
-            .ok_or_else(|| format!("argv[0]: {name:?} is not installed; install it, or give its whole path"))?;
+        let search = environment
+            .get(&OsString::from("PATH"))
+            .cloned()
+            .unwrap_or_default();
+        let path = find(name, &search).ok_or_else(|| {
+            format!("argv[0]: {name:?} is not installed; install it, or give its whole path")
+        })?;
         Ok(Self {
             path,
             directory,
@@ -109,7 +122,11 @@ impl Program {
             .current_dir(&self.directory)
             .env_clear()
             .envs(&self.environment)
-            .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdin(if stdin.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
@@ -119,9 +136,15 @@ impl Program {
             open_files: self.limits.open_files,
         };
         let group = Group::prepare(&mut command, limits);
-        let mut running = command.spawn().map_err(|source| RunError::Spawn { source })?;
+        let mut running = command
+            .spawn()
+            .map_err(|source| RunError::Spawn { source })?;
         let group = group.started(running.id());
-        let (out, err, input) = (running.stdout.take(), running.stderr.take(), running.stdin.take());
+        let (out, err, input) = (
+            running.stdout.take(),
+            running.stderr.take(),
+            running.stdin.take(),
+        );
 
         let writing = async {
             if let (Some(mut input), Some(bytes)) = (input, stdin) {
@@ -202,7 +225,9 @@ fn check_variable(name: &str) -> Result<(), String> {
         return Err(format!("{name:?} is no name of a variable"));
     }
     if child::decides_what_is_loaded(name) {
-        return Err(format!("{name} decides what code a program loads; it is not passed on"));
+        return Err(format!(
+            "{name} decides what code a program loads; it is not passed on"
+        ));
     }
     Ok(())
 }
@@ -210,7 +235,8 @@ fn check_variable(name: &str) -> Result<(), String> {
 /// The file of a program: itself if it is a path, else the first of its name where programs are looked for.
 fn find(name: &str, search: &OsString) -> Option<PathBuf> {
     if name.contains('/') {
-        return is_program(Path::new(name)).then(|| std::path::absolute(name).unwrap_or_else(|_| name.into()));
+        return is_program(Path::new(name))
+            .then(|| std::path::absolute(name).unwrap_or_else(|_| name.into()));
     }
     std::env::split_paths(search)
         .filter(|folder| folder.is_absolute())

@@ -43,7 +43,9 @@ impl Response {
         let mut errors = BTreeMap::new();
         for (status, text) in &config.errors {
             let known = matches!(&**status, "4xx" | "5xx")
-                || status.parse::<u16>().is_ok_and(|status| (100..600).contains(&status));
+                || status
+                    .parse::<u16>()
+                    .is_ok_and(|status| (100..600).contains(&status));
             if !known {
                 return Err(format!(
                     "response.errors has {status:?}, which is no status; write 404, or 4xx for all of them"
@@ -53,7 +55,11 @@ impl Response {
         }
         Ok(Self {
             pointer: config.pointer.clone(),
-            template: config.template.as_deref().map(|text| read(text, "template")).transpose()?,
+            template: config
+                .template
+                .as_deref()
+                .map(|text| read(text, "template"))
+                .transpose()?,
             read_as: config.r#as,
             ok: config.ok.clone(),
             errors,
@@ -74,18 +80,26 @@ impl Response {
         let values = || self.values(answer, arguments, context);
         if !self.is_ok(answer.status) {
             return Err(match self.error_for(answer.status) {
-                Some(template) => ToolError::new(template.render(&values()).map_err(broken)?),
+                Some(template) => ToolError::new(
+                    template
+                        .render(&values())
+                        .map_err(|problem| broken(&problem))?,
+                ),
                 None => response::failure(answer),
             });
         }
         if let Some(template) = &self.template {
-            return Ok(Output::text(template.render(&values()).map_err(broken)?));
+            return Ok(Output::text(
+                template
+                    .render(&values())
+                    .map_err(|problem| broken(&problem))?,
+            ));
         }
         if let Some(pointer) = &self.pointer {
             let value = self.json(answer).ok_or_else(no_json)?;
-            let part = value.pointer(pointer).ok_or_else(|| {
-                ToolError::new(format!("the answer has nothing at {pointer}"))
-            })?;
+            let part = value
+                .pointer(pointer)
+                .ok_or_else(|| ToolError::new(format!("the answer has nothing at {pointer}")))?;
             return response::structured(part);
         }
         let media_type = response::media_type(&answer.headers);
@@ -101,7 +115,7 @@ impl Response {
     }
 
     /// The result of several pages.
-    pub(super) fn list(&self, items: Vec<Value>) -> Result<Output, ToolError> {
+    pub(super) fn list(items: &[Value]) -> Result<Output, ToolError> {
         response::structured(&json!({ "items": items }))
     }
 
@@ -141,7 +155,7 @@ impl Response {
     }
 }
 
-fn broken(problem: String) -> ToolError {
+fn broken(problem: &str) -> ToolError {
     ToolError::new(format!("the answer is not what was expected: {problem}"))
 }
 
@@ -153,7 +167,9 @@ fn check_pointer(pointer: &str, setting: &str) -> Result<(), String> {
     if pointer.is_empty() || pointer.starts_with('/') {
         Ok(())
     } else {
-        Err(format!("{setting}: {pointer:?} is no JSON pointer; it begins with a slash, as in /data/items"))
+        Err(format!(
+            "{setting}: {pointer:?} is no JSON pointer; it begins with a slash, as in /data/items"
+        ))
     }
 }
 
@@ -197,8 +213,14 @@ impl Pages {
             }
         }
         let Some(pointer) = &self.0.next else {
-            let link = answer.headers.get(LINK).and_then(|value| value.to_str().ok());
-            return link.and_then(next_link).map(|url| self.join(answer, first, url)).transpose();
+            let link = answer
+                .headers
+                .get(LINK)
+                .and_then(|value| value.to_str().ok());
+            return link
+                .and_then(next_link)
+                .map(|url| self.join(answer, first, url))
+                .transpose();
         };
         let next = match value.pointer(pointer) {
             Some(Value::String(text)) if !text.is_empty() => text.clone(),
@@ -236,9 +258,12 @@ fn next_link(header: &str) -> Option<&str> {
         let end = after.find('<').unwrap_or(after.len());
         let is_next = after[..end].split([';', ',']).any(|parameter| {
             let parameter = parameter.trim().to_ascii_lowercase();
-            parameter
-                .strip_prefix("rel=")
-                .is_some_and(|kinds| kinds.trim_matches('"').split(' ').any(|kind| kind == "next"))
+            parameter.strip_prefix("rel=").is_some_and(|kinds| {
+                kinds
+                    .trim_matches('"')
+                    .split(' ')
+                    .any(|kind| kind == "next")
+            })
         });
         if is_next {
             return Some(target);
@@ -255,8 +280,14 @@ mod tests {
     #[test]
     fn the_next_link_is_found_among_others() {
         for (header, next) in [
-            (r#"<https://a.example/?page=2>; rel="next""#, Some("https://a.example/?page=2")),
-            (r#"</?page=1>; rel="prev first", </?page=3>; title="x"; rel=next"#, Some("/?page=3")),
+            (
+                r#"<https://a.example/?page=2>; rel="next""#,
+                Some("https://a.example/?page=2"),
+            ),
+            (
+                r#"</?page=1>; rel="prev first", </?page=3>; title="x"; rel=next"#,
+                Some("/?page=3"),
+            ),
             (r#"</?page=1>; rel="prev""#, None),
             ("<", None),
             ("", None),

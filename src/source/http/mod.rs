@@ -16,7 +16,7 @@ use self::answer::{Pages, Response};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
-use super::config::{Collector, SourceConfig};
+use super::config::Collector;
 use super::exchange::{Exchange, is_safe};
 use super::template;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -38,8 +38,7 @@ struct Plan {
 }
 
 /// What an HTTP source offers.
-pub(super) fn collect(config: &SourceConfig, collector: &mut Collector) {
-    let Some(http) = &config.http else { return };
+pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     let mut bases = Vec::new();
     if !http.base_url.is_empty() {
         match parse_base(&http.base_url) {
@@ -48,7 +47,10 @@ pub(super) fn collect(config: &SourceConfig, collector: &mut Collector) {
         }
     }
     // Hosts that tools name themselves are as much written by whoever runs the server as the base is.
-    let own = http.tools.iter().filter_map(|tool| request::own_base(&tool.url));
+    let own = http
+        .tools
+        .iter()
+        .filter_map(|tool| request::own_base(&tool.url));
     bases.extend(own);
     let source = collector.source.clone();
     let exchange = Exchange::new(&source, &bases, &http.egress, &http.auth, &http.limits);
@@ -70,7 +72,10 @@ pub(super) fn collect(config: &SourceConfig, collector: &mut Collector) {
         }
     }
     if http.tools.is_empty() {
-        collector.refuse("http.tools", "it describes no tool; add one, or take the source away");
+        collector.refuse(
+            "http.tools",
+            "it describes no tool; add one, or take the source away",
+        );
     }
 }
 
@@ -132,15 +137,14 @@ fn annotations(config: &HttpToolConfig, method: &Method) -> ToolAnnotations {
 }
 
 pub(super) fn annotations_of(method: &Method) -> ToolAnnotations {
-    let mut annotations = ToolAnnotations::default();
-    annotations.read_only_hint = Some(method.is_safe());
-    annotations.destructive_hint = Some(matches!(
-        *method,
-        Method::DELETE | Method::PUT | Method::PATCH
-    ));
-    annotations.idempotent_hint = Some(method.is_idempotent());
-    annotations.open_world_hint = Some(true);
-    annotations
+    let destructive = matches!(*method, Method::DELETE | Method::PUT | Method::PATCH);
+    ToolAnnotations {
+        read_only_hint: Some(method.is_safe()),
+        destructive_hint: Some(destructive),
+        idempotent_hint: Some(method.is_idempotent()),
+        open_world_hint: Some(true),
+        ..ToolAnnotations::default()
+    }
 }
 
 impl Tool for HttpTool {
@@ -182,13 +186,15 @@ impl Plan {
             }
             context.progress(f64::from(page), None, "page read").await;
         }
-        self.response.list(items)
+        Response::list(&items)
     }
 }
 
 impl fmt::Debug for HttpTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HttpTool").field(&self.definition.name).finish()
+        f.debug_tuple("HttpTool")
+            .field(&self.definition.name)
+            .finish()
     }
 }
 

@@ -106,7 +106,11 @@ impl RequestPlan {
         config: &HttpToolConfig,
         names: Option<&[&str]>,
     ) -> Result<Self, String> {
-        let method = config.method.as_deref().unwrap_or("GET").to_ascii_uppercase();
+        let method = config
+            .method
+            .as_deref()
+            .unwrap_or("GET")
+            .to_ascii_uppercase();
         let method = Method::from_bytes(method.as_bytes())
             .map_err(|_| format!("method: {method:?} is none"))?;
         if matches!(method, Method::CONNECT | Method::TRACE) {
@@ -115,7 +119,8 @@ impl RequestPlan {
         let (base, rest) = base_and_rest(http, &config.url)?;
         let (path, query) = split_query(&rest);
         let at = |setting: &str, problem: String| format!("{setting}: {problem}");
-        let template = |text: &str, place| Template::new(text, place, names).map_err(|p| at("url", p));
+        let template =
+            |text: &str, place| Template::new(text, place, names).map_err(|p| at("url", p));
         let slots = |map: &Map<String, Value>, setting: &str| {
             map.iter()
                 .map(|(name, value)| {
@@ -169,8 +174,9 @@ impl RequestPlan {
             if texts.is_empty() {
                 continue;
             }
-            let value = HeaderValue::from_str(&texts.join(", "))
-                .map_err(|_| format!("the value of header {name} has characters that no header can hold"))?;
+            let value = HeaderValue::from_str(&texts.join(", ")).map_err(|_| {
+                format!("the value of header {name} has characters that no header can hold")
+            })?;
             request.headers.insert(name, value);
         }
         if let Some((content_type, body)) = self.body.fill(values)? {
@@ -188,7 +194,11 @@ impl RequestPlan {
 }
 
 /// A URL below a base whose path is what it looks like: nobody climbs out of it.
-pub(in crate::source) fn assemble(base: &Url, path: &str, query: Option<&str>) -> Result<Url, String> {
+pub(in crate::source) fn assemble(
+    base: &Url,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Url, String> {
     let root = base.path().trim_end_matches('/');
     let whole = format!("{root}{path}");
     let climbs = |segment: &str| {
@@ -220,7 +230,9 @@ fn base_and_rest(http: &HttpSourceConfig, url: &str) -> Result<(Url, String), St
         return Err("url: give a whole URL here, or the source a base_url".to_owned());
     }
     if !url.is_empty() && !url.starts_with(['/', '?']) {
-        return Err(format!("url: {url:?} has to begin with a slash, or with http:// or https://"));
+        return Err(format!(
+            "url: {url:?} has to begin with a slash, or with http:// or https://"
+        ));
     }
     Ok((parse_base(&http.base_url)?, url.to_owned()))
 }
@@ -247,26 +259,45 @@ fn body(
     method: &Method,
     form: Vec<(String, Slot)>,
 ) -> Result<Body, String> {
-    let given = [config.json.is_some(), config.body.is_some(), !form.is_empty()];
+    let given = [
+        config.json.is_some(),
+        config.body.is_some(),
+        !form.is_empty(),
+    ];
     match given.iter().filter(|given| **given).count() {
         0 => return Ok(Body::None),
         1 => {}
         _ => return Err("there is more than one of json, form and body; keep one".to_owned()),
     }
     if matches!(*method, Method::GET | Method::HEAD) {
-        return Err(format!("{method} has no body; use query, or another method"));
+        return Err(format!(
+            "{method} has no body; use query, or another method"
+        ));
     }
     if let Some(value) = &config.json {
         let tree = Tree::new(value, names).map_err(|problem| format!("json: {problem}"))?;
         return Ok(Body::Json(tree));
     }
     if let Some(text) = &config.body {
-        let kind = config.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
+        let kind = config
+            .content_type
+            .as_deref()
+            .unwrap_or("text/plain; charset=utf-8");
         let value = HeaderValue::from_str(kind)
             .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
-        let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let place = if crate::source::response::is_json(&essence) { Place::Json } else { Place::Text };
-        let template = Template::new(text, place, names).map_err(|problem| format!("body: {problem}"))?;
+        let essence = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        let place = if crate::source::response::is_json(&essence) {
+            Place::Json
+        } else {
+            Place::Text
+        };
+        let template =
+            Template::new(text, place, names).map_err(|problem| format!("body: {problem}"))?;
         return Ok(Body::Text(value, template));
     }
     Ok(Body::Form(form))
@@ -299,7 +330,9 @@ impl Body {
 fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
     let one = |value: &Value| match value {
         Value::String(text) => Template::new(text, Place::Text, names),
-        Value::Number(_) | Value::Bool(_) => Template::new(value.to_string(), Place::Text, Some(&[])),
+        Value::Number(_) | Value::Bool(_) => {
+            Template::new(value.to_string(), Place::Text, Some(&[]))
+        }
         _ => Err("it has to be a text, a number, a boolean, or a list of those".to_owned()),
     };
     match value {
@@ -332,7 +365,10 @@ impl Tree {
                 }
             }
             Value::Array(items) => Self::List(
-                items.iter().map(|item| Self::new(item, names)).collect::<Result<_, _>>()?,
+                items
+                    .iter()
+                    .map(|item| Self::new(item, names))
+                    .collect::<Result<_, _>>()?,
             ),
             Value::Object(members) => Self::Object(
                 members
@@ -369,8 +405,18 @@ impl Tree {
 fn header_name(name: &str) -> Result<HeaderName, String> {
     let parsed = HeaderName::try_from(name)
         .map_err(|_| format!("headers.{name}: that is no name of a header"))?;
-    if [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, http::header::CONNECTION].contains(&parsed) {
-        return Err(format!("headers.{name}: that is set by the client itself; leave it out"));
+    if [
+        HOST,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        http::header::CONNECTION,
+    ]
+    .contains(&parsed)
+    {
+        return Err(format!(
+            "headers.{name}: that is set by the client itself; leave it out"
+        ));
     }
     Ok(parsed)
 }
@@ -379,8 +425,9 @@ fn fixed_headers(http: &HttpSourceConfig) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &http.headers {
         let parsed = header_name(name)?;
-        let mut value = HeaderValue::from_str(value.expose())
-            .map_err(|_| format!("headers.{name}: its value has characters that no header can hold"))?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| {
+            format!("headers.{name}: its value has characters that no header can hold")
+        })?;
         value.set_sensitive(true);
         headers.insert(parsed, value);
     }

@@ -100,7 +100,10 @@ impl Selection {
     /// Whether an operation is among them.
     pub(super) fn has(&self, method: &str, path: &str, id: &str, tags: &[&str]) -> bool {
         self.tags.iter().any(|tag| tags.contains(&&**tag))
-            || self.methods.iter().any(|one| one.eq_ignore_ascii_case(method))
+            || self
+                .methods
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(method))
             || self.paths.iter().any(|pattern| matches(pattern, path))
             || (!id.is_empty() && self.operations.iter().any(|pattern| matches(pattern, id)))
     }

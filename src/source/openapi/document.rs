@@ -1,6 +1,7 @@
 //! A document as it was read: where it comes from, and what its references mean.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -9,7 +10,7 @@ use url::Url;
 
 use super::config::OpenApiSourceConfig;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
-use crate::net::{Client, Deadlines, Outgoing};
+use crate::net::{Client, Deadlines, Outgoing, SystemResolver};
 
 /// A whole document.
 #[derive(Debug)]
@@ -46,7 +47,9 @@ impl Document {
             return Err("it is not there; name a file or a URL".to_owned());
         }
         let url = place.contains("://").then(|| place.parse::<Url>());
-        let url = url.transpose().map_err(|e| format!("{place:?} is no URL ({e})"))?;
+        let url = url
+            .transpose()
+            .map_err(|e| format!("{place:?} is no URL ({e})"))?;
         let bytes = match &url {
             Some(url) => fetch(url, config).await?,
             None => read_file(Path::new(place), config.document_bytes)?,
@@ -56,10 +59,15 @@ impl Document {
     }
 
     pub(super) fn new(root: Value, url: Option<Url>) -> Result<Self, String> {
-        let version = match (root.get("openapi").and_then(Value::as_str), root.get("swagger")) {
+        let version = match (
+            root.get("openapi").and_then(Value::as_str),
+            root.get("swagger"),
+        ) {
             (Some(text), _) if text.starts_with("3.0") => Version::V3_0,
             (Some(text), _) if text.starts_with("3.1") || text.starts_with("3.2") => Version::V3_1,
-            (Some(text), _) => return Err(format!("it is of OpenAPI {text}; 3.0 and 3.1 can be used")),
+            (Some(text), _) => {
+                return Err(format!("it is of OpenAPI {text}; 3.0 and 3.1 can be used"));
+            }
             (None, Some(_)) => {
                 return Err("it is of Swagger 2.0; convert it to OpenAPI 3 first".to_owned());
             }
@@ -90,7 +98,9 @@ impl Document {
     /// What a reference means, by one step.
     pub(super) fn target(&self, reference: &str) -> Result<&Value, String> {
         let Some(fragment) = reference.strip_prefix('#') else {
-            return Err(format!("the reference {reference:?} leads out of the document; bundle it into one"));
+            return Err(format!(
+                "the reference {reference:?} leads out of the document; bundle it into one"
+            ));
         };
         let pointer = percent_decode_str(fragment).decode_utf8_lossy();
         self.root
@@ -103,10 +113,17 @@ impl Document {
         let Some(server) = of.pointer("/servers/0") else {
             return Ok(None);
         };
-        let mut text = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut text = server
+            .get("url")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let variables = server.get("variables").and_then(Value::as_object);
         for (name, variable) in variables.into_iter().flatten() {
-            let default = variable.get("default").and_then(Value::as_str).unwrap_or_default();
+            let default = variable
+                .get("default")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             text = text.replace(&format!("{{{name}}}"), default);
         }
         let parsed = match &self.url {
@@ -119,14 +136,19 @@ impl Document {
                 url.set_fragment(None);
                 Ok(Some(url))
             }
-            _ => Err(format!("its server {text:?} is no address that can be asked; set openapi.server")),
+            _ => Err(format!(
+                "its server {text:?} is no address that can be asked; set openapi.server"
+            )),
         }
     }
 }
 
 async fn fetch(url: &Url, config: &OpenApiSourceConfig) -> Result<Vec<u8>, String> {
     let guard = config.egress.guard().map_err(|e| e.to_string())?.trust(url);
+    // Of its own, since it belongs to the runtime that it is used in, and this one ends with the import.
+    let resolver = Arc::new(SystemResolver::default());
     let client = Client::builder(guard)
+        .resolver(resolver)
         .deadlines(Deadlines::total(FETCH_TIMEOUT))
         .max_body(config.document_bytes)
         .redirects(FETCH_REDIRECTS)

@@ -21,7 +21,7 @@ use self::document::Document;
 use self::operation::{Operation, text};
 use self::request::Shape;
 use self::security::Proofs;
-use super::config::{Collector, GRACE, SourceConfig};
+use super::config::{Collector, GRACE};
 use super::exchange::{Exchange, is_safe};
 use super::http::annotations_of;
 use super::name::{sanitized, shortened};
@@ -50,17 +50,21 @@ const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "
 const DESCRIPTION_CHARACTERS: usize = 4000;
 
 /// What an OpenAPI source offers.
-pub(super) async fn collect(config: &SourceConfig, collector: &mut Collector) {
-    let Some(openapi) = &config.openapi else { return };
+pub(super) async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
     let document = match Document::read(openapi).await {
         Ok(document) => document,
         Err(problem) => return collector.refuse("openapi.document", problem),
     };
-    import(openapi, &document, &config.name, collector);
+    import(openapi, &document, name, collector);
 }
 
 /// Makes tools of a document's operations.
-fn import(openapi: &OpenApiSourceConfig, document: &Document, name: &str, collector: &mut Collector) {
+fn import(
+    openapi: &OpenApiSourceConfig,
+    document: &Document,
+    name: &str,
+    collector: &mut Collector,
+) {
     let import = match Import::new(openapi, document, collector) {
         Ok(import) => import,
         Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
@@ -85,7 +89,9 @@ fn import(openapi: &OpenApiSourceConfig, document: &Document, name: &str, collec
             }
         };
         for method in METHODS {
-            let Some(operation) = item.get(method) else { continue };
+            let Some(operation) = item.get(method) else {
+                continue;
+            };
             if !import.wants(method, path, operation) {
                 continue;
             }
@@ -93,11 +99,13 @@ fn import(openapi: &OpenApiSourceConfig, document: &Document, name: &str, collec
             let mut tool_name = import.name(&prefix, operation, &place, &mut used);
             if taken.contains_key(&tool_name) {
                 // Which of two gets the plain name is decided by the order of the document; this one says its place.
-                let other = format!("{prefix}{}", sanitized(&place.to_lowercase()));
+                let other = format!("{prefix}{}", sanitized(&format!("{method} {path}")));
                 tool_name = shortened(&other, openapi.name_characters);
             }
             if let Some(other) = taken.get(&tool_name) {
-                let problem = format!("its name {tool_name} is taken by {other}; give it one in openapi.rename");
+                let problem = format!(
+                    "its name {tool_name} is taken by {other}; give it one in openapi.rename"
+                );
                 collector.refuse_at(place, problem);
                 continue;
             }
@@ -143,8 +151,12 @@ impl<'a> Import<'a> {
         collector: &Collector,
     ) -> Result<Self, (&'static str, String)> {
         let base = match &config.server {
-            Some(text) => Some(super::http::parse_base(text).map_err(|problem| ("server", problem))?),
-            None => document.server(&document.root).map_err(|problem| ("server", problem))?,
+            Some(text) => {
+                Some(super::http::parse_base(text).map_err(|problem| ("server", problem))?)
+            }
+            None => document
+                .server(&document.root)
+                .map_err(|problem| ("server", problem))?,
         };
         // What whoever runs the server has written is trusted: the setting, and a document of their own. A document
         // that was fetched may name only its own origin, and what is public.
@@ -152,7 +164,10 @@ impl<'a> Import<'a> {
             .iter()
             .filter(|base| {
                 config.server.is_some()
-                    || document.url.as_ref().is_none_or(|url| url.origin() == base.origin())
+                    || document
+                        .url
+                        .as_ref()
+                        .is_none_or(|url| url.origin() == base.origin())
             })
             .cloned()
             .collect();
@@ -160,16 +175,29 @@ impl<'a> Import<'a> {
             let schemes = security::schemes(document);
             if !schemes.contains(&name.as_str()) {
                 let problem = match &schemes[..] {
-                    [] => format!("the document has no security scheme {name:?}, nor any other; use auth"),
-                    schemes => format!("the document has no security scheme {name:?}; it has {}", schemes.join(", ")),
+                    [] => format!(
+                        "the document has no security scheme {name:?}, nor any other; use auth"
+                    ),
+                    schemes => format!(
+                        "the document has no security scheme {name:?}; it has {}",
+                        schemes.join(", ")
+                    ),
                 };
                 return Err(("credentials", problem));
             }
         }
-        let exchange = Exchange::new(&collector.source, &trusted, &config.egress, &config.auth, &config.limits)?;
+        let exchange = Exchange::new(
+            &collector.source,
+            &trusted,
+            &config.egress,
+            &config.auth,
+            &config.limits,
+        )?;
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
-            let header = HeaderName::try_from(&**name).ok().zip(HeaderValue::from_str(value.expose()).ok());
+            let header = HeaderName::try_from(&**name)
+                .ok()
+                .zip(HeaderValue::from_str(value.expose()).ok());
             let (name, mut value) =
                 header.ok_or_else(|| ("headers", format!("{name:?} cannot be sent as it is")))?;
             value.set_sensitive(true);
@@ -187,12 +215,23 @@ impl<'a> Import<'a> {
     fn wants(&self, method: &str, path: &str, operation: &Value) -> bool {
         let id = text(operation, "operationId");
         let tags = operation.get("tags").and_then(Value::as_array);
-        let tags: Vec<&str> = tags.into_iter().flatten().filter_map(Value::as_str).collect();
-        let included = self.config.include.is_empty() || self.config.include.has(method, path, id, &tags);
+        let tags: Vec<&str> = tags
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let included =
+            self.config.include.is_empty() || self.config.include.has(method, path, id, &tags);
         included && !self.config.exclude.has(method, path, id, &tags)
     }
 
-    fn name(&self, prefix: &str, operation: &Value, place: &str, used: &mut Vec<&'a String>) -> String {
+    fn name(
+        &self,
+        prefix: &str,
+        operation: &Value,
+        place: &str,
+        used: &mut Vec<&'a String>,
+    ) -> String {
         let id = text(operation, "operationId");
         for key in [id, place] {
             if let Some((key, name)) = self.config.rename.get_key_value(key) {
@@ -201,7 +240,10 @@ impl<'a> Import<'a> {
             }
         }
         let name = match sanitized(id) {
-            name if name.is_empty() => sanitized(&place.to_lowercase()),
+            name if name.is_empty() => {
+                let (method, path) = place.split_once(' ').unwrap_or_default();
+                sanitized(&format!("{} {path}", method.to_lowercase()))
+            }
             name => name,
         };
         shortened(&format!("{prefix}{name}"), self.config.name_characters)
@@ -226,9 +268,9 @@ impl<'a> Import<'a> {
                 None => self.document.server(item)?,
             },
         };
-        let base = own.or_else(|| self.base.clone()).ok_or(
-            "the document says not where the API is; set openapi.server",
-        )?;
+        let base = own
+            .or_else(|| self.base.clone())
+            .ok_or("the document says not where the API is; set openapi.server")?;
         let output_schema = parts
             .output_schema
             .filter(|_| self.config.output_schemas)
@@ -313,7 +355,10 @@ impl Tool for OperationTool {
 impl Plan {
     async fn run(&self, arguments: &Arguments) -> Result<Output, ToolError> {
         let arguments = arguments.to_map()?;
-        let mut request = self.shape.fill(&self.base, &arguments).map_err(ToolError::new)?;
+        let mut request = self
+            .shape
+            .fill(&self.base, &arguments)
+            .map_err(ToolError::new)?;
         for (name, value) in &self.headers {
             request.headers.insert(name, value.clone());
         }
@@ -333,7 +378,9 @@ impl Plan {
 
 impl fmt::Debug for OperationTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OperationTool").field(&self.definition.name).finish()
+        f.debug_tuple("OperationTool")
+            .field(&self.definition.name)
+            .finish()
     }
 }
 

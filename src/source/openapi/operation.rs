@@ -33,7 +33,12 @@ impl Operation {
         let mut arguments = Arguments::default();
         let parameters = parameters(document, item, operation)?;
         // Those of the path first, since their names are what people expect.
-        for wanted in [Location::Path, Location::Query, Location::Header, Location::Cookie] {
+        for wanted in [
+            Location::Path,
+            Location::Query,
+            Location::Header,
+            Location::Cookie,
+        ] {
             for parameter in &parameters {
                 if location(parameter)? == wanted {
                     arguments.parameter(&mut copier, parameter, wanted)?;
@@ -41,11 +46,14 @@ impl Operation {
             }
         }
         for name in placeholders(path) {
-            let there = arguments.parameters.iter().any(|parameter| {
-                parameter.location == Location::Path && parameter.name == name
-            });
+            let there = arguments
+                .parameters
+                .iter()
+                .any(|parameter| parameter.location == Location::Path && parameter.name == name);
             if !there {
-                return Err(format!("its path has {{{name}}}, and there is no such parameter"));
+                return Err(format!(
+                    "its path has {{{name}}}, and there is no such parameter"
+                ));
             }
         }
         let body = arguments.body(document, &mut copier, operation, method)?;
@@ -54,7 +62,7 @@ impl Operation {
             input_schema["required"] = arguments.required.into();
         }
         input_schema["additionalProperties"] = false.into();
-        let definitions = copier.definitions();
+        let definitions = copier.definitions()?;
         if !definitions.is_empty() {
             input_schema["$defs"] = definitions.into();
         }
@@ -93,12 +101,15 @@ impl Arguments {
         if location == Location::Header && NOT_ARGUMENTS.contains(&&*name.to_ascii_lowercase()) {
             return Ok(());
         }
-        let required = location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
+        let required =
+            location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
         let content = parameter.get("content").and_then(Value::as_object);
         let (schema, style) = match content.and_then(|content| content.iter().next()) {
             Some((kind, media)) => {
                 if !crate::source::response::is_json(kind) {
-                    return Err(format!("its parameter {name} is {kind}, which cannot be written"));
+                    return Err(format!(
+                        "its parameter {name} is {kind}, which cannot be written"
+                    ));
                 }
                 (media.get("schema"), Style::Json)
             }
@@ -124,7 +135,13 @@ impl Arguments {
     fn free_name(&self, name: &str, location: Location) -> String {
         let mut plain: String = name
             .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' })
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') {
+                    c
+                } else {
+                    '_'
+                }
+            })
             .collect();
         let trimmed = plain.trim_matches('_');
         if !trimmed.is_empty() && trimmed.len() < plain.len() && !name.starts_with('_') {
@@ -159,21 +176,37 @@ impl Arguments {
             return Ok(Form::None);
         };
         let schema = media.get("schema").unwrap_or(&Value::Bool(true));
-        let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let essence = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         let (mut schema, form) = if crate::source::response::is_json(&essence) || essence == "*/*" {
-            let kind = if essence == "*/*" { "application/json" } else { kind };
+            let kind = if essence == "*/*" {
+                "application/json"
+            } else {
+                kind
+            };
             (copier.copy(schema)?, Form::Json(kind.to_owned()))
         } else if essence == "application/x-www-form-urlencoded" {
             (copier.copy(schema)?, Form::Urlencoded)
         } else if essence == "multipart/form-data" {
             let fields = fields(document, media, schema)?;
-            (with_files(copier.copy(schema)?, &fields), Form::Multipart(fields))
+            (
+                with_files(copier.copy(schema)?, &fields),
+                Form::Multipart(fields),
+            )
         } else if essence.starts_with("text/") || essence.ends_with("xml") {
             let note = format!("Text of type {essence}.");
-            (json!({"type": "string", "description": note}), Form::Text(kind.to_owned()))
+            (
+                json!({"type": "string", "description": note}),
+                Form::Text(kind.to_owned()),
+            )
         } else {
             let note = format!("Bytes of type {essence}, as Base64.");
-            let schema = json!({"type": "string", "contentEncoding": "base64", "description": note});
+            let schema =
+                json!({"type": "string", "contentEncoding": "base64", "description": note});
             (schema, Form::Bytes(kind.to_owned()))
         };
         if let Some(description) = body.get("description").and_then(Value::as_str)
@@ -219,7 +252,10 @@ fn location(parameter: &Value) -> Result<Location, String> {
         "query" => Ok(Location::Query),
         "header" => Ok(Location::Header),
         "cookie" => Ok(Location::Cookie),
-        other => Err(format!("its parameter {} is in {other:?}, which is nowhere", text(parameter, "name"))),
+        other => Err(format!(
+            "its parameter {} is in {other:?}, which is nowhere",
+            text(parameter, "name")
+        )),
     }
 }
 
@@ -228,8 +264,14 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
         Location::Path | Location::Header => "simple",
         Location::Query | Location::Cookie => "form",
     };
-    let style = parameter.get("style").and_then(Value::as_str).unwrap_or(default);
-    let explode = parameter.get("explode").and_then(Value::as_bool).unwrap_or(style == "form");
+    let style = parameter
+        .get("style")
+        .and_then(Value::as_str)
+        .unwrap_or(default);
+    let explode = parameter
+        .get("explode")
+        .and_then(Value::as_bool)
+        .unwrap_or(style == "form");
     Ok(match (style, location) {
         ("simple", Location::Path | Location::Header) => Style::Simple { explode },
         ("form", Location::Query | Location::Cookie) => Style::Form { explode },
@@ -248,7 +290,12 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
 /// The kind of body that says most about its values.
 fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
     let rank = |kind: &str| {
-        let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let essence = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         match &*essence {
             "application/json" => 0,
             essence if crate::source::response::is_json(essence) => 1,
@@ -266,15 +313,28 @@ fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
 fn fields(document: &Document, media: &Value, schema: &Value) -> Result<Vec<Field>, String> {
     let schema = document.resolve(schema)?;
     let mut fields = Vec::new();
-    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         let property = document.resolve(property)?;
         let is_bytes = |schema: &Value| {
             text(schema, "format") == "binary"
-                || schema.get("contentMediaType").is_some() && text(schema, "contentEncoding").is_empty()
+                || schema.get("contentMediaType").is_some()
+                    && text(schema, "contentEncoding").is_empty()
         };
-        let items = property.get("items").map(|items| document.resolve(items)).transpose()?;
-        let encoding = media.get("encoding").and_then(|encoding| encoding.get(name));
-        let content_type = encoding.map(|encoding| text(encoding, "contentType")).filter(|kind| !kind.is_empty());
+        let items = property
+            .get("items")
+            .map(|items| document.resolve(items))
+            .transpose()?;
+        let encoding = media
+            .get("encoding")
+            .and_then(|encoding| encoding.get(name));
+        let content_type = encoding
+            .map(|encoding| text(encoding, "contentType"))
+            .filter(|kind| !kind.is_empty());
         fields.push(Field {
             name: name.clone(),
             is_file: is_bytes(property) || items.is_some_and(is_bytes),
@@ -296,7 +356,11 @@ fn with_files(mut schema: Value, fields: &[Field]) -> Value {
             .get(&field.name)
             .is_some_and(|property| property.get("type").is_some_and(|kind| kind == "array"));
         let one = json!({"type": "string", "contentEncoding": "base64"});
-        let mut property = if is_list { json!({"type": "array", "items": one}) } else { one };
+        let mut property = if is_list {
+            json!({"type": "array", "items": one})
+        } else {
+            one
+        };
         property["description"] = "The file's bytes, as Base64.".into();
         properties.insert(field.name.clone(), property);
     }
@@ -306,9 +370,14 @@ fn with_files(mut schema: Value, fields: &[Field]) -> Value {
 /// What the first answer of success looks like, where that is a JSON object.
 fn output_schema(document: &Document, operation: &Value) -> Option<Value> {
     let responses = operation.get("responses")?.as_object()?;
-    let mut statuses: Vec<&String> = responses.keys().filter(|status| status.starts_with('2')).collect();
+    let mut statuses: Vec<&String> = responses
+        .keys()
+        .filter(|status| status.starts_with('2'))
+        .collect();
     statuses.sort();
-    let response = document.resolve(responses.get(statuses.first()?.as_str())?).ok()?;
+    let response = document
+        .resolve(responses.get(statuses.first()?.as_str())?)
+        .ok()?;
     let content = response.get("content")?.as_object()?;
     let (_, media) = content.iter().find(|(kind, _)| {
         let essence = kind.split(';').next().unwrap_or_default();
@@ -320,7 +389,7 @@ fn output_schema(document: &Document, operation: &Value) -> Option<Value> {
     }
     let mut copier = Copier::new(document, Direction::Output);
     let mut copied = copier.copy(schema).ok()?;
-    let definitions = copier.definitions();
+    let definitions = copier.definitions().ok()?;
     // Older clients want to see at the root that it is an object.
     if copied.get("$ref").is_some() {
         copied["type"] = "object".into();
@@ -328,7 +397,10 @@ fn output_schema(document: &Document, operation: &Value) -> Option<Value> {
     if !definitions.is_empty() {
         copied["$defs"] = definitions.into();
     }
-    copied.get("type").is_some_and(|kind| kind == "object").then_some(copied)
+    copied
+        .get("type")
+        .is_some_and(|kind| kind == "object")
+        .then_some(copied)
 }
 
 /// Gives an argument its parameter's description.
@@ -346,9 +418,14 @@ fn describe(schema: &mut Value, parameter: &Value) {
 
 /// The names between braces.
 fn placeholders(path: &str) -> impl Iterator<Item = &str> {
-    path.split('{').skip(1).filter_map(|part| part.split_once('}').map(|(name, _)| name))
+    path.split('{')
+        .skip(1)
+        .filter_map(|part| part.split_once('}').map(|(name, _)| name))
 }
 
 pub(super) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
-    value.get(member).and_then(Value::as_str).unwrap_or_default()
+    value
+        .get(member)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

@@ -88,7 +88,11 @@ impl Shape {
     /// # Errors
     ///
     /// A value that cannot be written where it has to be.
-    pub(super) fn fill(&self, base: &Url, arguments: &Map<String, Value>) -> Result<Outgoing, String> {
+    pub(super) fn fill(
+        &self,
+        base: &Url,
+        arguments: &Map<String, Value>,
+    ) -> Result<Outgoing, String> {
         let given = |location| {
             self.parameters
                 .iter()
@@ -112,7 +116,10 @@ impl Shape {
             url.set_query(None);
         }
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*;q=0.5"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, */*;q=0.5"),
+        );
         for (parameter, value) in given(Location::Header) {
             let name = HeaderName::try_from(&*parameter.name)
                 .map_err(|_| format!("{} is no name of a header", parameter.name))?;
@@ -141,7 +148,8 @@ impl Shape {
 }
 
 fn header(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text).map_err(|_| "a value has characters that no header can hold".to_owned())
+    HeaderValue::from_str(text)
+        .map_err(|_| "a value has characters that no header can hold".to_owned())
 }
 
 fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
@@ -233,9 +241,17 @@ fn deep(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) -> Result<
 fn in_header(value: &Value, style: Style) -> Result<String, String> {
     match (value, style) {
         (value, Style::Json) => Ok(value.to_string()),
-        (Value::Array(items), _) => Ok(items.iter().map(text_of).collect::<Result<Vec<_>, _>>()?.join(",")),
+        (Value::Array(items), _) => Ok(items
+            .iter()
+            .map(text_of)
+            .collect::<Result<Vec<_>, _>>()?
+            .join(",")),
         (Value::Object(members), style) => {
-            let between = if style == (Style::Simple { explode: true }) { "=" } else { "," };
+            let between = if style == (Style::Simple { explode: true }) {
+                "="
+            } else {
+                ","
+            };
             let parts = members
                 .iter()
                 .map(|(name, value)| Ok(format!("{name}{between}{}", text_of(value)?)));
@@ -274,7 +290,10 @@ impl Form {
                 }
                 let mut form = url::form_urlencoded::Serializer::new(String::new());
                 form.extend_pairs(pairs);
-                Ok(Some(("application/x-www-form-urlencoded".to_owned(), form.finish().into())))
+                Ok(Some((
+                    "application/x-www-form-urlencoded".to_owned(),
+                    form.finish().into(),
+                )))
             }
             Self::Multipart(fields) => multipart(fields, value).map(Some),
             Self::Text(kind) => Ok(Some((kind.clone(), text_of(value)?.into()))),
@@ -308,7 +327,10 @@ fn multipart(fields: &[Field], value: &Value) -> Result<(String, Bytes), String>
         }
     }
     body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    Ok((format!("multipart/form-data; boundary={boundary}"), body.into()))
+    Ok((
+        format!("multipart/form-data; boundary={boundary}"),
+        body.into(),
+    ))
 }
 
 fn part(
@@ -322,12 +344,19 @@ fn part(
     let own = field.and_then(|field| field.content_type.clone());
     let (content, default) = match value {
         value if is_file => (bytes(value)?, Some("application/octet-stream")),
-        Value::Object(_) | Value::Array(_) => (value.to_string().into_bytes(), Some("application/json")),
+        Value::Object(_) | Value::Array(_) => {
+            (value.to_string().into_bytes(), Some("application/json"))
+        }
         value => (text_of(value)?.into_bytes(), None),
     };
-    let kind = own.or_else(|| default.map(str::to_owned)).filter(|kind| !kind.contains(['\r', '\n', '*']));
+    let kind = own
+        .or_else(|| default.map(str::to_owned))
+        .filter(|kind| !kind.contains(['\r', '\n', '*']));
     // As browsers write names (RFC 7578, 4.2).
-    let name = name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+    let name = name
+        .replace('"', "%22")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A");
     let mut head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");
     if is_file {
         head.push_str(&format!("; filename=\"{name}\""));

@@ -24,6 +24,8 @@ pub(super) struct Copier<'a> {
     direction: Direction,
     /// References that were met, and the names that their targets have among the definitions.
     names: HashMap<String, String>,
+    /// Those of them whose targets are still to be copied.
+    pending: Vec<(String, String)>,
     definitions: Map<String, Value>,
     /// Schemas copied so far.
     size: usize,
@@ -35,15 +37,45 @@ const DEPTH_MAX: usize = 60;
 
 /// Keywords that hold one schema, lists of schemas, and schemas by name.
 const ONE: [&str; 9] = [
-    "items", "not", "additionalProperties", "contains", "propertyNames", "if", "then", "else", "unevaluatedProperties",
+    "items",
+    "not",
+    "additionalProperties",
+    "contains",
+    "propertyNames",
+    "if",
+    "then",
+    "else",
+    "unevaluatedProperties",
 ];
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 /// Keywords that are kept as they are.
 const KEPT: [&str; 26] = [
-    "title", "description", "default", "enum", "const", "type", "format", "pattern", "minLength", "maxLength", "minimum",
-    "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "uniqueItems",
-    "minProperties", "maxProperties", "required", "minContains", "maxContains", "dependentRequired", "contentEncoding",
+    "title",
+    "description",
+    "default",
+    "enum",
+    "const",
+    "type",
+    "format",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "minContains",
+    "maxContains",
+    "dependentRequired",
+    "contentEncoding",
     "contentMediaType",
 ];
 
@@ -53,6 +85,7 @@ impl<'a> Copier<'a> {
             document,
             direction,
             names: HashMap::new(),
+            pending: Vec::new(),
             definitions: Map::new(),
             size: 0,
         }
@@ -67,8 +100,18 @@ impl<'a> Copier<'a> {
         self.copy_at(schema, 0)
     }
 
-    pub(super) fn definitions(self) -> Map<String, Value> {
-        self.definitions
+    /// What the copied schemas refer to, by name.
+    ///
+    /// # Errors
+    ///
+    /// As of [`copy`](Self::copy).
+    pub(super) fn definitions(mut self) -> Result<Map<String, Value>, String> {
+        while let Some((name, reference)) = self.pending.pop() {
+            let target = self.document.target(&reference)?;
+            let copied = self.copy_at(target, 0)?;
+            self.definitions.insert(name, copied);
+        }
+        Ok(self.definitions)
     }
 
     fn copy_at(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
@@ -81,7 +124,7 @@ impl<'a> Copier<'a> {
             return Ok(schema.clone());
         };
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
-            let target = self.reference(reference, depth)?;
+            let target = self.reference(reference)?;
             if self.document.version == Version::V3_0 || members.len() == 1 {
                 return Ok(target);
             }
@@ -113,6 +156,7 @@ impl<'a> Copier<'a> {
             }
         }
         self.without_other_direction(members, &mut copied);
+        exclusive(&mut copied);
         if self.document.version == Version::V3_0 {
             modernise(members, &mut copied);
         }
@@ -128,12 +172,12 @@ impl<'a> Copier<'a> {
         Ok(copied)
     }
 
-    /// A reference into the definitions, where its target is copied to on first use.
-    fn reference(&mut self, reference: &str, depth: usize) -> Result<Value, String> {
+    /// A reference into the definitions, where its target will be.
+    fn reference(&mut self, reference: &str) -> Result<Value, String> {
         if let Some(name) = self.names.get(reference) {
             return Ok(json!({ "$ref": format!("#/$defs/{name}") }));
         }
-        let target = self.document.target(reference)?;
+        self.document.target(reference)?;
         let last = reference.rsplit('/').next().unwrap_or_default();
         let base = match sanitized(last) {
             name if name.is_empty() => "schema".to_owned(),
@@ -145,16 +189,18 @@ impl<'a> Copier<'a> {
             name = format!("{base}_{number}");
             number += 1;
         }
-        // Its place is taken before its target is copied, which may refer to it.
         self.names.insert(reference.to_owned(), name.clone());
+        self.pending.push((name.clone(), reference.to_owned()));
         self.definitions.insert(name.clone(), Value::Bool(true));
-        let copied = self.copy_at(target, depth.min(DEPTH_MAX / 2))?;
-        self.definitions.insert(name.clone(), copied);
         Ok(json!({ "$ref": format!("#/$defs/{name}") }))
     }
 
     /// Takes out the properties that are not for this direction.
-    fn without_other_direction(&self, members: &Map<String, Value>, copied: &mut Map<String, Value>) {
+    fn without_other_direction(
+        &self,
+        members: &Map<String, Value>,
+        copied: &mut Map<String, Value>,
+    ) {
         let mark = match self.direction {
             Direction::Input => "readOnly",
             Direction::Output => "writeOnly",
@@ -181,9 +227,12 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Turns what 3.0 has of its own into what 2020-12 has for it.
-fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
-    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+/// Turns bounds that are marked as exclusive, as 3.0 has them and many documents of 3.1 still do, into exclusive bounds.
+fn exclusive(copied: &mut Map<String, Value>) {
+    for (exclusive, bound) in [
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ] {
         match copied.get(exclusive) {
             Some(Value::Bool(true)) => {
                 if let Some(value) = copied.remove(bound) {
@@ -198,6 +247,10 @@ fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
             _ => {}
         }
     }
+}
+
+/// Turns what 3.0 has of its own into what 2020-12 has for it.
+fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
     if members.get("nullable") == Some(&Value::Bool(true)) {
         match copied.get("type").cloned() {
             Some(Value::String(name)) => {
@@ -249,7 +302,10 @@ fn tidy(copied: &mut Map<String, Value>) {
             copied.remove("enum");
         }
     }
-    if copied.get("type").is_some_and(|kind| kind == "file" || kind == "any") {
+    if copied
+        .get("type")
+        .is_some_and(|kind| kind == "file" || kind == "any")
+    {
         copied.remove("type");
     }
 }
@@ -261,7 +317,11 @@ pub(super) fn without_patterns(schema: &mut Value) {
             for (keyword, member) in members.iter_mut() {
                 match keyword.as_str() {
                     "properties" | "$defs" => {
-                        for schema in member.as_object_mut().into_iter().flat_map(|m| m.values_mut()) {
+                        for schema in member
+                            .as_object_mut()
+                            .into_iter()
+                            .flat_map(|m| m.values_mut())
+                        {
                             without_patterns(schema);
                         }
                     }

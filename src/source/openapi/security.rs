@@ -35,15 +35,23 @@ impl Proofs {
         operation: &Value,
         credentials: &BTreeMap<String, Secret>,
     ) -> Result<Self, String> {
-        let ways = operation.get("security").or_else(|| document.root.get("security"));
+        let ways = operation
+            .get("security")
+            .or_else(|| document.root.get("security"));
         for way in ways.and_then(Value::as_array).into_iter().flatten() {
-            let Some(schemes) = way.as_object() else { continue };
+            let Some(schemes) = way.as_object() else {
+                continue;
+            };
             let secrets: Option<Vec<_>> = schemes
                 .keys()
                 .map(|name| Some((name, credentials.get(name)?)))
                 .collect();
-            let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty()) else { continue };
-            let proofs = secrets.into_iter().map(|(name, secret)| proof(document, name, secret));
+            let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty()) else {
+                continue;
+            };
+            let proofs = secrets
+                .into_iter()
+                .map(|(name, secret)| proof(document, name, secret));
             return Ok(Self(proofs.collect::<Result<_, _>>()?));
         }
         Ok(Self::default())
@@ -56,10 +64,16 @@ impl Proofs {
                     request.headers.insert(name, value.clone());
                 }
                 Proof::Query(name, secret) => {
-                    request.url.query_pairs_mut().append_pair(name, secret.expose());
+                    request
+                        .url
+                        .query_pairs_mut()
+                        .append_pair(name, secret.expose());
                 }
                 Proof::Cookie(name, secret) => {
-                    let before = request.headers.get(COOKIE).and_then(|value| value.to_str().ok());
+                    let before = request
+                        .headers
+                        .get(COOKIE)
+                        .and_then(|value| value.to_str().ok());
                     let own = format!("{name}={}", secret.expose());
                     let all = before.map_or(own.clone(), |before| format!("{before}; {own}"));
                     if let Ok(mut value) = HeaderValue::from_str(&all) {
@@ -102,15 +116,24 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, Stri
                 .map_err(|_| format!("the security scheme {name:?} names no header"))?;
             header(name, secret.expose().to_owned())
         }
-        ("apiKey", "query") => Ok(Proof::Query(text(scheme, "name").to_owned(), secret.clone())),
-        ("apiKey", "cookie") => Ok(Proof::Cookie(text(scheme, "name").to_owned(), secret.clone())),
-        ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("basic") => {
-            header(AUTHORIZATION, format!("Basic {}", STANDARD.encode(secret.expose())))
-        }
+        ("apiKey", "query") => Ok(Proof::Query(
+            text(scheme, "name").to_owned(),
+            secret.clone(),
+        )),
+        ("apiKey", "cookie") => Ok(Proof::Cookie(
+            text(scheme, "name").to_owned(),
+            secret.clone(),
+        )),
+        ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("basic") => header(
+            AUTHORIZATION,
+            format!("Basic {}", STANDARD.encode(secret.expose())),
+        ),
         ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("bearer") => {
             header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
         }
-        ("oauth2" | "openIdConnect", _) => header(AUTHORIZATION, format!("Bearer {}", secret.expose())),
+        ("oauth2" | "openIdConnect", _) => {
+            header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
+        }
         (kind, _) => Err(format!(
             "the security scheme {name:?} is of type {kind:?}, for which there is no credential; use auth"
         )),
