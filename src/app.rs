@@ -11,19 +11,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt, Refused,
-    ResourceTemplate, Tool,
+    Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    Refused, ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server};
+use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
@@ -58,12 +59,15 @@ pub struct App {
     tools: Vec<Arc<dyn Tool>>,
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    extensions: Vec<(String, Value)>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
     /// Whether there are, or were, proofs.
     proved: bool,
     state: Option<Arc<dyn State>>,
+    announcer: Announcer,
     name: Option<(String, String)>,
     instructions: Option<String>,
     config: Option<Config>,
@@ -204,6 +208,32 @@ impl App {
         self
     }
 
+    /// Adds a skill: instructions for a model, with the files that belong to them.
+    #[must_use]
+    pub fn skill(mut self, skill: Skill) -> Self {
+        self.skills.push(skill);
+        self
+    }
+
+    /// Announces an extension of the protocol, such as `com.example/billing`, with its settings: an object, `{}` if
+    /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
+    /// consists of is [`method`](Self::method)s, or tools and resources.
+    ///
+    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::View),
+    /// skills with the first [`skill`](Self::skill).
+    ///
+    /// ```
+    /// use longshore::App;
+    /// use serde_json::json;
+    ///
+    /// let app = App::new().extension("com.example/billing", json!({"currencies": ["EUR"]}));
+    /// ```
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>, settings: Value) -> Self {
+        self.extensions.push((name.into(), settings));
+        self
+    }
+
     /// Says who the server is to its clients: a name for programs, and a version. `server.name` and
     /// `server.version` in the configuration outdo it.
     #[must_use]
@@ -254,6 +284,11 @@ impl App {
     {
         self.layers.push(layer);
         self
+    }
+
+    /// What tells clients that a resource or a list has changed.
+    pub fn announcer(&self) -> Announcer {
+        self.announcer.clone()
     }
 
     /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
@@ -381,11 +416,13 @@ impl App {
 
     fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
+        let mut skills = self.skills;
         for toolset in &config.toolsets {
             let toolset = builtin(toolset)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
+            skills.extend(toolset.skills);
         }
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
@@ -394,19 +431,25 @@ impl App {
         }
         let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
-            .with_prompts(prompts)?;
+            .with_prompts(prompts)?
+            .with_skills(skills)?;
         for (source, offered) in offered(&config.sources)? {
             catalog = catalog.with_offered(&source, offered);
         }
         tell_of_refused(&catalog)?;
+        let catalog = catalog.with_extensions(self.extensions)?;
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            announcer: self.announcer,
+        };
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
-            SharedState::new(store, within),
+            shared,
             catalog,
             self.methods,
             telemetry(config, proved),

@@ -1,13 +1,16 @@
 //! What a server offers: the contract between those who write tools, resources and prompts, and the server that runs
 //! them.
 
+mod announcer;
 mod arguments;
+mod ask;
 #[doc(hidden)]
 pub mod attribute;
 mod by_hand;
 mod collected;
 mod completion;
 mod context;
+mod extensions;
 mod listing;
 mod outlet;
 mod output;
@@ -18,13 +21,23 @@ mod resource;
 pub mod schema;
 mod shown;
 mod source;
+mod skill;
 mod strict;
 mod table;
 mod tool;
 mod typed;
+mod view;
 
+pub use announcer::Announcer;
+pub(crate) use announcer::Notice;
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
+pub use ask::{
+    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
+};
+pub(crate) use ask::{
+    Asking, Client, ClientError, Desk, Fault, Interruption, Round, Slot, read as read_request,
+};
 pub use by_hand::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,
@@ -49,7 +62,9 @@ pub use resource::{
 };
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
+pub use skill::{Skill, SkillError};
 pub use source::{Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
+pub use view::{View, ViewPermission};

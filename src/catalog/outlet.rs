@@ -22,6 +22,8 @@ pub(crate) struct Outlet {
     cancelled: AtomicBool,
     /// Something was said.
     spoke: AtomicBool,
+    /// Whoever reads may come back later.
+    let_go: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -131,6 +133,12 @@ impl Outlet {
         true
     }
 
+    /// Sends a message that must not be lost: a question, or that it is taken back. Those are bounded elsewhere.
+    pub(crate) fn say(&self, message: Vec<u8>) {
+        self.queue().keep(message.into());
+        self.spoke.store(true, Ordering::Release);
+    }
+
     /// The least level of log messages that the caller wants.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         self.wanted.log_level
@@ -163,6 +171,19 @@ impl Outlet {
         !self.spoke.load(Ordering::Acquire)
     }
 
+    /// Has a reader who can come back do so, now.
+    pub(crate) fn let_go(&self) {
+        self.let_go.store(true, Ordering::Release);
+        self.spoke.store(true, Ordering::Release);
+        if let Some(waker) = self.queue().waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.let_go.load(Ordering::Acquire)
+    }
+
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
@@ -182,6 +203,10 @@ impl Queue {
             self.dropped += 1;
             return;
         }
+        self.keep(message);
+    }
+
+    fn keep(&mut self, message: Bytes) {
         self.bytes += message.len();
         self.messages.push_back(message);
         if let Some(waker) = self.waker.take() {

@@ -9,6 +9,12 @@ use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::app::AppError;
+use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
+use crate::environment::Probe;
 
 /// Who reads standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,33 +24,50 @@ pub(super) enum Audience {
     Programs,
 }
 
-/// Sends the log to standard error: in colour to a terminal, as JSON in a container, plain elsewhere.
-pub(super) fn start_logging() -> Audience {
-    let probe = crate::environment::Probe::real();
-    let level = probe
-        .variable("LONGSHORE_LOG")
-        .or_else(|| probe.variable("RUST_LOG"));
-    let filter = EnvFilter::builder().parse_lossy(level.unwrap_or("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let terminal = io::stderr().is_terminal();
-    if probe.is_in_container() && !terminal {
-        log.json().flatten_event(true).init();
-    } else {
-        let colour = terminal && probe.variable("NO_COLOR").is_none();
-        log.with_ansi(colour).with_target(false).init();
+impl Audience {
+    /// Who it is in these surroundings.
+    pub(super) fn of(probe: &Probe) -> Self {
+        if probe.is_orchestrated() && !probe.is_at_terminal() {
+            Self::Programs
+        } else {
+            Self::People
+        }
+    }
+}
+
+/// Sends the log to standard error: in colour to a terminal, as JSON where that is asked for, plain elsewhere.
+///
+/// # Errors
+///
+/// A level that makes no sense.
+pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<(), AppError> {
+    let registry = tracing_subscriber::registry().with(filter(&config.level)?);
+    let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    match config.format {
+        LogFormat::Json => registry.with(log.json().flatten_event(true)).init(),
+        LogFormat::Text => {
+            let colour = probe.is_at_terminal() && probe.variable("NO_COLOR").is_none();
+            registry
+                .with(log.with_ansi(colour).with_target(false))
+                .init();
+        }
     }
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
         tracing::error!(place, message, "panicked");
     }));
-    if probe.is_orchestrated() && !terminal {
-        Audience::Programs
-    } else {
-        Audience::People
-    }
+    Ok(())
+}
+
+fn filter(level: &str) -> Result<EnvFilter, AppError> {
+    EnvFilter::builder().parse(level).map_err(|error| {
+        AppError::from(ConfigError::Contradictions(vec![Finding {
+            problem: format!("log.level is {level:?}: {error}"),
+            advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
+                .to_owned(),
+        }]))
+    })
 }
 
 /// Says where the server is and how to reach it, at a glance.

@@ -25,6 +25,7 @@ pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
         .chain(sources)
         .collect();
     let toolsets = toolsets.join(", ");
+    output::start_logging(&config.log, &Probe::real())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

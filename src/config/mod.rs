@@ -10,6 +10,7 @@ mod expand;
 mod explain;
 mod file;
 mod load;
+mod log;
 mod mistake;
 mod reference;
 mod schema;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use check::Finding;
 pub use explain::Effective;
 pub use load::{ConfigError, Flags, Loaded};
+pub use log::{LogConfig, LogFormat};
 pub use mistake::Mistake;
 pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
@@ -52,7 +54,8 @@ use crate::transport::stdio::StdioConfig;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How clients reach the server. Default: `http`.
+    /// How clients reach the server. Default: `http`; `stdio` if standard input and output are both pipes, `PORT` is not
+    /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
     /// Default: for the program the demo toolset, for an application none.
@@ -78,6 +81,8 @@ pub struct Config {
     pub state: StateConfig,
     /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
     pub sources: Vec<SourceConfig>,
+    /// The log.
+    pub log: LogConfig,
 }
 
 /// How clients reach the server.

@@ -65,6 +65,16 @@ impl Revision {
         self == Self::V2025_03_26
     }
 
+    /// Whether a stream that broke off may be taken up again with `Last-Event-ID`.
+    pub fn can_resume_streams(self) -> bool {
+        Self::V2025_03_26 <= self && self.has_sessions()
+    }
+
+    /// Whether a stream begins with an event that only has an id, and may be ended while there is more to come.
+    pub fn has_priming_events(self) -> bool {
+        Self::V2025_11_25 <= self && self.has_sessions()
+    }
+
     /// Whether tools have annotations and content may be audio.
     pub fn has_annotations(self) -> bool {
         Self::V2025_03_26 <= self
@@ -88,6 +98,26 @@ impl Revision {
     /// Whether servers say that they have completions.
     pub fn announces_completions(self) -> bool {
         Self::V2025_03_26 <= self
+    }
+
+    /// Whether an answer over HTTP may be a stream, in which the client can be asked something.
+    pub fn has_streamed_answers(self) -> bool {
+        Self::V2025_03_26 <= self
+    }
+
+    /// Whether the model that is sampled may be given tools, and messages may have several blocks.
+    pub fn has_sampling_tools(self) -> bool {
+        Self::V2025_11_25 <= self
+    }
+
+    /// Whether questions to people have a mode, defaults of every type, titled choices and several choices at once.
+    pub fn has_rich_forms(self) -> bool {
+        Self::V2025_11_25 <= self
+    }
+
+    /// Whether a page that is shown to a person has an id, under which the client can be told that it is done with.
+    pub fn has_elicitation_ids(self) -> bool {
+        self == Self::V2025_11_25
     }
 
     /// Whether a resource that is not there has an error code of its own.

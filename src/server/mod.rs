@@ -20,11 +20,15 @@ mod method;
 mod mirror;
 mod plain;
 mod prompts;
+mod questions;
 mod reply;
 mod resources;
+mod rounds;
+mod skills;
 mod stateless;
 mod stdio;
 mod stream;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -54,23 +58,31 @@ pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
+pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
-pub(crate) use stream::{CallStream, Part};
+use stream::CallStream;
+pub use streams::StreamsConfig;
+pub(crate) use streams::{Part, Parts, Said};
 
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
-use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
+use crate::catalog::{
+    Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted,
+};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
+use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
 use crate::telemetry::{
     Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
 };
-use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
+use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
 use logging::Levels;
+use questions::{Heard, Questions};
 use reply::begin;
+use rounds::Reach;
+use streams::{Streams, Word};
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -85,14 +97,24 @@ pub(crate) struct Server {
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
+    /// How long a client with a session has to answer a question.
+    question_timeout: Duration,
     levels: Levels,
+    streams: Arc<Streams>,
+    announcer: Announcer,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
+}
+
+/// What a server shares with its application and with other replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) state: SharedState,
+    pub(crate) announcer: Announcer,
 }
 
 /// What comes of a message.
@@ -112,6 +134,14 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// Whether it can come back to a stream that broke off.
+    resumption: Resumption,
+    /// What the client can do, if it has a session; in the stateless era the request says it.
+    capabilities: ClientCapabilities,
+    /// Whether the client can be asked something.
+    reach: Reach,
+    /// Seconds of Unix time.
+    now: u64,
     /// Who watches, if anybody does.
     watch: Option<&'a Watch<'a>>,
 }
@@ -124,6 +154,7 @@ impl Caller<'_> {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         log_level: Option<LogLevel>,
+        asking: Asking,
     ) -> Arc<CallContext> {
         Arc::new(CallContext {
             principal: Arc::clone(self.principal),
@@ -135,6 +166,7 @@ impl Caller<'_> {
                 progress_messages: self.revision.has_annotations(),
                 log_level,
             }),
+            asking,
         })
     }
 }
@@ -157,7 +189,7 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
-        state: SharedState,
+        shared: Shared,
         mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
         telemetry: Telemetry,
@@ -176,27 +208,48 @@ impl Server {
         let tools = metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
+        let mount = "mcp";
+        let replica = u64::from_ne_bytes(crate::seal::random_bytes());
+        let questions = config.questions.clone();
+        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
+        Questions::show(&inflight, metrics);
+        let streams = Streams::new(
+            config.streams.clone(),
+            shared.state.clone(),
+            mount,
+            Arc::clone(&inflight),
+        );
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
             keys,
             revoked: Revoked::default(),
             methods,
-            mount: "mcp".into(),
-            replica: u64::from_ne_bytes(crate::seal::random_bytes()),
-            inflight: Arc::new(Inflight::new(telemetry.metrics.gauge(&OPEN_STREAMS, &[]))),
+            mount: mount.into(),
+            replica,
+            question_timeout,
+            inflight,
             levels: Levels::default(),
+            streams: Arc::new(streams),
+            announcer: shared.announcer,
+            state: shared.state,
             telemetry,
             operations,
             sessions_opened,
             session_life,
-            state,
         }
     }
 
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What has become of the questions that were asked.
+    pub(crate) fn question_counts(&self) -> QuestionCounts {
+        self.inflight.questions.counts()
     }
 
     /// What is watched of this server.
@@ -273,7 +326,35 @@ impl Server {
             && let Some(params) = notification.params.object
             && let Ok(cancelled) = serde_json::from_str::<Cancelled<'_>>(params)
         {
-            self.inflight.cancel(session, cancelled.request_id.get());
+            let request = cancelled.request_id.get();
+            if self.inflight.cancel(session, request) {
+                return;
+            }
+            if session == call::STDIO {
+                self.streams.cancel(request);
+            } else {
+                self.streams.say(Word::Cancelled {
+                    session: session.into(),
+                    request: request.to_owned(),
+                });
+            }
+        }
+    }
+
+    /// An answer of a client's to a question; `session` is where it was asked.
+    fn answered(&self, session: &str, principal: &Principal, response: &Response<'_>) -> Reply {
+        match self
+            .inflight
+            .questions
+            .hear(session, principal.id(), response)
+        {
+            Heard::Here => Reply::Accepted,
+            Heard::Elsewhere => {
+                let message = "this is the answer to a question that another process has asked; \
+                    for answers to reach it, send the requests of a session to the same replica";
+                let error = ErrorObject::new(ErrorCode::Http(409), message);
+                Reply::refused(Refusal::AskedElsewhere, None, &error)
+            }
         }
     }
 
@@ -305,7 +386,7 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
-            other => return self.dispatch_further(cx, other, caller, headers, request),
+            other => return self.dispatch_further(cx, other, caller, headers, body, request),
         })
     }
 
@@ -316,8 +397,14 @@ impl Server {
         method: Method,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
+        body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        if method == Method::Listen {
+            let over_http = headers.is_some();
+            let reply = self.listen(caller, over_http, request);
+            return Handled::Now(reply.unwrap_or_else(|refusal| refusal));
+        }
         if !self.generation.load().offers(method) {
             return Handled::Now(if caller.revision.has_sessions() {
                 method_not_found(request)
@@ -328,14 +415,20 @@ impl Server {
         let handled = match method {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
-            Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::ResourcesRead => self.read_resource(cx, caller, headers, body, request),
+            Method::ResourcesSubscribe => self.change_subscription(caller, request, true),
+            Method::ResourcesUnsubscribe => self.change_subscription(caller, request, false),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
-            Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
+            Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
+            Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
+            Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
             Method::Initialize
             | Method::Ping
             | Method::Discover
             | Method::SetLogLevel
+            | Method::Listen
             | Method::ToolsList
             | Method::ToolsCall => unreachable!("dispatched before"),
         };
@@ -368,7 +461,19 @@ impl Server {
             timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
             on_disconnect: caller.on_disconnect,
             stream_after: caller.stream_after,
+            resumption: caller.resumption,
         }
+    }
+
+    /// What it takes to take a stream up again, for callers who can.
+    #[inline]
+    fn resumption_of(&self, terms: Terms) -> Option<Arc<Streams>> {
+        (terms.resumption != Resumption::No).then(|| Arc::clone(&self.streams))
+    }
+
+    /// The server stops: streams are ended, each in the way that has its client come back elsewhere.
+    pub(crate) fn end_streams(&self) {
+        self.streams.stop();
     }
 
     /// Runs what somebody has written for this server, and answers with what comes of it.
@@ -385,6 +490,7 @@ impl Server {
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
+        let streams = self.resumption_of(terms);
         Handled::Later(Box::pin(async move {
             let step = match begun {
                 Ok(step) => step,
@@ -395,7 +501,8 @@ impl Server {
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
                     let hold = inflight.stream();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude, hold)))
+                    let stream = CallStream::new(running, context, conclude, hold);
+                    in_parts(stream, streams, terms)
                 }
             }
         }))
@@ -429,6 +536,7 @@ impl Server {
             request_id: RequestId::from_json(request.id),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
+            asking: Asking::new(Client::Nobody(NOT_HERE)),
         });
         let server_info = caller
             .revision
@@ -453,6 +561,16 @@ impl Server {
         })))
     }
 }
+
+/// An answer that has something to say before its end.
+fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> Reply {
+    Reply::Stream(match streams {
+        Some(streams) => streams.resumable(stream, terms),
+        None => Box::new(stream),
+    })
+}
+/// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
+const NOT_HERE: &str = "only tools, resources and prompts can ask";
 
 /// `server_info` is there in the stateless era, whose results say more than their own.
 fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {

@@ -6,11 +6,14 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
 mod everything;
+mod extensions;
+mod lasting;
 mod layers;
 mod library;
 mod offer_attributes;

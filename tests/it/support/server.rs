@@ -8,6 +8,7 @@ use longshore::seal::Secret;
 use longshore::server::{BatchPolicy, ValidationErrors};
 use longshore::transport::http::HttpLimits;
 use longshore::{App, Config, IntoTool};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Connection, Response, Session};
@@ -44,6 +45,14 @@ impl Serve {
     pub(crate) fn demo() -> Running {
         Self::new()
             .configured(|c| c.toolsets.push("demo".to_owned()))
+            .start()
+    }
+
+    /// The built-in demo toolset with other settings, at once.
+    pub(crate) fn demo_with(change: impl FnOnce(&mut Config)) -> Running {
+        Self::new()
+            .configured(|c| c.toolsets.push("demo".to_owned()))
+            .configured(change)
             .start()
     }
 
@@ -144,7 +153,12 @@ impl Running {
 
     /// A handshake.
     pub(crate) fn session(&self, revision: &str) -> Session<'_> {
-        Session::begin(self, revision)
+        self.session_of(revision, &json!({}))
+    }
+
+    /// A handshake of a client that can do something.
+    pub(crate) fn session_of(&self, revision: &str, capabilities: &Value) -> Session<'_> {
+        Session::begin(self, revision, capabilities)
     }
 }
 
