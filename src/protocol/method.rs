@@ -20,10 +20,14 @@ pub(crate) enum Method {
     SkillsList,
     SkillsGet,
     DirectoryRead,
+    TasksGet,
+    TasksUpdate,
+    TasksCancel,
+    TasksResult,
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -39,6 +43,10 @@ impl Method {
         Self::SkillsList,
         Self::SkillsGet,
         Self::DirectoryRead,
+        Self::TasksGet,
+        Self::TasksUpdate,
+        Self::TasksCancel,
+        Self::TasksResult,
     ];
 
     /// The name on the wire.
@@ -56,6 +64,10 @@ impl Method {
             Self::PromptsList => "prompts/list",
             Self::Complete => "completion/complete",
             Self::SetLogLevel => "logging/setLevel",
+            Self::TasksGet => "tasks/get",
+            Self::TasksUpdate => "tasks/update",
+            Self::TasksCancel => "tasks/cancel",
+            Self::TasksResult => "tasks/result",
             Self::SkillsList => "skills/list",
             Self::SkillsGet => "skills/get",
             Self::DirectoryRead => "resources/directory/read",
@@ -79,6 +91,10 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "tasks/get" => Self::TasksGet,
+            "tasks/update" => Self::TasksUpdate,
+            "tasks/cancel" => Self::TasksCancel,
+            "tasks/result" => Self::TasksResult,
             "skills/list" => Self::SkillsList,
             "skills/get" => Self::SkillsGet,
             "resources/directory/read" => Self::DirectoryRead,
@@ -90,6 +106,11 @@ impl Method {
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
             Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
+            Self::TasksGet | Self::TasksCancel => {
+                revision.has_core_tasks() || !revision.has_sessions()
+            }
+            Self::TasksResult => revision.has_core_tasks(),
+            Self::TasksUpdate => !revision.has_sessions(),
             Self::Discover | Self::SkillsList | Self::SkillsGet | Self::DirectoryRead => {
                 !revision.has_sessions()
             }

@@ -28,6 +28,7 @@ mod skills;
 mod stateless;
 mod stdio;
 mod stream;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -61,6 +62,7 @@ pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
 pub(crate) use stream::{CallStream, Part};
+pub use tasks::TaskConfig;
 
 use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted};
@@ -77,6 +79,7 @@ use logging::Levels;
 use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
+use tasks::Tasks;
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -94,6 +97,7 @@ pub(crate) struct Server {
     /// How long a client with a session has to answer a question.
     question_timeout: Duration,
     levels: Levels,
+    tasks: Arc<Tasks>,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
@@ -194,6 +198,8 @@ impl Server {
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let tasks = Tasks::new(state.clone(), config.tasks.clone(), "mcp");
+        tasks.show(metrics);
         let streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, streams));
         Questions::show(&inflight, metrics);
@@ -208,6 +214,7 @@ impl Server {
             question_timeout,
             inflight,
             levels: Levels::default(),
+            tasks,
             telemetry,
             operations,
             sessions_opened,
@@ -368,6 +375,9 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+                self.task_method(cx, method, caller, headers, body, request)
+            }
             Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
             Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
             Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
