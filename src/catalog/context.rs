@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ask::{
@@ -90,6 +90,15 @@ impl CallContext {
         if !self.asking.is_muted() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Lets the client hang up: the event stream of this call's answer is ended, the call goes on, and the client comes
+    /// back for the rest of it by itself. For calls that take long, so that nobody keeps a connection open for them.
+    ///
+    /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
+    pub async fn let_go(&self) {
+        self.outlet.let_go();
+        tokio::task::yield_now().await;
     }
 
     /// Whether the client has declared that it can do something that it could be asked for.
@@ -344,7 +353,8 @@ impl fmt::Debug for RequestId {
 }
 
 /// How much a log message matters, by RFC 5424, from least to most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum LogLevel {
     /// Detail for whoever hunts a fault.

@@ -13,10 +13,13 @@ pub(crate) enum Method {
     ResourcesList,
     TemplatesList,
     ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
     PromptsList,
     PromptsGet,
     Complete,
     SetLogLevel,
+    Listen,
     SkillsList,
     SkillsGet,
     DirectoryRead,
@@ -27,7 +30,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -36,10 +39,13 @@ impl Method {
         Self::ResourcesList,
         Self::TemplatesList,
         Self::ResourcesRead,
+        Self::ResourcesSubscribe,
+        Self::ResourcesUnsubscribe,
         Self::PromptsList,
         Self::PromptsGet,
         Self::Complete,
         Self::SetLogLevel,
+        Self::Listen,
         Self::SkillsList,
         Self::SkillsGet,
         Self::DirectoryRead,
@@ -64,6 +70,9 @@ impl Method {
             Self::PromptsList => "prompts/list",
             Self::Complete => "completion/complete",
             Self::SetLogLevel => "logging/setLevel",
+            Self::ResourcesSubscribe => "resources/subscribe",
+            Self::ResourcesUnsubscribe => "resources/unsubscribe",
+            Self::Listen => "subscriptions/listen",
             Self::TasksGet => "tasks/get",
             Self::TasksUpdate => "tasks/update",
             Self::TasksCancel => "tasks/cancel",
@@ -91,6 +100,9 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "resources/subscribe" => Self::ResourcesSubscribe,
+            "resources/unsubscribe" => Self::ResourcesUnsubscribe,
+            "subscriptions/listen" => Self::Listen,
             "tasks/get" => Self::TasksGet,
             "tasks/update" => Self::TasksUpdate,
             "tasks/cancel" => Self::TasksCancel,
@@ -105,15 +117,21 @@ impl Method {
     /// Whether a revision has it.
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
-            Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
+            Self::Initialize
+            | Self::Ping
+            | Self::SetLogLevel
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe => revision.has_sessions(),
+            Self::Discover
+            | Self::Listen
+            | Self::SkillsList
+            | Self::SkillsGet
+            | Self::DirectoryRead => !revision.has_sessions(),
             Self::TasksGet | Self::TasksCancel => {
                 revision.has_core_tasks() || !revision.has_sessions()
             }
             Self::TasksResult => revision.has_core_tasks(),
             Self::TasksUpdate => !revision.has_sessions(),
-            Self::Discover | Self::SkillsList | Self::SkillsGet | Self::DirectoryRead => {
-                !revision.has_sessions()
-            }
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::streams::StreamsConfig;
 use super::{QuestionConfig, TaskConfig};
 use crate::protocol::Implementation;
 
@@ -44,6 +45,8 @@ pub struct ServerConfig {
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
     pub validation_errors: ValidationErrors,
+    /// Streams that stay open, and what is kept of those that break.
+    pub streams: StreamsConfig,
 }
 
 /// When several messages may come in one array.
@@ -91,6 +94,7 @@ impl Default for ServerConfig {
             tasks: TaskConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
+            streams: StreamsConfig::default(),
         }
     }
 }

@@ -8,11 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
+use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
-use crate::state::SharedState;
 use crate::telemetry::{Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
@@ -36,7 +35,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
     Server::new(
         config,
         keys,
-        SharedState::default(),
+        Shared::default(),
         catalog,
         HashMap::new(),
         Telemetry::default(),
@@ -252,7 +251,7 @@ fn asking_server() -> Arc<Server> {
     Arc::new(Server::new(
         config,
         KeyRing::random(),
-        SharedState::default(),
+        Shared::default(),
         catalog,
         HashMap::new(),
         Telemetry::default(),
@@ -322,7 +321,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
     let server = Arc::new(Server::new(
         ServerConfig::default(),
         KeyRing::random(),
-        SharedState::default(),
+        Shared::default(),
         Catalog::new([tool.into_tool()]).expect("good tools"),
         HashMap::new(),
         Telemetry::default(),

@@ -12,7 +12,7 @@ use super::reply::{Answer, Refusal, Reply, begin, finish};
 use super::rounds::missing_capability;
 use super::stream::CallStream;
 use super::tasks::TaskCall;
-use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
+use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
     ToolErrorKind,
@@ -68,6 +68,7 @@ impl Server {
                     server: Arc::clone(self),
                     generation: Arc::clone(&generation),
                 };
+                let streams = self.resumption_of(terms);
                 Handled::Later(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
@@ -82,7 +83,7 @@ impl Server {
                             let hold = conclusion.server.inflight.stream();
                             let conclude = move |outcome| conclusion.answer(outcome);
                             let stream = CallStream::new(running, context, conclude, hold);
-                            Reply::Stream(Box::new(stream))
+                            in_parts(stream, streams, terms)
                         }
                     }
                 }))

@@ -13,6 +13,7 @@ mod cli;
 mod docs;
 mod everything;
 mod extensions;
+mod lasting;
 mod layers;
 mod library;
 mod offer_attributes;
