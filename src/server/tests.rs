@@ -89,6 +89,7 @@ fn post_as(
         mcp: &mcp,
         takes_streams: true,
         wire: Wire::Http11,
+        peer: None,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(

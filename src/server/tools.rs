@@ -295,6 +295,7 @@ impl ResultWriter<'_> {
                 internal_error(self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(self.id),
             Outcome::Interrupted(interrupted) => {
                 self.server
                     .interrupted(self.id, self.name(), self.generation, *interrupted)
@@ -409,6 +410,12 @@ fn unknown_tool(generation: &Generation, id: &str, name: &str) -> Reply {
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     let message = format!("Invalid params: {}", truncated(problem));
     Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+}
+
+/// The server stops and could not wait any longer.
+pub(super) fn stopped(id: &str) -> Reply {
+    let message = "The server is stopping and ended the call; send it again";
+    Reply::error(id, &ErrorObject::new(ErrorCode::Http(503), message))
 }
 
 pub(super) fn internal_error(id: &str) -> Reply {

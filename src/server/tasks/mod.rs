@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{AbortHandle, Abortable, Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value, json};
 
@@ -163,10 +163,12 @@ impl Server {
         };
         self.tasks.create(&record).await.map_err(Refused::State)?;
         context.asking.become_task(terms.ttl);
+        let (stop, stopped) = AbortHandle::new_pair();
+        let call = Abortable::new(call, stopped);
         let runner = Runner {
             tasks: Arc::clone(&self.tasks),
             record: record.clone(),
-            inflight: self.inflight.enter(&context),
+            inflight: self.inflight.enter(&context, stop),
             context,
             timeout: terms.ttl,
             place,

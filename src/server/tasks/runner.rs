@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::{Abortable, Aborted};
 use serde_json::{Value, json, value::RawValue};
 
 use super::record::{Ended, Record, Status};
@@ -58,7 +59,7 @@ impl Runner {
     /// Runs the call to its end, and keeps what it gave.
     pub(super) async fn run<T: Send + 'static>(
         self,
-        call: Guarded<T>,
+        call: Abortable<Guarded<T>>,
         conclude: impl FnOnce(Outcome<T>) -> Ended + Send + 'static,
     ) {
         let id = self.record.id.clone();
@@ -102,7 +103,7 @@ impl Runner {
         self.tasks.change(&self.record.id, change).await.map(drop)
     }
 
-    async fn drive<T>(&self, mut call: Guarded<T>) -> Result<Stop<T>, StateError> {
+    async fn drive<T>(&self, mut call: Abortable<Guarded<T>>) -> Result<Stop<T>, StateError> {
         let id = &self.record.id;
         let mut inbox = self.tasks.inbox(id).await?;
         let mut deadline = std::pin::pin!(tokio::time::sleep(self.timeout));
@@ -148,9 +149,20 @@ impl Runner {
         }
     }
 
-    fn poll<T>(&self, call: &mut Guarded<T>, open: &Open, cx: &mut Context<'_>) -> Poll<Event<T>> {
+    fn poll<T>(
+        &self,
+        call: &mut Abortable<Guarded<T>>,
+        open: &Open,
+        cx: &mut Context<'_>,
+    ) -> Poll<Event<T>> {
         if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
-            return Poll::Ready(Event::Ended(call::settled(outcome, &self.context)));
+            return Poll::Ready(Event::Ended(match outcome {
+                Ok(outcome) => call::settled(outcome, &self.context),
+                Err(Aborted) => {
+                    self.context.outlet.cancel();
+                    Outcome::Stopped
+                }
+            }));
         }
         let asking = &self.context.asking;
         asking.driven_by(cx.waker());
