@@ -25,7 +25,9 @@ use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin};
+use crate::source::{
+    UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
+};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
@@ -463,14 +465,17 @@ impl App {
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let catalog = Catalog::new(tools)?
+        let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?
-            .with_skills(skills)?
-            .with_extensions(self.extensions)?;
+            .with_skills(skills)?;
+        for (source, offered) in offered(&config.sources)? {
+            catalog = catalog.with_offered(&source, offered);
+        }
         let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
-        let catalog = catalog.with_offered("upstreams", upstreams.offer()?);
+        catalog = catalog.with_offered("upstreams", upstreams.offer()?);
         tell_of_refused(&catalog)?;
+        let catalog = catalog.with_extensions(self.extensions)?;
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));

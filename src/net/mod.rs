@@ -9,6 +9,7 @@ mod body;
 mod proxies;
 mod breaker;
 mod bulkhead;
+pub(crate) mod child;
 mod client;
 mod connect;
 mod fetch_error;
@@ -17,6 +18,8 @@ mod inflate;
 mod program;
 mod resolve;
 mod sse;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};

@@ -28,10 +28,12 @@ mod resources;
 mod revisions;
 mod rules;
 mod state;
+mod sources;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;
 mod streams;
 mod support;
+mod tasks;
 mod tool_attribute;
 mod upstream;
