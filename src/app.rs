@@ -26,7 +26,7 @@ use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
-use crate::state::{Memory, SharedState, State};
+use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{
     BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
 };
@@ -89,6 +89,9 @@ pub enum AppError {
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The shared state cannot be opened.
+    #[error(transparent)]
+    State(#[from] OpenStateError),
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
@@ -431,9 +434,10 @@ impl App {
             .with_prompts(prompts)?
             .with_skills(skills)?
             .with_extensions(self.extensions)?;
-        let store = self
-            .state
-            .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
+        let store = match self.state {
+            Some(store) => store,
+            None => crate::state::open(&config.state)?,
+        };
         let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
             state: SharedState::new(store, within),

@@ -13,6 +13,7 @@ mod generation;
 mod handshake;
 mod http;
 mod kept;
+mod legacy;
 mod lists;
 mod local;
 mod logging;
@@ -78,6 +79,7 @@ use crate::telemetry::{
 };
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
+use legacy::LegacySessions;
 use logging::Levels;
 use questions::{Heard, Questions};
 use reply::begin;
@@ -101,6 +103,7 @@ pub(crate) struct Server {
     question_timeout: Duration,
     levels: Levels,
     streams: Arc<Streams>,
+    legacy: LegacySessions,
     announcer: Announcer,
     telemetry: Telemetry,
     operations: Operations,
@@ -215,12 +218,13 @@ impl Server {
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
         Questions::show(&inflight, metrics);
-        let streams = Streams::new(
+        let streams = Arc::new(Streams::new(
             config.streams.clone(),
             shared.state.clone(),
             mount,
             Arc::clone(&inflight),
-        );
+        ));
+        Streams::show(&streams, metrics);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -232,7 +236,8 @@ impl Server {
             question_timeout,
             inflight,
             levels: Levels::default(),
-            streams: Arc::new(streams),
+            streams,
+            legacy: LegacySessions::default(),
             announcer: shared.announcer,
             state: shared.state,
             telemetry,

@@ -78,6 +78,18 @@ pub(crate) const QUESTIONS_WAITING: Instrument = Instrument::gauge(
     "{question}",
     "Questions that wait for an answer while their call waits",
 );
+/// By kind.
+pub(crate) const STREAMS: Instrument = Instrument::gauge(
+    "longshore.streams",
+    "{stream}",
+    "Streams that last, by kind",
+);
+/// Of streams that are open on this replica.
+pub(crate) const SUBSCRIPTIONS: Instrument = Instrument::gauge(
+    "longshore.subscriptions",
+    "{subscription}",
+    "Resources that open streams have subscribed to",
+);
 /// Of configuration; by how each ended.
 pub(crate) const RELOADS: Instrument = Instrument::counter(
     "longshore.config.reloads",
@@ -164,6 +176,8 @@ pub(crate) const ALL: &[&Instrument] = &[
     &LIMIT_HITS,
     &QUESTIONS,
     &QUESTIONS_WAITING,
+    &STREAMS,
+    &SUBSCRIPTIONS,
     &RELOADS,
     &GENERATION,
     &KEY_AGE,
