@@ -339,9 +339,8 @@ fn std_06_sub_06_listening_is_acknowledged_and_its_end_is_told_twice() {
 fn std_05_who_no_longer_listens_is_told_nothing_more() {
     let mut program = Program::demo();
     program.ask(&listen("l"));
-    program.send(
-        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}"#,
-    );
+    program
+        .send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}"#);
     let discover = request("server/discover", &json!({"_meta": meta()}));
     assert_eq!(program.ask(&discover)["id"], 1);
     program.assert_ends_well();

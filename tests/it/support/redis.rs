@@ -25,7 +25,10 @@ impl RedisServer {
             .expect("a port")
             .port();
         let Some(child) = spawn(port, &folder) else {
-            eprintln!("SKIPPED: there is neither redis-server nor valkey-server on this machine");
+            // Past what the harness captures of tests that pass.
+            let _ = std::io::stderr().write_all(
+                b"SKIPPED: there is neither redis-server nor valkey-server on this machine\n",
+            );
             return None;
         };
         let server = Self {
