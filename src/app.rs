@@ -14,7 +14,7 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Proof};
+use crate::auth::{AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Skill, Tool,
@@ -345,7 +345,12 @@ impl App {
         let config = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
-        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
+        let place = Place {
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+        };
+        let auth = Authentication::new(&config.auth, place, proofs)?;
         let server = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,
@@ -418,7 +423,7 @@ impl App {
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
         let mut skills = self.skills;
         for toolset in &config.toolsets {
-            let toolset = builtin(toolset)?;
+            let toolset = builtin(toolset, &self.announcer)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
@@ -586,6 +591,7 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
                 Some(listener) => {
@@ -595,7 +601,7 @@ impl Bound {
                         listener.serve(self.server, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
-                        never = self.auth.keep_up() => match never {},
+                        never = self.auth.keep_up(awaited.as_deref()) => match never {},
                     }
                 }
                 None => tokio::select! {

@@ -1,5 +1,7 @@
 //! What comes back for a message.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -34,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 /// Why a message was refused, as far as HTTP has something to say about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Not JSON, or no JSON-RPC message, or one that may not come from a client.
     Malformed,
@@ -54,6 +56,8 @@ pub(crate) enum Refusal {
     SessionMissing,
     /// The session has ended or never was.
     SessionUnknown,
+    /// The caller lacks one of these scopes.
+    Scope(Arc<[String]>),
     /// There is no such tool. To a message that is an ordinary answer.
     Tool,
     /// Arguments that the tool does not take; likewise.

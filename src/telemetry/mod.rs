@@ -23,10 +23,6 @@ pub use config::{MetricsPolicy, TelemetryConfig};
 
 pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
 pub(crate) use instruments::*;
-#[allow(
-    unused_imports,
-    reason = "for rooms below that something must be waited for"
-)]
 pub(crate) use life::Gate;
 pub(crate) use life::{Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};

@@ -19,9 +19,11 @@ mod library;
 mod offer_attributes;
 mod operators;
 mod prompts;
+mod protocol_rules;
 mod rest;
 mod resources;
 mod revisions;
+mod rules;
 mod state;
 #[cfg(feature = "cli")]
 mod stdio;

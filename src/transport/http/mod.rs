@@ -131,6 +131,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
         guard: HostGuard::new(&config),
         telemetry: server.telemetry().clone(),
         endpoint: Endpoint { server, config },
+        prefix: gate.prefix().into(),
         gate,
         layers,
     }
