@@ -30,6 +30,7 @@ mod stateless;
 mod stdio;
 mod stream;
 mod streams;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -65,6 +66,7 @@ pub(crate) use stdio::StdioPeer;
 use stream::CallStream;
 pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
+pub use tasks::TaskConfig;
 
 use crate::auth::Principal;
 use crate::catalog::{
@@ -85,6 +87,7 @@ use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use streams::{Streams, Word};
+use tasks::Tasks;
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -105,6 +108,7 @@ pub(crate) struct Server {
     streams: Arc<Streams>,
     legacy: LegacySessions,
     announcer: Announcer,
+    tasks: Arc<Tasks>,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
@@ -159,7 +163,10 @@ impl Caller<'_> {
         log_level: Option<LogLevel>,
         asking: Asking,
     ) -> Arc<CallContext> {
+        let (trace, carried) = self.trace(request);
         Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
@@ -215,6 +222,8 @@ impl Server {
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let tasks = Tasks::new(shared.state.clone(), config.tasks.clone(), mount);
+        tasks.show(metrics);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
         Questions::show(&inflight, metrics);
@@ -240,6 +249,7 @@ impl Server {
             legacy: LegacySessions::default(),
             announcer: shared.announcer,
             state: shared.state,
+            tasks,
             telemetry,
             operations,
             sessions_opened,
@@ -250,6 +260,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// Ends the calls that still run; their callers are told that the server stops.
+    pub(crate) fn stop_calls(&self) {
+        self.inflight.stop();
     }
 
     /// What has become of the questions that were asked.
@@ -417,6 +432,9 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+                self.task_method(cx, method, caller, headers, body, request)
+            }
             Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
             Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
             Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
@@ -526,7 +544,10 @@ impl Server {
                 )));
             }
         };
+        let (trace, carried) = caller.trace(request);
         let context = Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(caller.principal),
             session: caller.session.cloned(),
             request_id: RequestId::from_json(request.id),

@@ -90,6 +90,12 @@ pub(crate) const SUBSCRIPTIONS: Instrument = Instrument::gauge(
     "{subscription}",
     "Resources that open streams have subscribed to",
 );
+/// In this process.
+pub(crate) const TASKS_RUNNING: Instrument = Instrument::gauge(
+    "longshore.tasks.running",
+    "{task}",
+    "Calls that have outlived their request and still run",
+);
 /// Of configuration; by how each ended.
 pub(crate) const RELOADS: Instrument = Instrument::counter(
     "longshore.config.reloads",
@@ -178,6 +184,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &QUESTIONS_WAITING,
     &STREAMS,
     &SUBSCRIPTIONS,
+    &TASKS_RUNNING,
     &RELOADS,
     &GENERATION,
     &KEY_AGE,
