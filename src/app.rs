@@ -28,7 +28,7 @@ use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{
     UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
 };
-use crate::state::{Memory, SharedState, State};
+use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
@@ -89,6 +89,9 @@ pub enum AppError {
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The shared state cannot be opened.
+    #[error(transparent)]
+    State(#[from] OpenStateError),
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
@@ -476,9 +479,10 @@ impl App {
         catalog = catalog.with_offered("upstreams", upstreams.offer()?);
         tell_of_refused(&catalog)?;
         let catalog = catalog.with_extensions(self.extensions)?;
-        let store = self
-            .state
-            .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
+        let store = match self.state {
+            Some(store) => store,
+            None => crate::state::open(&config.state)?,
+        };
         let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
             state: SharedState::new(store, within),

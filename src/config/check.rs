@@ -156,6 +156,18 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
         (config.state.memory_bytes == 0, "state.memory_bytes"),
         (config.state.timeout_ms == 0, "state.timeout_ms"),
+        (
+            config.server.streams.life_seconds == 0,
+            "server.streams.life_seconds",
+        ),
+        (
+            config.server.streams.per_principal == 0,
+            "server.streams.per_principal",
+        ),
+        (
+            config.server.streams.replay_events == 0,
+            "server.streams.replay_events",
+        ),
     ] {
         if zero {
             find(

@@ -433,6 +433,22 @@ impl Inflight {
         Busy(Arc::clone(self))
     }
 
+    /// Cancels all calls of a session.
+    pub(crate) fn cancel_all(&self, session: &str) {
+        let mut found = Vec::new();
+        self.calls().by_id.retain(|(of, _), call| {
+            let stays = **of != *session;
+            if !stays {
+                found.push((Arc::clone(&call.0), call.1.clone()));
+            }
+            stays
+        });
+        for (context, task) in found {
+            context.outlet.cancel();
+            task.abort();
+        }
+    }
+
     /// Cancels a call (CAN-01), and says whether there was one. What has ended, or never was, is nobody's loss.
     pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));

@@ -131,7 +131,7 @@ impl Server {
     }
 
     /// Ends the questions and standing streams of a session. Its calls come to their own end.
-    fn end_work_of(&self, session: &str) {
+    pub(super) fn end_work_of(&self, session: &str) {
         self.inflight.questions.end_session(session);
         self.streams.end_session(session);
     }

@@ -13,6 +13,7 @@ mod generation;
 mod handshake;
 mod http;
 mod kept;
+mod legacy;
 mod lists;
 mod local;
 mod logging;
@@ -80,6 +81,7 @@ use crate::telemetry::{
 };
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
+use legacy::LegacySessions;
 use logging::Levels;
 use questions::{Heard, Questions};
 use reply::begin;
@@ -104,6 +106,7 @@ pub(crate) struct Server {
     question_timeout: Duration,
     levels: Levels,
     streams: Arc<Streams>,
+    legacy: LegacySessions,
     announcer: Announcer,
     tasks: Arc<Tasks>,
     telemetry: Telemetry,
@@ -224,12 +227,13 @@ impl Server {
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
         Questions::show(&inflight, metrics);
-        let streams = Streams::new(
+        let streams = Arc::new(Streams::new(
             config.streams.clone(),
             shared.state.clone(),
             mount,
             Arc::clone(&inflight),
-        );
+        ));
+        Streams::show(&streams, metrics);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -241,7 +245,8 @@ impl Server {
             question_timeout,
             inflight,
             levels: Levels::default(),
-            streams: Arc::new(streams),
+            streams,
+            legacy: LegacySessions::default(),
             announcer: shared.announcer,
             state: shared.state,
             tasks,

@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::task::Context;
 
 use bytes::Bytes;
+use serde_json::json;
 
 use super::call::{OnDisconnect, Resumption, STDIO};
 use super::reply::Reply;
 use super::rounds::Reach;
 use super::streams::Parts;
 use super::watched::speaks;
-use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
+use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message, truncated};
 use crate::auth::Principal;
-use crate::protocol::message::{Message, Payload, Request};
+use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Seen, Watch, Wire};
@@ -23,9 +24,24 @@ use crate::telemetry::{Seen, Watch, Wire};
 pub(crate) struct StdioPeer {
     session: OnceLock<Session>,
     listens: AtomicBool,
+    /// It has sessions only, and is reached over HTTP.
+    has_sessions_only: bool,
 }
 
 impl StdioPeer {
+    /// A client of the transport of 2024-11-05.
+    pub(super) fn of_sessions() -> Self {
+        Self {
+            has_sessions_only: true,
+            ..Self::default()
+        }
+    }
+
+    /// What was agreed on.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.session.get()
+    }
+
     /// Whether there was a handshake.
     pub(crate) fn has_session(&self) -> bool {
         self.session.get().is_some()
@@ -45,7 +61,11 @@ impl Server {
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let seen = Seen {
-                    wire: Wire::Pipe,
+                    wire: if peer.has_sessions_only {
+                        Wire::default()
+                    } else {
+                        Wire::Pipe
+                    },
                     ..Seen::default()
                 };
                 let watch = self.watch(local.cells(), seen, &request);
@@ -59,7 +79,9 @@ impl Server {
                 if let Some(session) = peer.session.get() {
                     self.notified(&session.log_name, &notification);
                 }
-                self.notified(STDIO, &notification);
+                if !peer.has_sessions_only {
+                    self.notified(STDIO, &notification);
+                }
                 Reply::Accepted
             }
             Ok(Payload::Single(Message::Response(response))) => {
@@ -109,7 +131,11 @@ impl Server {
         request: &Request<'_>,
         watch: Option<&Watch<'_>>,
     ) -> Handled {
-        if request.params.meta.protocol_version.is_some() {
+        if let Some(version) = request.params.meta.protocol_version {
+            if peer.has_sessions_only {
+                let version = message::string(version).unwrap_or_default();
+                return Handled::Now(not_on_this_transport(request.id, &version));
+            }
             let caller = self.stdio_caller(local, None, principal, watch);
             return self.stateless_request(cx, caller, None, body, request);
         }
@@ -160,4 +186,19 @@ impl Server {
             watch,
         }
     }
+}
+
+/// VER-02: where there are sessions only, the stateless era is not served.
+fn not_on_this_transport(id: &str, requested: &str) -> Reply {
+    let supported: Vec<_> = Revision::ALL
+        .into_iter()
+        .filter(|revision| revision.has_sessions())
+        .map(Revision::as_str)
+        .collect();
+    let data = json!({"supported": supported, "requested": truncated(requested)});
+    let error = ErrorObject::new(
+        ErrorCode::UnsupportedProtocolVersion,
+        "Unsupported protocol version",
+    );
+    Reply::error(id, &error.with_data(data))
 }

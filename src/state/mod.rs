@@ -9,14 +9,19 @@
 
 mod config;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod shared;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+#[cfg(feature = "redis")]
+pub use self::redis::Redis;
 pub use config::StateConfig;
 pub use memory::Memory;
 pub use shared::SharedState;
@@ -177,4 +182,31 @@ pub enum StateError {
         /// Why not, without addresses or credentials.
         reason: String,
     },
+}
+
+/// Why the store that is configured cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenStateError {
+    /// No address of a Redis server.
+    #[error(
+        "state.url is no address of a Redis or Valkey server; write it as redis://host:6379, or rediss://user:password@host:6379/0 with TLS"
+    )]
+    Url,
+    /// This program cannot talk to Redis.
+    #[error(
+        "state.url is set, but this program was built without the feature `redis`; build it with that, or leave state.url out"
+    )]
+    Unsupported,
+}
+
+/// The store that is configured. Nothing is connected yet.
+pub(crate) fn open(config: &StateConfig) -> Result<Arc<dyn State>, OpenStateError> {
+    if config.url.is_none() {
+        return Ok(Arc::new(Memory::new(config.memory_bytes)));
+    }
+    #[cfg(feature = "redis")]
+    return Ok(Arc::new(Redis::new(config)?));
+    #[cfg(not(feature = "redis"))]
+    return Err(OpenStateError::Unsupported);
 }

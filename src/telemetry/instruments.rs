@@ -78,6 +78,18 @@ pub(crate) const QUESTIONS_WAITING: Instrument = Instrument::gauge(
     "{question}",
     "Questions that wait for an answer while their call waits",
 );
+/// By kind.
+pub(crate) const STREAMS: Instrument = Instrument::gauge(
+    "longshore.streams",
+    "{stream}",
+    "Streams that last, by kind",
+);
+/// Of streams that are open on this replica.
+pub(crate) const SUBSCRIPTIONS: Instrument = Instrument::gauge(
+    "longshore.subscriptions",
+    "{subscription}",
+    "Resources that open streams have subscribed to",
+);
 /// In this process.
 pub(crate) const TASKS_RUNNING: Instrument = Instrument::gauge(
     "longshore.tasks.running",
@@ -170,6 +182,8 @@ pub(crate) const ALL: &[&Instrument] = &[
     &LIMIT_HITS,
     &QUESTIONS,
     &QUESTIONS_WAITING,
+    &STREAMS,
+    &SUBSCRIPTIONS,
     &TASKS_RUNNING,
     &RELOADS,
     &GENERATION,

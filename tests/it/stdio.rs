@@ -303,3 +303,45 @@ fn a_frame_that_is_none_is_answered_and_ends_the_program() {
     assert_eq!(program.receive_framed()["error"]["code"], -32600);
     program.assert_ends_well();
 }
+
+fn listen(id: &str) -> String {
+    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta()});
+    request("subscriptions/listen", &params).replace("\"id\":1", &format!("\"id\":\"{id}\""))
+}
+
+#[test]
+fn std_06_sub_06_listening_is_acknowledged_and_its_end_is_told_twice() {
+    let mut program = Program::demo();
+    let acknowledged = program.ask(&listen("l"));
+    assert_eq!(
+        acknowledged["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    let subscription = json!({"io.modelcontextprotocol/subscriptionId": "l"});
+    assert_eq!(acknowledged["params"]["_meta"], subscription);
+    // Other requests are answered meanwhile.
+    let discover = request("server/discover", &json!({"_meta": meta()}));
+    assert_eq!(program.ask(&discover)["id"], 1);
+    let (status, rest) = program.end();
+    let last: Vec<Value> = rest
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!((status.code(), last.len()), (Some(0), 2), "{rest}");
+    assert_eq!(last[0]["method"], "notifications/cancelled");
+    assert_eq!(last[0]["params"]["requestId"], "l");
+    assert_eq!(last[0]["params"]["_meta"], subscription);
+    assert_eq!(last[1]["id"], "l");
+    assert_eq!(last[1]["result"]["resultType"], "complete");
+}
+
+#[test]
+fn std_05_who_no_longer_listens_is_told_nothing_more() {
+    let mut program = Program::demo();
+    program.ask(&listen("l"));
+    program
+        .send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}"#);
+    let discover = request("server/discover", &json!({"_meta": meta()}));
+    assert_eq!(program.ask(&discover)["id"], 1);
+    program.assert_ends_well();
+}

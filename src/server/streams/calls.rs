@@ -241,12 +241,7 @@ impl Calling {
                     END => return Poll::Ready(None),
                     _ => {}
                 }
-                let part = Part {
-                    id,
-                    retry: None,
-                    said,
-                };
-                return Poll::Ready(Some(part));
+                return Poll::Ready(Some(Part::of(said).with_id(id)));
             }
             if self.is_over {
                 return Poll::Ready(None);
@@ -266,12 +261,7 @@ impl Calling {
                 if kind == END {
                     return Poll::Ready(None);
                 }
-                let part = Part {
-                    id: None,
-                    retry: None,
-                    said,
-                };
-                return Poll::Ready(Some(part));
+                return Poll::Ready(Some(Part::of(said)));
             }
             let entry = self.entry(kind, &said);
             if self.is_over {

@@ -26,19 +26,21 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub use config::StreamsConfig;
 pub(crate) use part::{Part, Parts, Said};
 
 use super::call::Inflight;
+use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::Notice;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
-use crate::telemetry::Hold;
+use crate::telemetry::{Hold, Metrics, STREAMS, SUBSCRIPTIONS};
 use calls::Live;
-use feed::{End, Feed, Owner, Uris, Wants};
+use feed::{End, Feed, Owner, Told, Uris, Wants};
 use replicas::Outgoing;
 pub(super) use replicas::{Fact, Word};
 
@@ -299,6 +301,17 @@ impl Streams {
         }
     }
 
+    /// Has operators see how many there are.
+    pub(super) fn show(streams: &Arc<Self>, metrics: &Metrics) {
+        let read = |instrument, labels: &[(&'static str, &str)], of: fn(StreamCounts) -> usize| {
+            let streams = Arc::clone(streams);
+            metrics.read(instrument, labels, move || of(streams.counts()) as f64);
+        };
+        read(&STREAMS, &[("kind", "standing")], |counts| counts.standing);
+        read(&STREAMS, &[("kind", "call")], |counts| counts.calls);
+        read(&SUBSCRIPTIONS, &[], |counts| counts.subscriptions);
+    }
+
     /// Says in the log when the state begins to fail, and when it is back.
     fn heed<T>(&self, result: &Result<T, StateError>) {
         match result {
@@ -357,6 +370,7 @@ impl TooMany {
 }
 
 /// One stream's feed, for as long as the stream is open.
+#[derive(Debug)]
 struct Place {
     streams: Arc<Streams>,
     feed: Arc<Feed>,
@@ -368,6 +382,33 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.streams.leave(&self.feed, self.is_standing);
+    }
+}
+
+/// The place of a stream that is told nothing of what changes, and of the server's end.
+#[derive(Debug)]
+pub(super) struct StandingPlace(Place);
+
+impl StandingPlace {
+    /// Whether the stream has to end. If not, `cx` is woken when it has to.
+    pub(super) fn is_ended(&self, cx: &Context<'_>) -> bool {
+        matches!(self.0.feed.poll_next(cx), Poll::Ready(Told::End(_)))
+    }
+}
+
+impl Streams {
+    /// A place for a stream of a caller's.
+    pub(super) fn place_for(
+        self: &Arc<Self>,
+        principal: &Principal,
+    ) -> Result<StandingPlace, Reply> {
+        let owner = Owner {
+            principal: counted(principal),
+            ..Owner::default()
+        };
+        self.enter(owner, Wants::default(), true)
+            .map(StandingPlace)
+            .map_err(|too_many| too_many.reply(None))
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Part {
     pub(crate) id: Option<EventId>,
     /// After which time it should come back.
     pub(crate) retry: Option<Duration>,
+    /// What kind of event it is, where that is said.
+    pub(crate) event: Option<&'static str>,
     pub(crate) said: Said,
 }
 
@@ -67,10 +69,19 @@ impl Part {
         }
     }
 
-    fn of(said: Said) -> Self {
+    /// One whose kind is said.
+    pub(crate) fn event(event: &'static str, data: Bytes) -> Self {
+        Self {
+            event: Some(event),
+            ..Self::message(data)
+        }
+    }
+
+    pub(super) fn of(said: Said) -> Self {
         Self {
             id: None,
             retry: None,
+            event: None,
             said,
         }
     }

@@ -134,7 +134,7 @@ impl Listen {
 impl Streams {
     /// How long a stream that begins now is to live: a tenth more or less than is set, so that streams that began
     /// together do not end together.
-    pub(super) fn life(&self) -> Duration {
+    pub(in crate::server) fn life(&self) -> Duration {
         let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
         let life = Duration::from_secs(self.config.life_seconds);
         life * 9 / 10 + life * noise / 1275

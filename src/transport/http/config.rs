@@ -45,6 +45,11 @@ pub struct HttpConfig {
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// Serve the transport of 2024-11-05 too: `/sse`, also at `/mcp/sse`, and `/messages`. Its sessions live in one
+    /// process, so several replicas need a balancer that keeps a client with one. Default: false.
+    pub legacy_sse: bool,
+    /// Take answers to questions at `/mcp/respond` too, where some clients of before send them. Default: false.
+    pub respond_alias: bool,
     /// A port for operators.
     pub admin: AdminConfig,
     /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
@@ -122,6 +127,8 @@ impl Default for HttpConfig {
             public_url: None,
             trusted_proxies: TrustedProxies::default(),
             strict_accept: false,
+            legacy_sse: false,
+            respond_alias: false,
             admin: AdminConfig::default(),
             rest: true,
             limits: HttpLimits::default(),

@@ -49,6 +49,9 @@ impl EventStream {
     fn push(&mut self, part: Part) {
         let mut fields = String::new();
         // Writing into a text cannot fail.
+        if let Some(event) = part.event {
+            let _ = writeln!(fields, "event: {event}");
+        }
         if let Some(id) = &part.id {
             let _ = writeln!(fields, "id: {id}");
         }

@@ -13,6 +13,7 @@ mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod legacy;
 mod pages;
 mod openapi;
 mod rest;

@@ -2,6 +2,7 @@
 
 use http::Method;
 
+use super::legacy::MESSAGES;
 use super::pages::Page;
 use crate::telemetry::Route as Counted;
 
@@ -37,6 +38,10 @@ pub(super) enum Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guarded {
     Mcp,
+    /// Another name of the endpoint, for answers to questions.
+    Respond,
+    /// The transport of 2024-11-05.
+    Legacy,
     /// Tools for those who speak no MCP, and descriptions of the server.
     Rest(Rest),
     /// What only whoever runs the server should see.
@@ -54,7 +59,7 @@ pub(super) enum Rest {
 }
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
-const ROUTES: [Route; 16] = [
+const ROUTES: [Route; 20] = [
     guarded("/mcp", "GET, POST, DELETE", Guarded::Mcp),
     open("/health", GET, Open::Page(Page::Health)),
     open("/livez", GET, Open::Page(Page::Live)),
@@ -79,6 +84,10 @@ const ROUTES: [Route; 16] = [
     guarded("/info", GET, Guarded::Rest(Rest::Info)),
     guarded("/version", GET, Guarded::Rest(Rest::Version)),
     guarded("/ping", GET, Guarded::Rest(Rest::Ping)),
+    guarded("/mcp/respond", "POST", Guarded::Respond),
+    guarded("/sse", "GET", Guarded::Legacy),
+    guarded("/mcp/sse", "GET", Guarded::Legacy),
+    guarded(MESSAGES, "POST", Guarded::Legacy),
 ];
 
 const GET: &str = "GET, HEAD";
@@ -164,7 +173,7 @@ impl Route {
     /// What requests are counted under.
     pub(super) fn counted(&self) -> Counted {
         match self.place {
-            Place::Guarded(Guarded::Mcp) => Counted::Mcp,
+            Place::Guarded(Guarded::Mcp | Guarded::Respond | Guarded::Legacy) => Counted::Mcp,
             Place::Guarded(Guarded::Rest(_)) | Place::Open(Open::ResourceMetadata) => Counted::Rest,
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }
@@ -180,7 +189,10 @@ impl Route {
 
     /// Whether refusals are JSON-RPC errors here. Elsewhere they are problem documents.
     pub(super) fn speaks_rpc(&self) -> bool {
-        self.place == Place::Guarded(Guarded::Mcp)
+        matches!(
+            self.place,
+            Place::Guarded(Guarded::Mcp | Guarded::Respond | Guarded::Legacy)
+        )
     }
 }
 

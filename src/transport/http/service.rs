@@ -21,6 +21,7 @@ use tower::{Layer, Service, ServiceExt as _};
 use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
+use super::legacy::LegacyRequest;
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::status::{NeededScopes, Rejection, deny};
@@ -214,6 +215,33 @@ impl Router {
                 let answer = self
                     .endpoint
                     .other(&entered, method, local, connection, summary, headers);
+                Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
+            }
+            Guarded::Respond if !self.endpoint.config.respond_alias => {
+                Rejection::NotFound.into_problem()
+            }
+            Guarded::Legacy if !self.endpoint.config.legacy_sse => {
+                Rejection::NotFound.into_problem()
+            }
+            Guarded::Respond | Guarded::Legacy if !route.has(method) => {
+                Rejection::MethodNotAllowed(route.methods).into_rpc()
+            }
+            Guarded::Respond => {
+                let wire = Wire::of(*version);
+                let endpoint = &self.endpoint;
+                let answer =
+                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
+                Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
+            }
+            Guarded::Legacy => {
+                let request = LegacyRequest {
+                    method,
+                    query: uri.query(),
+                    local,
+                    summary,
+                    connection,
+                };
+                let answer = request.answer(&self.endpoint, &entered, body);
                 Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Rest(_) | Guarded::Page(_) if !route.has(method) => {

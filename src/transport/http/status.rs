@@ -37,6 +37,8 @@ pub(crate) enum Rejection {
     BodyTooLarge,
     BodyTooSlow,
     BodyBroken,
+    /// A message of the transport of 2024-11-05 that names no session.
+    SessionIdMissing,
 }
 
 impl Rejection {
@@ -44,9 +46,11 @@ impl Rejection {
         match self {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::HostMissing | Self::HostInvalid | Self::HeaderRepeated | Self::BodyBroken => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::HostMissing
+            | Self::HostInvalid
+            | Self::HeaderRepeated
+            | Self::SessionIdMissing
+            | Self::BodyBroken => StatusCode::BAD_REQUEST,
             Self::HostForeign | Self::OriginForeign | Self::ForOperators => StatusCode::FORBIDDEN,
             Self::NotFound | Self::NoPage => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -78,6 +82,9 @@ impl Rejection {
             Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
             Self::BodyTooLarge => "The body is too large",
             Self::BodyTooSlow => "The body did not arrive in time",
+            Self::SessionIdMissing => {
+                "sessionId is missing: post to the address that the stream's first event names"
+            }
             Self::BodyBroken => "The body broke off or is not framed as HTTP demands",
         }
     }
@@ -100,6 +107,7 @@ impl Rejection {
             | Self::MethodNotAllowed(_)
             | Self::ContentType
             | Self::NotAcceptable
+            | Self::SessionIdMissing
             | Self::BodyBroken => None,
         }
     }

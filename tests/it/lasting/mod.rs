@@ -1,5 +1,6 @@
 //! Streams that last: a session's own, those of `subscriptions/listen`, and answers that are taken up again.
 
+mod legacy;
 mod listen;
 mod replicas;
 mod resume;
@@ -19,13 +20,13 @@ async fn whisper(context: &CallContext) -> String {
 }
 
 /// A server with a tool that waits, a resource and a prompt, and what announces changes.
-struct Announcing {
-    announcer: Announcer,
-    gate: Gate,
-    server: Running,
+pub(crate) struct Announcing {
+    pub(crate) announcer: Announcer,
+    pub(crate) gate: Gate,
+    pub(crate) server: Running,
 }
 
-fn announcing(change: impl FnOnce(Serve) -> Serve) -> Announcing {
+pub(crate) fn announcing(change: impl FnOnce(Serve) -> Serve) -> Announcing {
     let (gate, tool) = Gate::new();
     let mut announcer = None;
     let serve = Serve::new().tool(tool).tool(whisper).app(|app| {
@@ -52,7 +53,7 @@ fn with_offers(app: App) -> App {
 }
 
 /// Opens a session's own stream, and passes over what it begins with.
-fn open(server: &Running, session: &Session<'_>) -> Connection {
+pub(crate) fn open(server: &Running, session: &Session<'_>) -> Connection {
     let mut connection = server.connect();
     let head = connection.get(&session.headers());
     assert_eq!(head.status, 200);
@@ -63,7 +64,7 @@ fn open(server: &Running, session: &Session<'_>) -> Connection {
 }
 
 /// Comes back to a stream after one of its events.
-fn resume(server: &Running, session: &Session<'_>, id: &str) -> Connection {
+pub(crate) fn resume(server: &Running, session: &Session<'_>, id: &str) -> Connection {
     let mut connection = server.connect();
     let [session] = session.headers();
     let head = connection.get(&[session, ("last-event-id", id)]);
@@ -75,16 +76,16 @@ fn updated(uri: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
 }
 
-fn changed(list: &str) -> Value {
+pub(crate) fn changed(list: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed")})
 }
 
-fn id_of(event: &Event) -> &str {
+pub(crate) fn id_of(event: &Event) -> &str {
     event.id.as_deref().expect("an id")
 }
 
 /// Begins a call that waits, and says so.
-fn begin_call(server: &Running, session: &Session<'_>) -> Connection {
+pub(crate) fn begin_call(server: &Running, session: &Session<'_>) -> Connection {
     let mut connection = server.connect();
     let params = json!({"name": "gate", "_meta": {"progressToken": 7}});
     connection.send(session.text("tools/call", &params));
@@ -93,7 +94,7 @@ fn begin_call(server: &Running, session: &Session<'_>) -> Connection {
 }
 
 /// Waits until something is so.
-fn becomes(mut is_so: impl FnMut() -> bool) {
+pub(crate) fn becomes(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
         assert!(begun.elapsed().as_secs() < 20, "it never became so");

@@ -161,6 +161,10 @@ fn lh_13_a_stream_that_broke_is_told_what_it_missed_once_each() {
         it.announcer.resource_changed("test://other");
     }
     it.announcer.prompts_changed();
+    // What was announced has been told once somebody else has heard it.
+    let other = it.server.session("2025-06-18");
+    let mut witness = resume(&it.server, &other, id_of(&first));
+    while witness.event() != Some(changed("prompts")) {}
     let mut back = resume(&it.server, &session, id_of(&told));
     let events: Vec<_> = std::iter::from_fn(|| back.any_event()).take(3).collect();
     assert_eq!(events[0].id, told.id, "it begins where it was");

@@ -1,6 +1,8 @@
 //! What every store that replicas share has to hold.
 
 mod contract;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::sync::Arc;
 use std::time::Duration;

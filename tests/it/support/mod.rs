@@ -3,11 +3,15 @@
 mod client;
 mod gate;
 mod mcp;
+#[cfg(feature = "redis")]
+mod redis;
 mod schema;
 mod server;
 
 pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use mcp::{Session, Stateless, meta, request};
+#[cfg(feature = "redis")]
+pub(crate) use redis::RedisServer;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};

@@ -1,0 +1,352 @@
+//! State on Redis or Valkey, shared by all replicas that name the same server and prefix.
+//!
+//! Values and counters are strings, logs are streams, and what takes several steps is a script, so that it happens at
+//! once. Every key expires. A server that cannot be reached is noticed at the first call; after a few failures in a row
+//! calls are refused at once for a moment, so that nobody waits for what does not answer. Connections come back by
+//! themselves.
+
+mod listener;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind, cmd};
+use tokio::time::Instant;
+
+use super::{
+    Keep, LogPage, OpenStateError, State, StateConfig, StateError, StateFuture, Subscription,
+};
+use crate::net::{Backoff, Breaker, chance};
+use listener::Listener;
+
+/// A [`State`] on a Redis or Valkey server, of version 7 or later.
+pub struct Redis {
+    client: Client,
+    /// Made at the first call, on a runtime that runs then.
+    connection: OnceLock<ConnectionManager>,
+    prefix: String,
+    within: Duration,
+    breaker: Mutex<Breaker>,
+    scripts: Scripts,
+}
+
+struct Scripts {
+    append: Script,
+    read_after: Script,
+    swap: Script,
+    count: Script,
+}
+
+/// Failures in a row after which calls are refused for a moment.
+const FAILURES_MAX: u32 = 5;
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(2);
+
+impl Redis {
+    /// A state on the server that is configured. Nothing is connected yet.
+    ///
+    /// # Errors
+    ///
+    /// An address that is none.
+    pub fn new(config: &StateConfig) -> Result<Self, OpenStateError> {
+        let url = config.url.as_ref().map_or("", |url| url.expose());
+        let client = Some(url)
+            .filter(|url| ["redis://", "rediss://"].iter().any(|s| url.starts_with(s)))
+            .and_then(|url| Client::open(url).ok())
+            .ok_or(OpenStateError::Url)?;
+        Ok(Self {
+            client,
+            connection: OnceLock::new(),
+            prefix: config.prefix.clone(),
+            within: Duration::from_millis(config.timeout_ms),
+            breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE)),
+            scripts: Scripts {
+                append: Script::new(include_str!("scripts/append.lua")),
+                read_after: Script::new(include_str!("scripts/read_after.lua")),
+                swap: Script::new(include_str!("scripts/swap.lua")),
+                count: Script::new(include_str!("scripts/count.lua")),
+            },
+        })
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    fn connection(&self) -> Result<ConnectionManager, StateError> {
+        if let Some(connection) = self.connection.get() {
+            return Ok(connection.clone());
+        }
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_min_delay(Duration::from_millis(20))
+            .set_max_delay(Duration::from_millis(200))
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(self.within));
+        let connection = ConnectionManager::new_lazy_with_config(self.client.clone(), config)
+            .map_err(|error| state_error(&error))?;
+        Ok(self.connection.get_or_init(|| connection).clone())
+    }
+
+    async fn ask<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StateError> {
+        let call = self.begin()?;
+        let mut connection = self.connection()?;
+        call.end(command.query_async(&mut connection).await)
+    }
+
+    async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<T, StateError> {
+        let call = self.begin()?;
+        let mut connection = self.connection()?;
+        let mut invocation = script.key(self.key(key));
+        for argument in arguments {
+            invocation.arg(*argument);
+        }
+        call.end(invocation.invoke_async(&mut connection).await)
+    }
+
+    /// Refuses a call at once if those before it have failed.
+    fn begin(&self) -> Result<Call<'_>, StateError> {
+        match self.breaker().enter(Instant::now()) {
+            Ok(()) => Ok(Call(Some(self))),
+            Err(_) => Err(unreachable(
+                "it did not answer before, and is left alone for a moment",
+            )),
+        }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const PAUSE: Backoff = Backoff {
+    base: Duration::from_millis(250),
+    max: Duration::from_secs(2),
+};
+
+/// A call that has begun. One that is given up counts as failed.
+struct Call<'r>(Option<&'r Redis>);
+
+impl Call<'_> {
+    fn end<T>(mut self, result: Result<T, RedisError>) -> Result<T, StateError> {
+        let redis = self.0.take();
+        if let Some(redis) = redis {
+            match &result {
+                // A server that says no is one that answers.
+                Err(error) if is_of_the_connection(error) => {
+                    redis.breaker().failed(Instant::now(), chance());
+                }
+                _ => redis.breaker().succeeded(),
+            }
+        }
+        result.map_err(|error| state_error(&error))
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(redis) = self.0 {
+            redis.breaker().failed(Instant::now(), chance());
+        }
+    }
+}
+
+fn is_of_the_connection(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Io
+            | ErrorKind::AuthenticationFailed
+            | ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown)
+    )
+}
+
+/// What went wrong, without addresses or credentials.
+fn state_error(error: &RedisError) -> StateError {
+    let says = |word: &str| {
+        error.code() == Some(word) || error.detail().is_some_and(|detail| detail.contains(word))
+    };
+    if says("WRONGTYPE") {
+        return StateError::WrongType;
+    }
+    if says("OOM") {
+        return StateError::Full;
+    }
+    unreachable(match error.kind() {
+        ErrorKind::Io if error.is_timeout() => "it does not answer in time",
+        ErrorKind::Io if error.is_connection_refusal() => "nobody listens there",
+        ErrorKind::Io => "the connection broke off",
+        ErrorKind::AuthenticationFailed => "it refuses the credentials of state.url",
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => "it is read-only",
+        ErrorKind::Server(ServerErrorKind::BusyLoading) => "it is loading its data",
+        ErrorKind::Server(ServerErrorKind::NoPerm) => "its user may not do what is needed",
+        _ if says("NOAUTH") || says("WRONGPASS") => "it refuses the credentials of state.url",
+        _ => "it answers with an error",
+    })
+}
+
+fn unreachable(reason: &str) -> StateError {
+    StateError::Unreachable {
+        reason: reason.to_owned(),
+    }
+}
+
+fn millis(life: Duration) -> String {
+    life.as_millis().max(1).to_string()
+}
+
+impl State for Redis {
+    fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<Bytes>> {
+        let command = cmd("GET").arg(self.key(key)).to_owned();
+        Box::pin(async move {
+            let value: Option<Vec<u8>> = self.ask(command).await?;
+            Ok(value.map(Bytes::from))
+        })
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()> {
+        let mut command = cmd("SET");
+        command
+            .arg(self.key(key))
+            .arg(&*value)
+            .arg("PX")
+            .arg(millis(life));
+        Box::pin(self.ask(command))
+    }
+
+    fn put_if_absent<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool> {
+        let mut command = cmd("SET");
+        command
+            .arg(self.key(key))
+            .arg(&*value)
+            .arg("PX")
+            .arg(millis(life))
+            .arg("NX");
+        Box::pin(async move {
+            let written: Option<String> = self.ask(command).await?;
+            Ok(written.is_some())
+        })
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Bytes,
+        value: Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool> {
+        Box::pin(async move {
+            let life = millis(life);
+            let arguments = [&*expected, &*value, life.as_bytes()];
+            self.run(&self.scripts.swap, key, &arguments).await
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
+        let command = cmd("DEL").arg(self.key(key)).to_owned();
+        Box::pin(self.ask(command))
+    }
+
+    fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
+        Box::pin(async move {
+            let (by, life) = (by.to_string(), millis(life));
+            let arguments = [by.as_bytes(), life.as_bytes()];
+            self.run(&self.scripts.count, key, &arguments).await
+        })
+    }
+
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
+        Box::pin(async move {
+            let entries = keep.entries.max(1).to_string();
+            let (bytes, life) = (keep.bytes.to_string(), millis(keep.life));
+            let arguments = [
+                &*entry,
+                entries.as_bytes(),
+                bytes.as_bytes(),
+                life.as_bytes(),
+            ];
+            self.run(&self.scripts.append, log, &arguments).await
+        })
+    }
+
+    fn read_after<'a>(
+        &'a self,
+        log: &'a str,
+        after: u64,
+        max: usize,
+    ) -> StateFuture<'a, Option<LogPage>> {
+        Box::pin(async move {
+            let (from, max) = (after.saturating_add(1).to_string(), max.to_string());
+            let arguments = [from.as_bytes(), max.as_bytes()];
+            let found: Vec<Vec<u8>> = self.run(&self.scripts.read_after, log, &arguments).await?;
+            page(found)
+        })
+    }
+
+    fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
+        let mut command = cmd("XTRIM");
+        let from = format!("{}-0", through.saturating_add(1));
+        command.arg(self.key(log)).arg("MINID").arg(from);
+        Box::pin(async move { self.ask::<u64>(command).await.map(drop) })
+    }
+
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
+        let mut command = cmd("PUBLISH");
+        command.arg(self.key(channel)).arg(&*message);
+        Box::pin(async move { self.ask::<u64>(command).await.map(drop) })
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
+        let channel = self.key(channel);
+        Box::pin(async move {
+            let call = self.begin()?;
+            let listener = Listener::begin(self.client.clone(), channel).await;
+            let listener = call.end(listener)?;
+            Ok(Box::new(listener) as Box<dyn Subscription>)
+        })
+    }
+}
+
+/// The answer of the script that reads.
+fn page(found: Vec<Vec<u8>>) -> Result<Option<LogPage>, StateError> {
+    let mut pieces = found.into_iter();
+    let Some(first) = pieces.next() else {
+        return Ok(None);
+    };
+    let number = |piece: Option<Vec<u8>>| {
+        piece
+            .and_then(|piece| std::str::from_utf8(&piece).ok()?.parse::<u64>().ok())
+            .ok_or_else(|| unreachable("it answers with something else than was asked for"))
+    };
+    let mut page = LogPage {
+        first: number(Some(first))?,
+        last: number(pieces.next())?,
+        entries: Vec::new(),
+    };
+    while let Some(at) = pieces.next() {
+        let entry = pieces.next().unwrap_or_default();
+        page.entries.push((number(Some(at))?, entry.into()));
+    }
+    Ok(Some(page))
+}
+
+impl fmt::Debug for Redis {
+    /// Leaves the address out: it may hold credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}

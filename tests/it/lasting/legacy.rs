@@ -1,0 +1,189 @@
+//! The transport of 2024-11-05: a stream, and messages that are posted beside it.
+
+use serde_json::{Value, json};
+
+use super::{announcing, changed, updated};
+use crate::support::{Connection, Response, Running, Serve, request};
+
+/// A client of that transport.
+struct Old<'s> {
+    server: &'s Running,
+    stream: Connection,
+    path: String,
+}
+
+impl<'s> Old<'s> {
+    fn connect(server: &'s Running, at: &str) -> Self {
+        let mut stream = server.connect();
+        stream.send(format!(
+            "GET {at} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n"
+        ));
+        let head = stream.receive_head();
+        assert_eq!(head.status, 200);
+        assert_eq!(head.header("content-type"), Some("text/event-stream"));
+        let first = stream.any_event().expect("an event");
+        assert_eq!(first.event.as_deref(), Some("endpoint"), "SSE24-01");
+        Self {
+            server,
+            stream,
+            path: first.data.expect("a path"),
+        }
+    }
+
+    fn begin(server: &'s Running) -> Self {
+        let mut old = Self::connect(server, "/sse");
+        let params = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}});
+        old.post(&request("initialize", &params)).accepted();
+        let message = old.message();
+        assert_eq!(message["result"]["protocolVersion"], "2024-11-05");
+        old
+    }
+
+    fn post(&self, body: &str) -> Response {
+        post(self.server, &self.path, body)
+    }
+
+    fn message(&mut self) -> Value {
+        let event = self.stream.any_event().expect("an event");
+        assert_eq!(event.event.as_deref(), Some("message"), "SSE24-02");
+        event.message.expect("JSON")
+    }
+}
+
+fn post(server: &Running, path: &str, body: &str) -> Response {
+    let text = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    server.connect().send(text).receive()
+}
+
+fn serve() -> super::Announcing {
+    announcing(|serve| serve.configured(|c| c.http.legacy_sse = true))
+}
+
+#[test]
+fn sse24_01_to_04_what_is_posted_is_answered_on_the_stream() {
+    let it = serve();
+    let mut old = Old::begin(&it.server);
+    assert!(old.path.starts_with("/messages?sessionId="), "{}", old.path);
+    old.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .accepted();
+    old.post(&request("tools/list", &json!({}))).accepted();
+    assert!(old.message()["result"]["tools"].is_array());
+    // What a call says comes before its answer.
+    let params = json!({"name": "gate", "_meta": {"progressToken": 7}});
+    old.post(&request("tools/call", &params)).accepted();
+    assert_eq!(old.message()["method"], "notifications/progress");
+    it.gate.open();
+    assert_eq!(old.message()["result"]["content"][0]["text"], "through");
+    // And what changes is told too.
+    old.post(&request(
+        "resources/subscribe",
+        &json!({"uri": "test://watched"}),
+    ))
+    .accepted();
+    assert_eq!(old.message()["result"], json!({}));
+    it.announcer.resource_changed("test://watched");
+    assert_eq!(old.message(), updated("test://watched"));
+    it.announcer.tools_changed();
+    assert_eq!(old.message(), changed("tools"));
+}
+
+#[test]
+fn sse24_04_what_is_no_message_or_has_no_session_is_refused_at_once() {
+    let it = serve();
+    let old = Old::begin(&it.server);
+    old.post("{").error(400, -32700, "");
+    old.post("[]").error(400, -32600, "");
+    let ping = request("ping", &json!({}));
+    post(&it.server, "/messages", &ping).error(400, 400, "");
+    post(&it.server, "/messages?sessionId=0123", &ping).error(404, 404, "");
+    let path = old.path.clone();
+    drop(old);
+    // The session ends with its stream.
+    super::becomes(|| post(&it.server, &path, &ping).status == 404);
+}
+
+#[test]
+fn requests_of_the_stateless_era_are_told_where_they_belong() {
+    let it = serve();
+    let mut old = Old::begin(&it.server);
+    let params = json!({"_meta": crate::support::meta()});
+    old.post(&request("server/discover", &params)).accepted();
+    let message = old.message();
+    assert_eq!(message["error"]["code"], -32022);
+    let supported = message["error"]["data"]["supported"]
+        .as_array()
+        .expect("a list");
+    assert!(supported.contains(&json!("2024-11-05")) && !supported.contains(&json!("2026-07-28")));
+}
+
+#[test]
+fn a_call_ends_with_the_stream_that_would_have_its_answer() {
+    let it = serve();
+    let old = Old::begin(&it.server);
+    let params = json!({"name": "gate"});
+    old.post(&request("tools/call", &params)).accepted();
+    it.gate.begun();
+    drop(old);
+    assert_eq!(it.gate.end(), crate::support::End::Dropped);
+}
+
+#[test]
+fn a_server_that_stops_ends_its_streams() {
+    let mut it = serve();
+    let mut stream = Old::begin(&it.server).into_stream();
+    it.server.begin_to_stop();
+    assert_eq!(stream.any_event(), None);
+}
+
+#[test]
+fn http_01_pages_of_other_origins_have_no_part_in_it() {
+    let it = serve();
+    for text in [
+        "GET /sse HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\n\r\n",
+        "POST /messages?sessionId=1 HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n",
+    ] {
+        assert_eq!(it.server.connect().send(text).receive().status, 403);
+    }
+}
+
+#[test]
+fn nobody_has_it_who_did_not_ask_for_it() {
+    let server = Serve::demo();
+    for text in [
+        "GET /sse HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "GET /mcp/sse HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "POST /messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+        "POST /mcp/respond HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+    ] {
+        assert_eq!(server.connect().send(text).receive().status, 404, "{text}");
+    }
+    let it = serve();
+    Old::connect(&it.server, "/mcp/sse");
+    let put = "PUT /sse HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(it.server.connect().send(put).receive().status, 405);
+}
+
+#[test]
+fn answers_can_be_posted_under_an_older_name() {
+    let server = Serve::demo_with(|c| c.http.respond_alias = true);
+    let session = server.session("2025-06-18");
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    let respond = |headers: &str| {
+        let text = format!(
+            "POST /mcp/respond HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        server.connect().send(text).receive()
+    };
+    respond(&format!("mcp-session-id: {}\r\n", session.id)).accepted();
+    respond("").error(400, -32600, "");
+}
+
+impl Old<'_> {
+    fn into_stream(self) -> Connection {
+        self.stream
+    }
+}

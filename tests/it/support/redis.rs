@@ -1,0 +1,137 @@
+//! A Redis server of a test's own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A server on a port of its own, ended when it is dropped.
+pub(crate) struct RedisServer {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+
+impl RedisServer {
+    /// Starts one. `None`, loudly, if this machine has no such program.
+    pub(crate) fn start() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+            .port();
+        let Some(child) = spawn(port, &folder) else {
+            // Past what the harness captures of tests that pass.
+            let _ = std::io::stderr().write_all(
+                b"SKIPPED: there is neither redis-server nor valkey-server on this machine\n",
+            );
+            return None;
+        };
+        let server = Self {
+            child,
+            port,
+            folder,
+        };
+        server.wait();
+        Some(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it, as a crash would.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on the same port, with nothing in it.
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(self.port, &self.folder).expect("it was there before");
+        self.wait();
+    }
+
+    /// Has it do nothing any more.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status();
+        assert!(status.expect("kill").success());
+    }
+
+    fn wait(&self) {
+        let begun = Instant::now();
+        while self
+            .try_say(&["PING"])
+            .is_none_or(|answer| answer != ["PONG"])
+        {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "it does not start"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a command, and returns the lines of its answer without lengths.
+    pub(crate) fn say(&self, command: &[&str]) -> Vec<String> {
+        self.try_say(command).expect("an answer")
+    }
+
+    fn try_say(&self, command: &[&str]) -> Option<Vec<String>> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .ok()?;
+        let mut text = format!("*{}\r\n", command.len());
+        for word in command {
+            text += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        stream.write_all(text.as_bytes()).ok()?;
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let first = lines.next()?;
+        let (kind, rest) = first.split_at(1);
+        Some(match kind {
+            "*" => {
+                let count = rest.parse().ok()?;
+                // Each is a length, then what it is the length of.
+                lines.skip(1).step_by(2).take(count).collect()
+            }
+            "$" => lines.take(1).collect(),
+            _ => vec![rest.to_owned()],
+        })
+    }
+}
+
+fn spawn(port: u16, folder: &TempDir) -> Option<Child> {
+    PROGRAMS.into_iter().find_map(|program| {
+        Command::new(program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--loglevel", "warning"])
+            .arg("--dir")
+            .arg(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()
+    })
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
