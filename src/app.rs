@@ -14,7 +14,7 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Proof};
+use crate::auth::{AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Skill, Tool,
@@ -27,9 +27,7 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
-};
+use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
@@ -342,8 +340,17 @@ impl App {
         let config = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
-        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
-        let server = self.build(&config)?;
+        let place = Place {
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+        };
+        let auth = Authentication::new(&config.auth, place, proofs)?;
+        let is_read = self.reads_metrics(&config);
+        let probe = Probe::real();
+        let service = (config.server.name.as_str(), config.server.version.as_str());
+        let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
+        let server = self.build(&config, telemetry)?;
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
@@ -363,7 +370,8 @@ impl App {
             server,
             listener,
             admin,
-            budget: config.drain.budget(&Probe::real()),
+            budget: config.drain.budget(&probe),
+            export,
             layers,
             auth,
             http: config.http,
@@ -382,7 +390,13 @@ impl App {
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let config = self.take_config()?;
-        self.build(&config)
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        self.build(&config, telemetry)
+    }
+
+    /// Whether somebody can look at what is counted.
+    fn reads_metrics(&self, config: &Config) -> bool {
+        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }
 
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {
@@ -411,7 +425,12 @@ impl App {
         Ok(config)
     }
 
-    fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
+    fn build(
+        self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
         let mut skills = self.skills;
         for toolset in &config.toolsets {
@@ -445,19 +464,13 @@ impl App {
             shared,
             catalog,
             self.methods,
-            telemetry(config, proved),
+            telemetry,
         )))
     }
 }
 
-/// What is watched: requests if somebody can read what was counted, and the server's state always.
-fn telemetry(config: &Config, proved: bool) -> Telemetry {
-    let counting = match config.telemetry.metrics {
-        MetricsPolicy::On => true,
-        MetricsPolicy::Off => false,
-        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
-    };
-    let telemetry = Telemetry::new(Metrics::default(), counting);
+/// Has the server's state read whenever somebody looks.
+fn tell_state(telemetry: &Telemetry) {
     let metrics = &telemetry.metrics;
     let life = &telemetry.life;
     metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
@@ -473,7 +486,6 @@ fn telemetry(config: &Config, proved: bool) -> Telemetry {
         let life = Arc::clone(life);
         move || life.generation() as f64
     });
-    telemetry
 }
 
 /// Says what a server that others can reach does unless it is configured.
@@ -518,6 +530,7 @@ pub struct Bound {
     listener: Option<Listener>,
     admin: Option<AdminListener>,
     budget: Budget,
+    export: Export,
     layers: Layers,
     auth: Authentication,
     http: HttpConfig,
@@ -533,6 +546,12 @@ impl Bound {
     /// Where operators find `/metrics` and the health pages, if they have a port of their own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminListener::address)
+    }
+
+    /// What is counted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+        &self.server.telemetry().metrics
     }
 
     /// How many tools it serves.
@@ -582,6 +601,7 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
                 Some(listener) => {
@@ -591,7 +611,7 @@ impl Bound {
                         listener.serve(self.server, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
-                        never = self.auth.keep_up() => match never {},
+                        never = self.auth.keep_up(awaited.as_deref()) => match never {},
                     }
                 }
                 None => tokio::select! {
@@ -600,10 +620,12 @@ impl Bound {
                 },
             }
         };
-        tokio::select! {
-            served = clients => Ok(served?),
+        let served = tokio::select! {
+            served = clients => served,
             () = operators => Ok(()),
-        }
+        };
+        self.export.flush(self.budget.flush).await;
+        Ok(served?)
     }
 }
 

@@ -10,6 +10,8 @@ mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "otlp")]
+mod collector;
 mod docs;
 mod everything;
 mod extensions;
