@@ -179,14 +179,14 @@ if [ -n "$server" ]; then
   {
     echo '#!/bin/sh'
     printf "echo \$\$ >>'%s'\n" "$scratch/stdio.pids"
-    printf "exec '%s' run --transport stdio --toolset demo\n" "$server"
+    printf "exec '%s' run --transport stdio --toolset everything\n" "$server"
   } >"$scratch/longshore-stdio"
   chmod +x "$scratch/longshore-stdio"
 fi
 
 if [ -z "$url" ]; then
   port=$(free_port)
-  "$server" run --host 127.0.0.1 --port "$port" --toolset demo >"$scratch/server.log" 2>&1 </dev/null &
+  "$server" run --host 127.0.0.1 --port "$port" --toolset everything >"$scratch/server.log" 2>&1 </dev/null &
   server_pid=$!
   disown
   if ! wait_for "$server_pid" "$port"; then

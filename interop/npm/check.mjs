@@ -4,23 +4,124 @@ import assert from 'node:assert/strict';
 
 export const SESSION_ERA = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
 
-/** Uses a connected client at revision `version`; returns what it did. */
-export async function check(client, version) {
+/** What the client says that it can be asked. */
+export const CAPABILITIES = { sampling: {}, elicitation: {}, roots: {} };
+
+/** How the client answers, by method. */
+export const ANSWERS = {
+  'sampling/createMessage': () => ({
+    role: 'assistant',
+    model: 'none',
+    content: { type: 'text', text: 'Paris' }
+  }),
+  'elicitation/create': () => ({
+    action: 'accept',
+    content: { username: 'Ada', email: 'ada@example.com' }
+  }),
+  'roots/list': () => ({ roots: [{ uri: 'file:///work', name: 'work' }] })
+};
+
+/** Waits until `done()` says so, or fails with what was waited for. */
+async function until(done, what) {
+  for (let i = 0; i < 100; i++) {
+    if (done()) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  assert.fail(`never came: ${what}`);
+}
+
+/**
+ * Uses a connected client at revision `version`; returns what it did. `its` has what
+ * the two lines do each in their own way:
+ *
+ * - `call(params, options)`: calls a tool
+ * - `notified`: notifications so far, by method
+ * - `subscribe(client, uri)`: resolves once changes of a resource are told
+ */
+export async function check(client, version, its) {
+  const inSession = SESSION_ERA.includes(version);
+  const text = ({ content, isError }) => {
+    assert.ok(!isError, `isError: ${content?.[0]?.text}`);
+    return content[0].text;
+  };
   const { tools } = await client.listTools();
   const names = tools.map((tool) => tool.name);
-  for (const name of ['echo', 'fail']) assert.ok(names.includes(name), `${name} is not among ${names}`);
+  for (const name of ['echo', 'test_error_handling']) assert.ok(names.includes(name), `${name} is not among ${names}`);
+  const did = [version, `${names.length} tools`];
 
   for (const message of ['hello', 'héllo "wörld"\n🦀']) {
-    const { content, isError } = await client.callTool({ name: 'echo', arguments: { message } });
-    assert.ok(!isError, 'echo answers isError');
-    assert.equal(content[0].text, message);
+    assert.equal(text(await its.call({ name: 'echo', arguments: { message } })), message);
   }
-  const failed = await client.callTool({ name: 'fail', arguments: {} });
-  assert.equal(failed.isError, true, 'fail does not answer isError');
+  const failed = await its.call({ name: 'test_error_handling', arguments: {} });
+  assert.equal(failed.isError, true, 'test_error_handling does not answer isError');
+  did.push('call');
 
-  const did = [version, `${names.length} tools`, 'echo', 'fail'];
+  const { resources } = await client.listResources();
+  assert.equal(resources[0].uri, 'test://static-text');
+  const { resourceTemplates } = await client.listResourceTemplates();
+  assert.ok(resourceTemplates.some((template) => template.uriTemplate === 'test://template/{id}/data'));
+  const read = await client.readResource({ uri: 'test://template/7/data' });
+  assert.equal(JSON.parse(read.contents[0].text).id, '7');
+  did.push('read');
+
+  assert.ok((await client.listPrompts()).prompts.length >= 5);
+  const got = await client.getPrompt({ name: 'test_prompt_with_arguments', arguments: { arg1: 'a', arg2: 'b' } });
+  assert.equal(got.messages[0].content.text, "Prompt with arguments: arg1='a', arg2='b'");
+  did.push('get');
+
+  // 2024-11-05 has no capability that says so, and the clients ask for one.
+  if (version !== '2024-11-05') {
+    const ref = { type: 'ref/prompt', name: 'introduce_colleague' };
+    const { completion } = await client.complete({ ref, argument: { name: 'team', value: 's' } });
+    assert.deepEqual(completion.values, ['sales', 'support']);
+    did.push('complete');
+  }
+
+  const reports = [];
+  const progress = { onprogress: ({ progress }) => reports.push(progress) };
+  await its.call({ name: 'test_tool_with_progress', arguments: {} }, progress);
+  assert.deepEqual(reports, [0, 50, 100]);
+  did.push('progress');
+
+  if (inSession) {
+    await client.setLoggingLevel('debug');
+    await its.call({ name: 'test_tool_with_logging', arguments: {} });
+    await until(() => its.notified('notifications/message') >= 3, 'log messages');
+    did.push('logging');
+  }
+
+  // Streamable HTTP is younger than 2024-11-05: its clients cannot be asked there.
+  if (version !== '2024-11-05') {
+    assert.equal(text(await its.call({ name: 'test_sampling', arguments: { prompt: 'Where?' } })), 'LLM response: Paris');
+    assert.match(text(await its.call({ name: 'list_roots', arguments: {} })), /file:\/\/\/work/);
+    did.push('sampling', 'roots');
+  }
+  // Elicitation came with 2025-06-18.
+  if (!['2024-11-05', '2025-03-26'].includes(version)) {
+    const answer = text(await its.call({ name: 'test_elicitation', arguments: { message: 'Who?' } }));
+    assert.match(answer, /action=accept.*ada@example\.com/);
+    did.push('elicitation');
+  }
+
+  const end = await its.subscribe(client, 'test://watched-resource');
+  await its.call({ name: 'touch_watched_resource', arguments: {} });
+  await until(() => its.notified('notifications/resources/updated') > 0, 'an update');
+  await end();
+  did.push('subscription');
+
+  const cancel = new AbortController();
+  const begun = Date.now();
+  const long = its.call(
+    { name: 'long_operation', arguments: { seconds: 30, steps: 100 } },
+    { signal: cancel.signal, onprogress: () => cancel.abort('enough') }
+  );
+  await assert.rejects(long);
+  assert.ok(Date.now() - begun < 10_000, 'cancelled too late');
+  assert.equal(text(await its.call({ name: 'echo', arguments: { message: 'still here' } })), 'still here');
+  did.push('cancellation');
+
   // The stateless era has no ping.
-  if (SESSION_ERA.includes(version)) {
+  if (inSession) {
     await client.ping();
     did.push('ping');
   }

@@ -47,16 +47,20 @@ await main(async ([era, kind, target, ...args]) => {
 
     const { tools } = (await inspect('--method', 'tools/list')).result;
     const names = tools.map((tool) => tool.name);
-    for (const name of ['echo', 'fail']) assert.ok(names.includes(name), `${name} is not among ${names}`);
+    for (const name of ['echo', 'test_error_handling']) assert.ok(names.includes(name), `${name} is not among ${names}`);
 
     const call = ['--method', 'tools/call', '--tool-name'];
     const echo = await inspect(...call, 'echo', '--tool-arg', 'message=hello');
     assert.equal(echo.status, 0);
     assert.equal(echo.result.content[0].text, 'hello');
-    const fail = await inspect(...call, 'fail');
-    assert.equal(fail.result.isError, true, 'fail does not answer isError');
+    const fail = await inspect(...call, 'test_error_handling');
+    assert.equal(fail.result.isError, true, 'test_error_handling does not answer isError');
     assert.equal(fail.status, 5, 'the status that Inspector gives to a tool that failed');
-    return [protocolVersion, `${names.length} tools`, 'echo', 'fail'];
+    const read = await inspect('--method', 'resources/read', '--uri', 'test://static-text');
+    assert.equal(read.result.contents[0].text, 'This is the content of the static text resource.');
+    const got = await inspect('--method', 'prompts/get', '--prompt-name', 'test_simple_prompt');
+    assert.equal(got.result.messages[0].content.text, 'This is a simple prompt for testing.');
+    return [protocolVersion, `${names.length} tools`, 'call', 'read', 'get'];
   } finally {
     rmSync(home, { recursive: true, force: true });
   }

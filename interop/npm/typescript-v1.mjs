@@ -7,7 +7,36 @@ import assert from 'node:assert/strict';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { check, main } from './check.mjs';
+import {
+  CallToolResultSchema,
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  ListRootsRequestSchema,
+  LoggingMessageNotificationSchema,
+  ResourceUpdatedNotificationSchema
+} from '@modelcontextprotocol/sdk/types.js';
+import { ANSWERS, CAPABILITIES, check, main } from './check.mjs';
+
+/** Has the client answer questions and count notifications. */
+function equip(client) {
+  client.setRequestHandler(CreateMessageRequestSchema, ANSWERS['sampling/createMessage']);
+  client.setRequestHandler(ElicitRequestSchema, ANSWERS['elicitation/create']);
+  client.setRequestHandler(ListRootsRequestSchema, ANSWERS['roots/list']);
+  const seen = new Map();
+  for (const schema of [LoggingMessageNotificationSchema, ResourceUpdatedNotificationSchema]) {
+    client.setNotificationHandler(schema, ({ method }) => {
+      seen.set(method, (seen.get(method) ?? 0) + 1);
+    });
+  }
+  return {
+    call: (params, options) => client.callTool(params, CallToolResultSchema, options),
+    notified: (method) => seen.get(method) ?? 0,
+    subscribe: async (client, uri) => {
+      await client.subscribeResource({ uri });
+      return () => client.unsubscribeResource({ uri });
+    }
+  };
+}
 
 await main(async ([revision, kind, target, ...args]) => {
   const transport =
@@ -22,10 +51,11 @@ await main(async ([revision, kind, target, ...args]) => {
       return set.call(self, value);
     }
   });
-  const client = new Client({ name: 'longshore-interop', version: '1' });
+  const client = new Client({ name: 'longshore-interop', version: '1' }, { capabilities: CAPABILITIES });
+  const its = equip(client);
   await client.connect(transport);
   assert.equal(version, revision);
-  const did = await check(client, version);
+  const did = await check(client, version, its);
   if (kind === 'http') {
     assert.ok(transport.sessionId, 'the server opened no session');
     await transport.terminateSession();

@@ -9,7 +9,7 @@
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { check, main, SESSION_ERA } from './check.mjs';
+import { ANSWERS, CAPABILITIES, check, main, SESSION_ERA } from './check.mjs';
 
 function optionsFor(era) {
   if (era === 'default') return [{}, '2025-11-25'];
@@ -18,17 +18,47 @@ function optionsFor(era) {
   return [{ versionNegotiation: { mode: { pin: era } } }, era];
 }
 
+/** Has the client answer questions and count notifications. */
+function equip(client, version) {
+  const seen = new Map();
+  return {
+    call: (params, options) => client.callTool(params, options),
+    notified: (method) => seen.get(method) ?? 0,
+    subscribe: async (client, uri) => {
+      if (SESSION_ERA.includes(version)) {
+        await client.subscribeResource({ uri });
+        return () => client.unsubscribeResource({ uri });
+      }
+      const subscription = await client.listen({ resourceSubscriptions: [uri] });
+      return () => subscription.close();
+    },
+    prepare: () => {
+      for (const [method, answer] of Object.entries(ANSWERS)) client.setRequestHandler(method, answer);
+      for (const method of ['notifications/message', 'notifications/resources/updated']) {
+        client.setNotificationHandler(method, () => {
+          seen.set(method, (seen.get(method) ?? 0) + 1);
+        });
+      }
+    }
+  };
+}
+
 await main(async ([era, kind, target, ...args]) => {
   const [options, expected] = optionsFor(era);
   const transport =
     kind === 'http'
       ? new StreamableHTTPClientTransport(new URL(target))
       : new StdioClientTransport({ command: target, args });
-  const client = new Client({ name: 'longshore-interop', version: '1' }, options);
+  const client = new Client(
+    { name: 'longshore-interop', version: '1' },
+    { ...options, capabilities: CAPABILITIES }
+  );
+  const its = equip(client, expected);
+  its.prepare();
   await client.connect(transport);
   const version = client.getNegotiatedProtocolVersion();
   assert.equal(version, expected);
-  const did = await check(client, version);
+  const did = await check(client, version, its);
   if (kind === 'http' && SESSION_ERA.includes(version)) {
     assert.ok(transport.sessionId, 'the server opened no session');
     await transport.terminateSession();

@@ -6,6 +6,7 @@
 MODE as for the official Python client, v2 line, which it stands on.
 """
 
+import json
 import sys
 
 import anyio
@@ -16,18 +17,43 @@ from fastmcp.client.transports import StdioTransport
 async def main(mode: str, kind: str, *target: str) -> None:
     server = target[0] if kind == "http" else StdioTransport(command=target[0], args=list(target[1:]))
     expected = "2025-11-25" if mode == "legacy" else "2026-07-28"
-    async with Client(server, mode=mode) as client:
+    reports = []
+
+    async def sample(messages, params, context):
+        return "Paris"
+
+    async def elicit(message, response_type, params, context):
+        return {"username": "Ada", "email": "ada@example.com"}
+
+    async def progressed(progress, total, message):
+        reports.append(progress)
+
+    asked = {"sampling_handler": sample, "elicitation_handler": elicit, "roots": ["file:///work"]}
+    async with Client(server, mode=mode, **asked) as client:
         version = client.protocol_version
         assert version == expected, f"negotiated {version}, expected {expected}"
 
         names = [tool.name for tool in await client.list_tools()]
-        assert {"echo", "fail"} <= set(names), f"listed: {names}"
+        assert {"echo", "test_error_handling"} <= set(names), f"listed: {names}"
         for message in ["hello", 'héllo "wörld"\n🦀']:
             result = await client.call_tool("echo", {"message": message}, raise_on_error=False)
             assert not result.is_error and result.content[0].text == message, result
-        failed = await client.call_tool("fail", {}, raise_on_error=False)
-        assert failed.is_error, "fail does not answer isError"
-        did = [version, f"{len(names)} tools", "echo", "fail"]
+        failed = await client.call_tool("test_error_handling", {}, raise_on_error=False)
+        assert failed.is_error, "test_error_handling does not answer isError"
+        contents = await client.read_resource("test://template/7/data")
+        assert json.loads(contents[0].text)["id"] == "7", contents
+        got = await client.get_prompt("test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+        assert "arg1='a', arg2='b'" in got.messages[0].content.text, got
+        await client.call_tool("test_tool_with_progress", {}, progress_handler=progressed)
+        assert reports == [0, 50, 100], reports
+        for tool, arguments, expected in [
+            ("test_sampling", {"prompt": "Where?"}, "Paris"),
+            ("test_elicitation", {"message": "Who?"}, "ada@example.com"),
+            ("list_roots", {}, "file:///work"),
+        ]:
+            result = await client.call_tool(tool, arguments, raise_on_error=False)
+            assert expected in result.content[0].text, f"{tool}: {result}"
+        did = [version, f"{len(names)} tools", "call", "read", "get", "progress", "sampling", "elicitation", "roots"]
         if mode == "legacy":
             assert await client.ping(), "no answer to ping"
             did.append("ping")

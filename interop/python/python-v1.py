@@ -5,11 +5,12 @@ and cannot be told another revision.
     python-v1.py 2025-11-25 stdio COMMAND...
 """
 
+import json
 import sys
 from contextlib import asynccontextmanager
 
 import anyio
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -24,20 +25,80 @@ async def streams(kind: str, target: list[str]):
             yield read, write, None
 
 
+async def sample(context, params):
+    return types.CreateMessageResult(role="assistant", model="none", content=types.TextContent(type="text", text="Paris"))
+
+
+async def elicit(context, params):
+    return types.ElicitResult(action="accept", content={"username": "Ada", "email": "ada@example.com"})
+
+
+async def roots(context):
+    return types.ListRootsResult(roots=[types.Root(uri="file:///work", name="work")])
+
+
 async def main(revision: str, kind: str, *target: str) -> None:
-    async with streams(kind, list(target)) as (read, write, session_id), ClientSession(read, write) as client:
+    logged, updated = [], []
+
+    async def log(params):
+        logged.append(params)
+
+    async def heard(message):
+        if isinstance(message, types.ServerNotification) and isinstance(message.root, types.ResourceUpdatedNotification):
+            updated.append(message)
+
+    async def until(done):
+        with anyio.fail_after(5):
+            while not done():
+                await anyio.sleep(0.05)
+
+    asked = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots}
+    asked |= {"logging_callback": log, "message_handler": heard}
+    async with streams(kind, list(target)) as (read, write, session_id), ClientSession(read, write, **asked) as client:
         version = (await client.initialize()).protocolVersion
         assert version == revision, f"negotiated {version}, expected {revision}"
         assert session_id is None or session_id(), "the server opened no session"
 
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert {"echo", "fail"} <= set(names), f"listed: {names}"
+        assert {"echo", "test_error_handling"} <= set(names), f"listed: {names}"
         for message in ["hello", 'héllo "wörld"\n🦀']:
             result = await client.call_tool("echo", {"message": message})
             assert not result.isError and result.content[0].text == message, result
-        assert (await client.call_tool("fail", {})).isError, "fail does not answer isError"
+        assert (await client.call_tool("test_error_handling", {})).isError, "test_error_handling does not answer isError"
+
+        contents = (await client.read_resource("test://template/7/data")).contents
+        assert json.loads(contents[0].text)["id"] == "7", contents
+        got = await client.get_prompt("test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+        assert "arg1='a', arg2='b'" in got.messages[0].content.text, got
+        ref = types.PromptReference(type="ref/prompt", name="introduce_colleague")
+        completed = await client.complete(ref, {"name": "team", "value": "s"})
+        assert completed.completion.values == ["sales", "support"], completed
+
+        reports = []
+
+        async def progressed(progress, total, message):
+            reports.append(progress)
+
+        await client.call_tool("test_tool_with_progress", {}, progress_callback=progressed)
+        assert reports == [0, 50, 100], reports
+        await client.set_logging_level("debug")
+        await client.call_tool("test_tool_with_logging", {})
+        await until(lambda: len(logged) >= 3)
+
+        text = (await client.call_tool("test_sampling", {"prompt": "Where?"})).content[0].text
+        assert text == "LLM response: Paris", text
+        text = (await client.call_tool("test_elicitation", {"message": "Who?"})).content[0].text
+        assert "action=accept" in text and "ada@example.com" in text, text
+        text = (await client.call_tool("list_roots", {})).content[0].text
+        assert "file:///work" in text, text
+
+        await client.subscribe_resource("test://watched-resource")
+        await client.call_tool("touch_watched_resource", {})
+        await until(lambda: updated)
+        await client.unsubscribe_resource("test://watched-resource")
         await client.send_ping()
-    print(f"{version}, {len(names)} tools, echo, fail, ping")
+    did = "call, read, get, complete, progress, logging, sampling, elicitation, roots, subscription, ping"
+    print(f"{version}, {len(names)} tools, {did}")
 
 
 anyio.run(main, *sys.argv[1:])

@@ -436,6 +436,7 @@ mod tests {
 
     #[test]
     fn trace_contexts_read_back_and_nothing_else_is_one() {
+        // TRC-01
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = TraceContext::parse(text).expect("a context");
         assert_eq!(context.traceparent(), text);

@@ -1,4 +1,4 @@
-//! Lists and calls the demo tools with rmcp's client.
+//! Lists and calls tools, reads and gets with rmcp's client.
 //!
 //! `rmcp-client LIFECYCLE http URL` or `rmcp-client LIFECYCLE stdio COMMAND...`,
 //! where LIFECYCLE is `default` (nothing is told: `initialize`), `auto`, `discover`,
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rmcp::{
     RoleClient,
     model::{
-        CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest, PingRequest,
-        ProtocolVersion,
+        CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest, GetPromptRequestParams,
+        PingRequest, ProtocolVersion, ReadResourceRequestParams,
     },
     service::{ClientLifecycleMode, ClientServiceExt, RunningService},
     transport::{StreamableHttpClientTransport, TokioChildProcess},
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
     );
 
     let tools = client.list_all_tools().await.context("tools/list")?;
-    for name in ["echo", "fail"] {
+    for name in ["echo", "test_error_handling"] {
         ensure!(
             tools.iter().any(|tool| tool.name == name),
             "{name} is not listed"
@@ -62,12 +62,25 @@ async fn main() -> Result<()> {
             text.text
         );
     }
-    let result = call(&client, "fail", json!({})).await.context("fail")?;
+    let result = call(&client, "test_error_handling", json!({}))
+        .await
+        .context("test_error_handling")?;
     ensure!(
         result.is_error == Some(true),
-        "fail: isError is {:?}",
+        "test_error_handling: isError is {:?}",
         result.is_error
     );
+    let uri = "test://static-text";
+    let read = client
+        .read_resource(ReadResourceRequestParams::new(uri))
+        .await
+        .context("resources/read")?;
+    ensure!(read.contents.len() == 1, "resources/read: {read:?}");
+    let got = client
+        .get_prompt(GetPromptRequestParams::new("test_simple_prompt"))
+        .await
+        .context("prompts/get")?;
+    ensure!(got.messages.len() == 1, "prompts/get: {got:?}");
     if sessions {
         client
             .send_request(ClientRequest::PingRequest(PingRequest::default()))
@@ -77,7 +90,7 @@ async fn main() -> Result<()> {
     client.cancel().await?;
 
     let ping = if sessions { ", ping" } else { "" };
-    println!("{version}, {} tools, echo, fail{ping}", tools.len());
+    println!("{version}, {} tools, call, read, get{ping}", tools.len());
     Ok(())
 }
 

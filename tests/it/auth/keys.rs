@@ -91,6 +91,7 @@ fn probes_and_documents_for_clients_without_a_credential_need_none() {
 
 #[test]
 fn a_key_lets_its_holder_in_under_its_name_and_no_tool_sees_it() {
+    // AUTH-06
     let server = Serve::new()
         .tool(who())
         .configured(super::with_keys)

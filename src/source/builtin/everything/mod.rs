@@ -12,6 +12,7 @@ mod reports;
 mod resources;
 mod rounds;
 mod structured;
+mod tasks;
 
 use super::Toolset;
 use crate::catalog::{Announcer, IntoPrompt as _, IntoResource as _, IntoTool as _};
@@ -63,6 +64,13 @@ pub(super) fn toolset(announcer: &Announcer) -> Toolset {
             rounds::test_input_required_result_multiple_inputs.into_tool(),
             rounds::test_input_required_result_multi_round.into_tool(),
             rounds::test_input_required_result_capabilities.into_tool(),
+            tasks::greet.into_tool(),
+            tasks::slow_compute.into_tool(),
+            tasks::failing_job.into_tool(),
+            tasks::protocol_error_job.into_tool(),
+            tasks::confirm_delete.into_tool(),
+            tasks::multi_input.into_tool(),
+            tasks::test_tool_with_task.into_tool(),
         ],
         resources: vec![
             resources::static_text.into_resource(),

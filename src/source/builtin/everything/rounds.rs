@@ -140,7 +140,7 @@ pub(super) async fn test_input_required_result_prompt(
     ))
 }
 
-async fn name(context: &CallContext) -> Result<String, ToolError> {
+pub(super) async fn name(context: &CallContext) -> Result<String, ToolError> {
     let form = field("name", "string")?;
     let question = context.elicit_form("What is your name?", form);
     text(question.named("user_name").await?, "name")
@@ -157,7 +157,7 @@ async fn confirm(context: &CallContext) -> Result<&'static str, ToolError> {
 }
 
 /// What was filled in.
-fn text(answer: Elicited<Map<String, Value>>, field: &str) -> Result<String, ToolError> {
+pub(super) fn text(answer: Elicited<Map<String, Value>>, field: &str) -> Result<String, ToolError> {
     let action = answer.action();
     let text = answer
         .accepted()
