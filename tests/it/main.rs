@@ -13,6 +13,8 @@ mod cli;
 #[cfg(feature = "otlp")]
 mod collector;
 mod docs;
+#[cfg(all(feature = "cli", unix))]
+mod drain;
 mod everything;
 mod extensions;
 mod lasting;
