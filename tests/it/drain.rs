@@ -41,11 +41,15 @@ impl Program {
                 break address.parse().expect("an address");
             }
         };
-        Self {
+        let program = Self {
             child,
             address,
             _log: log,
-        }
+        };
+        // It greets before it serves, and only who serves hears signals.
+        let live = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        assert_eq!(program.connect().send(live).receive().status, 200);
+        program
     }
 
     fn connect(&self) -> Connection {
