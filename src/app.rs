@@ -1,5 +1,8 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+#[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
+mod orphans;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -31,7 +34,9 @@ use crate::source::{
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
-use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
+use crate::transport::http::{
+    AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler,
+};
 use crate::transport::stdio::{self, StdioConfig};
 
 /// A server in the making.
@@ -324,6 +329,28 @@ impl App {
     #[must_use]
     pub fn state(mut self, state: Arc<dyn State>) -> Self {
         self.state = Some(state);
+        self
+    }
+
+    /// Answers a further path over HTTP, with every method. Whoever asks has passed the same checks as at `/mcp`: `Host`,
+    /// `Origin`, size, and the proof of who they are if one is asked for; who that is, is among the request's extensions as
+    /// an `Arc<Principal>`.
+    ///
+    /// The server's own paths cannot be replaced. A handler that panics or is slow concerns its own request alone.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use longshore::App;
+    /// use longshore::net::Body;
+    ///
+    /// let app = App::new().route("/hello", |request: Request<Bytes>| async move {
+    ///     Response::new(Body::from(format!("hello, {}", request.method())))
+    /// });
+    /// ```
+    #[must_use]
+    pub fn route(mut self, path: impl Into<String>, handler: impl RouteHandler) -> Self {
+        self.layers.answer(path.into(), Arc::new(handler));
         self
     }
 
@@ -702,6 +729,7 @@ impl Bound {
         let served = tokio::select! {
             served = clients => served,
             () = operators => Ok(()),
+            () = orphans::reap() => Ok(()),
         };
         tokio::join!(
             self.upstreams.stop(CHILDREN),
@@ -713,28 +741,58 @@ impl Bound {
 
 /// Waits for the first signal to stop, and has the second one end the process.
 async fn stop_signal() {
-    let name = next_signal().await;
+    let mut signals = Signals::listen();
+    let name = signals.next().await;
     tracing::info!(
         signal = name,
         "stopping: calls that have begun are finished; a second signal stops at once"
     );
-    tokio::spawn(async {
-        let name = next_signal().await;
+    tokio::spawn(async move {
+        let name = signals.next().await;
         std::process::exit(if name == "SIGINT" { 130 } else { 143 });
     });
 }
 
-async fn next_signal() -> &'static str {
+/// The signals to stop, listened for without a gap: one that comes while nobody waits is heard by the next who does.
+struct Signals {
     #[cfg(unix)]
-    {
+    terminate: Option<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    interrupt: Option<tokio::signal::unix::Signal>,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            return tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = tokio::signal::ctrl_c() => "SIGINT",
-            };
+        Self {
+            terminate: signal(SignalKind::terminate()).ok(),
+            interrupt: signal(SignalKind::interrupt()).ok(),
         }
     }
-    let _ = tokio::signal::ctrl_c().await;
-    "SIGINT"
+
+    #[cfg(not(unix))]
+    fn listen() -> Self {
+        Self {}
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) -> &'static str {
+        async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
+            match signal {
+                Some(signal) => drop(signal.recv().await),
+                None => std::future::pending().await,
+            }
+        }
+        tokio::select! {
+            () = heard(&mut self.terminate) => "SIGTERM",
+            () = heard(&mut self.interrupt) => "SIGINT",
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) -> &'static str {
+        let _ = tokio::signal::ctrl_c().await;
+        "SIGINT"
+    }
 }

@@ -14,6 +14,8 @@ mod cli;
 mod collector;
 mod client;
 mod docs;
+#[cfg(all(feature = "cli", unix))]
+mod drain;
 mod everything;
 mod extensions;
 mod lasting;

@@ -319,6 +319,51 @@ fn while_it_drains_it_is_not_ready_and_serves_for_its_delay() {
     }
 }
 
+#[test]
+fn an_application_answers_paths_of_its_own_behind_the_same_checks() {
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use longshore::net::Body;
+
+    let server = Serve::new()
+        .limits(|limits| limits.body_bytes = 100)
+        .app(|app| {
+            app.route("/echo", |request: Request<Bytes>| async move {
+                let words = format!("{} {:?}", request.method(), request.body());
+                Response::new(Body::from(words))
+            })
+            .route("/broken", |request: Request<Bytes>| async move {
+                assert!(request.body().is_empty(), "no way");
+                panic!("as planned")
+            })
+            .route("/health", |_| async { Response::new(Body::from("mine")) })
+        })
+        .start();
+    let ask = |text: &str| server.connect().send(text).receive();
+    let post = ask("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi");
+    assert_eq!((post.status, post.body.as_str()), (200, "POST b\"hi\""));
+    let foreign = ask("GET /echo HTTP/1.1\r\nhost: elsewhere.example\r\n\r\n");
+    assert_eq!(foreign.status, 403);
+    let long = format!(
+        "POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 101\r\n\r\n{}",
+        "x".repeat(101)
+    );
+    assert_eq!(ask(&long).status, 413);
+    assert_eq!(
+        ask("GET /broken HTTP/1.1\r\nhost: localhost\r\n\r\n").status,
+        500
+    );
+    // The server's own paths stay what they are.
+    assert_eq!(
+        ask("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").json()["status"],
+        "ok"
+    );
+    assert_eq!(
+        ask("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n").status,
+        404
+    );
+}
+
 /// Waits for something that follows soon.
 #[track_caller]
 fn eventually(mut holds: impl FnMut() -> bool) {

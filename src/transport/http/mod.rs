@@ -16,6 +16,7 @@ mod headers;
 mod legacy;
 mod pages;
 mod openapi;
+mod own;
 mod rest;
 mod route;
 mod service;
@@ -28,8 +29,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits};
@@ -37,6 +39,7 @@ pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
+pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
@@ -62,10 +65,13 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds the configured address.
+    /// Takes the socket that whoever started the process has bound, as systemd does, or binds the configured address.
     pub(crate) fn bind(config: &HttpConfig) -> io::Result<Self> {
         let address = SocketAddr::new(config.host, config.port);
-        let listener = listen(address)?;
+        let listener = match inherited()? {
+            Some(listener) => listener,
+            None => listen(address)?,
+        };
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
@@ -104,6 +110,11 @@ impl Listener {
             () = stop => {}
         }
         life.begin_to_drain();
+        // Whoever has connected by now is served too.
+        tokio::task::yield_now().await;
+        while let Some(Ok((stream, _))) = self.listener.accept().now_or_never() {
+            hand_over(stream, &workers).await;
+        }
         drop(self.listener);
         server.end_streams();
         drain.begin();
@@ -152,6 +163,22 @@ fn start_workers(
     (0..count)
         .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
         .collect()
+}
+
+/// The first socket that was handed over (`LISTEN_FDS`), if there is one.
+#[cfg(unix)]
+fn inherited() -> io::Result<Option<TcpListener>> {
+    let Some(listener) = listenfd::ListenFd::from_env().take_tcp_listener(0)? else {
+        return Ok(None);
+    };
+    listener.set_nonblocking(true)?;
+    tracing::info!("listening on the socket that was handed over, not on http.host and http.port");
+    TcpListener::from_std(listener).map(Some)
+}
+
+#[cfg(not(unix))]
+fn inherited() -> io::Result<Option<TcpListener>> {
+    Ok(None)
 }
 
 /// A socket that listens.
@@ -216,17 +243,22 @@ async fn accept(listener: &TcpListener, workers: &[Worker], max: usize) {
                 continue;
             }
         };
-        if let Err(error) = prepare(&stream) {
-            tracing::debug!(%error, "a connection ended before it was served");
-            continue;
-        }
-        let Some(worker) = workers.iter().min_by_key(|worker| worker.connections()) else {
-            return;
-        };
-        match stream.into_std() {
-            Ok(stream) => worker.give(stream).await,
-            Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
-        }
+        hand_over(stream, workers).await;
+    }
+}
+
+/// Gives a connection to the worker that has the fewest.
+async fn hand_over(stream: TcpStream, workers: &[Worker]) {
+    if let Err(error) = prepare(&stream) {
+        tracing::debug!(%error, "a connection ended before it was served");
+        return;
+    }
+    let Some(worker) = workers.iter().min_by_key(|worker| worker.connections()) else {
+        return;
+    };
+    match stream.into_std() {
+        Ok(stream) => worker.give(stream).await,
+        Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
     }
 }
 

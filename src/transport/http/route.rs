@@ -46,6 +46,8 @@ pub(super) enum Guarded {
     Rest(Rest),
     /// What only whoever runs the server should see.
     Page(Page),
+    /// What the application answers itself.
+    Own,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +124,9 @@ pub fn routes() -> &'static [Route] {
 }
 
 impl Route {
+    /// Stands for all paths of the application's own.
+    pub(super) const OWN: &'static Self = &guarded("/*", "*", Guarded::Own);
+
     /// Whether anybody may ask, whatever the server demands of its callers elsewhere.
     pub fn is_open(&self) -> bool {
         matches!(self.place, Place::Open(_))
@@ -174,7 +179,8 @@ impl Route {
     pub(super) fn counted(&self) -> Counted {
         match self.place {
             Place::Guarded(Guarded::Mcp | Guarded::Respond | Guarded::Legacy) => Counted::Mcp,
-            Place::Guarded(Guarded::Rest(_)) | Place::Open(Open::ResourceMetadata) => Counted::Rest,
+            Place::Guarded(Guarded::Rest(_) | Guarded::Own)
+            | Place::Open(Open::ResourceMetadata) => Counted::Rest,
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }
     }

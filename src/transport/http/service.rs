@@ -22,6 +22,7 @@ use super::connection::{ConnectionState, Phase};
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::legacy::LegacyRequest;
+use super::own::{self, OwnRoutes, RouteHandler};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::status::{NeededScopes, Rejection, deny};
@@ -171,7 +172,13 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
-        let Some((route, _)) = Route::of(self.path(&head.uri)) else {
+        let own = || {
+            self.layers
+                .routes
+                .at(head.uri.path())
+                .map(|_| (Route::OWN, ""))
+        };
+        let Some((route, _)) = Route::of(self.path(&head.uri)).or_else(own) else {
             return Rejection::NotFound.into_problem();
         };
         let guarded = match route.place() {
@@ -251,6 +258,18 @@ impl Router {
                 Rejection::ForOperators.into_problem()
             }
             Guarded::Page(page) => page.answer(&self.endpoint.server),
+            Guarded::Own => {
+                let mut request = Request::new(Bytes::new());
+                *request.method_mut() = method.clone();
+                *request.uri_mut() = uri.clone();
+                *request.version_mut() = *version;
+                *request.headers_mut() = std::mem::take(headers);
+                request.extensions_mut().insert(Arc::clone(principal));
+                let answer = self.own(request, connection, body);
+                Box::pin(answer)
+                    .await
+                    .unwrap_or_else(Rejection::into_problem)
+            }
             Guarded::Rest(rest) => {
                 let name = Route::of(self.path(uri)).map_or("", |(_, name)| name);
                 let request = RestRequest {
@@ -297,6 +316,20 @@ impl Router {
             }
             (_, None) => response,
         }
+    }
+
+    /// A path of the application's own. Its handler gets a body that was read within the limits.
+    async fn own(
+        &self,
+        request: Request<Bytes>,
+        connection: Option<&Arc<ConnectionState>>,
+        body: &mut Body,
+    ) -> Result<Response<Body>, Rejection> {
+        let Some(handler) = self.layers.routes.at(request.uri().path()) else {
+            return Err(Rejection::NotFound);
+        };
+        let body = self.endpoint.read(connection, body).await?;
+        Ok(own::answer(&**handler, request.map(|_| body)).await)
     }
 
     /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
@@ -433,9 +466,17 @@ impl fmt::Debug for McpService {
 
 /// The application's layers, outermost first.
 #[derive(Clone, Default)]
-pub(crate) struct Layers(Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>);
+pub(crate) struct Layers {
+    around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
+    pub(super) routes: OwnRoutes,
+}
 
 impl Layers {
+    /// Has a path of the application's own answered.
+    pub(crate) fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
+        self.routes.add(path, handler);
+    }
+
     /// Adds a layer inside of those that are there.
     pub(crate) fn push<L, B, E>(&mut self, layer: L)
     where
@@ -447,7 +488,7 @@ impl Layers {
         B::Error: Into<BodyError>,
         E: Into<BodyError> + 'static,
     {
-        self.0.push(Arc::new(move |inner| {
+        self.around.push(Arc::new(move |inner| {
             McpService(Inner::Layered(BoxCloneService::new(Answering {
                 inner: layer.layer(inner),
                 failed: false,
@@ -456,11 +497,11 @@ impl Layers {
     }
 
     fn apply(&self, service: McpService) -> Option<McpService> {
-        if self.0.is_empty() {
+        if self.around.is_empty() {
             return None;
         }
         Some(
-            self.0
+            self.around
                 .iter()
                 .rev()
                 .fold(service, |inner, layer| layer(inner)),
@@ -470,7 +511,10 @@ impl Layers {
 
 impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Layers").field(&self.0.len()).finish()
+        f.debug_struct("Layers")
+            .field("around", &self.around.len())
+            .field("routes", &self.routes)
+            .finish()
     }
 }
 

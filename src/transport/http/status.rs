@@ -26,6 +26,8 @@ pub(crate) enum Rejection {
     /// A header that may stand there once is there twice.
     HeaderRepeated,
     NotFound,
+    /// A handler of the application's own broke.
+    Internal,
     /// Nothing on the admin port.
     NoPage,
     /// A page for whoever runs the server.
@@ -52,6 +54,7 @@ impl Rejection {
             | Self::SessionIdMissing
             | Self::BodyBroken => StatusCode::BAD_REQUEST,
             Self::HostForeign | Self::OriginForeign | Self::ForOperators => StatusCode::FORBIDDEN,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NotFound | Self::NoPage => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -71,6 +74,7 @@ impl Rejection {
             Self::OriginForeign => "Pages of that Origin may not call this server",
             Self::HeaderRepeated => "A header appears more than once that may appear once",
             Self::NotFound => "There is nothing at this path; the MCP endpoint is /mcp",
+            Self::Internal => "The server is at fault; its log says more",
             Self::NoPage => {
                 "There is nothing at this path; there are /metrics, /health, /health/detailed, /livez, /readyz and /startupz"
             }
@@ -103,6 +107,7 @@ impl Rejection {
             | Self::HostInvalid
             | Self::HeaderRepeated
             | Self::NotFound
+            | Self::Internal
             | Self::NoPage
             | Self::MethodNotAllowed(_)
             | Self::ContentType

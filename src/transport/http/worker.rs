@@ -27,6 +27,8 @@ use super::service::{Router, WorkerService};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
+/// How long a connection that has said nothing is looked at once the server stops.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
 /// Threads for tools that block, over all workers.
@@ -341,12 +343,18 @@ async fn speaks_http2(
     let mut beginning = [0; PREFACE.len()];
     loop {
         let news = drain.news.notified();
-        if drain.has_begun() {
-            return Ok(None);
-        }
-        let seen = tokio::select! {
-            seen = stream.peek(&mut beginning) => seen?,
-            () = news => return Ok(None),
+        let peek = stream.peek(&mut beginning);
+        let seen = if drain.has_begun() {
+            // What was sent before the server stopped is served.
+            match tokio::time::timeout(LAST_LOOK, peek).await {
+                Ok(seen) => seen?,
+                Err(_) => return Ok(None),
+            }
+        } else {
+            tokio::select! {
+                seen = peek => seen?,
+                () = news => continue,
+            }
         };
         let seen = &beginning[..seen];
         match seen {
@@ -382,6 +390,10 @@ async fn until_drained<C: Future>(
             listening = true;
             // Only to be woken; whether there is news is read from the flag.
             let _: Poll<()> = news.as_mut().poll(cx);
+            // What has come already is read first: a connection without a request would be closed.
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(ended);
+            }
         }
         if !ended && drain.has_begun() {
             ended = true;

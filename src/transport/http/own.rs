@@ -1,0 +1,71 @@
+//! Paths of the application's own.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{Request, Response};
+
+use super::status::Rejection;
+use crate::net::Body;
+
+/// The future of one answer.
+pub type RouteFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// Answers requests for one path of the application's own. Implemented by every `async` closure from a request, whose
+/// body is there, to a response.
+pub trait RouteHandler: Send + Sync + 'static {
+    /// Answers one request.
+    fn call(&self, request: Request<Bytes>) -> RouteFuture;
+}
+
+impl<F, R> RouteHandler for F
+where
+    F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
+    R: Future<Output = Response<Body>> + Send + 'static,
+{
+    fn call(&self, request: Request<Bytes>) -> RouteFuture {
+        Box::pin(self(request))
+    }
+}
+
+/// All of them, by path.
+#[derive(Clone, Default)]
+pub(super) struct OwnRoutes(HashMap<String, Arc<dyn RouteHandler>>);
+
+impl OwnRoutes {
+    pub(super) fn add(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
+        self.0.insert(path, handler);
+    }
+
+    pub(super) fn at(&self, path: &str) -> Option<&Arc<dyn RouteHandler>> {
+        self.0.get(path)
+    }
+}
+
+/// One answer; a handler that panics fails its own request.
+pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let answer = async { handler.call(request).await };
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            tracing::error!(
+                path,
+                "a route panicked; its request failed, nothing else is affected"
+            );
+            Rejection::Internal.into_problem()
+        }
+    }
+}
+
+impl fmt::Debug for OwnRoutes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,315 @@
+//! The real program, told to stop while it is busy.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Connection, Stateless};
+
+/// `longshore run` with the demo toolset.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+    /// What it says after its greeting.
+    _log: BufReader<ChildStderr>,
+}
+
+impl Program {
+    fn start(variables: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(["run", "--host", "127.0.0.1", "--port", "0"])
+            .env_clear()
+            .env("LONGSHORE_LOG__LEVEL", "warn")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(log.read_line(&mut line).expect("text"), 0, "it ended");
+            if let Some((_, rest)) = line.split_once("http://") {
+                let address = rest.split("/mcp").next().unwrap_or_default();
+                break address.parse().expect("an address");
+            }
+        };
+        let program = Self {
+            child,
+            address,
+            _log: log,
+        };
+        // It greets before it serves, and only who serves hears signals.
+        let live = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        assert_eq!(program.connect().send(live).receive().status, 200);
+        program
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::new(TcpStream::connect(self.address).expect("it listens"))
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+
+    /// The exit code, if it ends in time.
+    fn exit_code(&mut self, within: Duration) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < within {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                return status.code();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn waits(seconds: f64) -> Stateless {
+    Stateless::call("wait", json!({ "seconds": seconds }))
+}
+
+/// The answer to a request on a connection of its own: `None` if there was nobody to connect to any more, `Err` if the
+/// connection broke before the answer.
+fn ask(address: SocketAddr, text: &str) -> Option<Result<Value, String>> {
+    use std::io::Write as _;
+    let mut stream = TcpStream::connect(address).ok()?;
+    let asked = stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .and_then(|()| stream.write_all(text.as_bytes()));
+    match asked {
+        Ok(()) => {}
+        // Nobody took the connection that the system had accepted.
+        Err(error) if is_gone(&error) => return None,
+        Err(error) => return Some(Err(error.to_string())),
+    }
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(length) => answer.extend_from_slice(&part[..length]),
+            Err(error) if answer.is_empty() && is_gone(&error) => {}
+            Err(error) => return Some(Err(error.to_string())),
+        }
+        if answer.is_empty() {
+            break;
+        }
+    }
+    if answer.is_empty() {
+        // Accepted by the system after the program had stopped to look.
+        return None;
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+    Some(serde_json::from_str(body.unwrap_or_default()).map_err(|e| format!("{e}: {answer}")))
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
+}
+
+#[test]
+fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop() {
+    let mut program = Program::start(&[
+        ("LONGSHORE_DRAIN__GRACE_SECONDS", "20"),
+        ("LONGSHORE_DRAIN__DELAY_SECONDS", "1"),
+    ]);
+    let address = program.address;
+    let told: Arc<OnceLock<Instant>> = Arc::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..8)
+        .map(|number| {
+            let (told, stop) = (Arc::clone(&told), Arc::clone(&stop));
+            let answered = Arc::clone(&answered);
+            // Some take no time, some go on for a while.
+            let seconds = f64::from(number % 4) * 0.3;
+            let text = waits(seconds).and("connection", "close").text();
+            thread::spawn(move || {
+                let mut after = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    match ask(address, &text) {
+                        Some(Ok(answer)) => {
+                            assert_eq!(answer["result"]["isError"], false, "{answer}");
+                            answered.fetch_add(1, Ordering::Relaxed);
+                            after += usize::from(told.get().is_some());
+                        }
+                        Some(Err(error)) => panic!("a call failed: {error}"),
+                        // Nobody listens: not before it was told to stop, and not in the second after that.
+                        None => {
+                            let since = told.get().map(Instant::elapsed);
+                            assert!(Some(Duration::from_secs(1)) <= since, "{since:?}");
+                            break;
+                        }
+                    }
+                }
+                after
+            })
+        })
+        .collect();
+    // One that has begun before the signal, and takes longer than the delay.
+    let mut long = program.connect();
+    long.send(waits(3.0).text());
+    while answered.load(Ordering::Relaxed) < 50 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let _ = told.set(Instant::now());
+    program.signal("TERM");
+    let response = long.receive();
+    assert_eq!(response.result()["isError"], false);
+    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    stop.store(true, Ordering::Relaxed);
+    let after: usize = clients
+        .into_iter()
+        .map(|c| c.join().expect("no call failed"))
+        .sum();
+    assert!(after > 0, "calls were served while it drained");
+}
+
+#[test]
+fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
+    let mut program = Program::start(&[
+        ("LONGSHORE_DRAIN__GRACE_SECONDS", "5"),
+        ("LONGSHORE_DRAIN__DELAY_SECONDS", "0"),
+    ]);
+    let mut endless = program.connect();
+    endless.send(waits(60.0).text());
+    // A client that never reads must not keep it.
+    let mut deaf = program.connect();
+    deaf.send(
+        waits(60.0)
+            .params(|p| p["_meta"]["progressToken"] = json!(1))
+            .text(),
+    );
+    let mut probe = program.connect();
+    let ready = "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(probe.send(ready).receive().status, 200);
+    let start = Instant::now();
+    program.signal("TERM");
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let response = endless.receive();
+        let _ = sender.send(response);
+    });
+    let response = ended
+        .recv_timeout(Duration::from_secs(20))
+        .expect("an answer");
+    let message = response.json()["error"]["message"].to_string();
+    assert!(message.contains("stopping"), "{message}");
+    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    // Five seconds of grace; the rest is the patience of a busy machine.
+    assert!(
+        start.elapsed() < Duration::from_secs(12),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    for (second, code) in [("TERM", 143), ("INT", 130)] {
+        let mut program = Program::start(&[]);
+        let mut endless = program.connect();
+        endless.send(waits(60.0).text());
+        program.signal("TERM");
+        // It is known to have heard the first one when it says that it drains.
+        loop {
+            let Ok(stream) = TcpStream::connect(program.address) else {
+                break;
+            };
+            let mut connection = Connection::new(stream);
+            let sent = connection.try_send("GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n");
+            if sent.is_err() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        program.signal(second);
+        assert_eq!(
+            program.exit_code(Duration::from_secs(20)),
+            Some(code),
+            "{second}"
+        );
+    }
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_stops_nothing() {
+    // The pipe is never read beyond the greeting, and each call is logged several times.
+    let program = Program::start(&[("LONGSHORE_LOG__LEVEL", "trace")]);
+    let mut connection = program.connect();
+    for _ in 0..2_000 {
+        let response = connection
+            .send(Stateless::call("fail", json!({})).text())
+            .receive();
+        assert_eq!(response.status, 200);
+    }
+}
+
+#[test]
+fn healthcheck_says_by_its_exit_code_how_the_server_is() {
+    let mut program = Program::start(&[]);
+    let check = |port: u16, arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(["healthcheck", "--port", &port.to_string()])
+            .args(arguments)
+            .output()
+            .expect("it runs")
+    };
+    let port = program.address.port();
+    for arguments in [&[][..], &["--live"]] {
+        let well = check(port, arguments);
+        assert!(well.status.success(), "{well:?}");
+        let said: Value = serde_json::from_slice(&well.stdout).expect("JSON");
+        assert_eq!(said["ok"], true);
+    }
+    program.signal("TERM");
+    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    let gone = check(port, &[]);
+    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
+    let said = String::from_utf8_lossy(&gone.stderr).into_owned();
+    assert!(said.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn a_socket_that_was_handed_over_is_listened_on() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    // As systemd does it: the socket is file 3, and the variables name the process that it is for.
+    let script = r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run --port 1"#;
+    let mut child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_longshore")])
+        .stdin(std::os::fd::OwnedFd::from(listener))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    // The system takes the connection before the program does.
+    let mut connection = Connection::new(TcpStream::connect(address).expect("it listens"));
+    let ready = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let status = connection.send(ready).receive().status;
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(status, 200);
+}
