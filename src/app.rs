@@ -1,5 +1,7 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+mod reload;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -11,14 +13,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use tokio::sync::Notify;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Proof};
+use crate::auth::{ApiKeys, AuthSetupError, Authentication, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Tool,
 };
-use crate::config::{Config, ConfigError, Flags, Transport};
+use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
@@ -32,6 +35,8 @@ use crate::telemetry::{
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
+pub(crate) use reload::Hook;
+use reload::Reloader;
 
 /// A server in the making.
 ///
@@ -55,18 +60,18 @@ use crate::transport::stdio::{self, StdioConfig};
 /// settings come from the environment (`PORT`, `LONGSHORE_...`) and from the file that `LONGSHORE_CONFIG` names.
 #[derive(Default)]
 pub struct App {
-    tools: Vec<Arc<dyn Tool>>,
-    resources: Vec<AnyResource>,
-    prompts: Vec<Arc<dyn Prompt>>,
+    offers: Offers,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
     /// Whether there are, or were, proofs.
     proved: bool,
     state: Option<Arc<dyn State>>,
-    name: Option<(String, String)>,
-    instructions: Option<String>,
+    identity: Identity,
     config: Option<Config>,
+    loaded: Option<Loaded>,
+    hooks: Vec<Hook>,
+    restart: Option<Arc<Notify>>,
 }
 
 /// Why a server cannot run.
@@ -169,14 +174,14 @@ impl App {
     /// Adds a tool: a function with `#[tool]`, or anything else that is a [`Tool`].
     #[must_use]
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
-        self.tools.push(tool.into_tool());
+        self.offers.tools.push(tool.into_tool());
         self
     }
 
     /// Adds several tools.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.tools.extend(tools);
+        self.offers.tools.extend(tools);
         self
     }
 
@@ -184,7 +189,7 @@ impl App {
     /// [`Resource`](crate::Resource).
     #[must_use]
     pub fn resource(mut self, resource: impl IntoResource) -> Self {
-        self.resources.push(resource.into_resource());
+        self.offers.resources.push(resource.into_resource());
         self
     }
 
@@ -197,7 +202,7 @@ impl App {
     /// Adds a prompt: a function with `#[prompt]`, or anything else that is a [`Prompt`].
     #[must_use]
     pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
-        self.prompts.push(prompt.into_prompt());
+        self.offers.prompts.push(prompt.into_prompt());
         self
     }
 
@@ -205,7 +210,7 @@ impl App {
     /// `server.version` in the configuration outdo it.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
-        self.name = Some((name.into(), version.into()));
+        self.identity.name = Some((name.into(), version.into()));
         self
     }
 
@@ -213,7 +218,7 @@ impl App {
     /// outdoes it.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions = Some(text.into());
+        self.identity.instructions = Some(text.into());
         self
     }
 
@@ -272,10 +277,32 @@ impl App {
         self
     }
 
-    /// Uses these settings instead of those of the environment.
+    /// Uses these settings instead of those of the environment. They stay as they are.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
+        self
+    }
+
+    /// Uses settings that were read, and takes on what changes in their files while the server runs. [`config`] outdoes
+    /// them.
+    ///
+    /// [`config`]: Self::config
+    #[must_use]
+    pub fn loaded(mut self, loaded: Loaded) -> Self {
+        self.loaded = Some(loaded);
+        self
+    }
+
+    /// Adds somebody who takes on changed settings while the server runs.
+    pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Tells when settings have changed that take a new start.
+    pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
+        self.restart = Some(wanted);
         self
     }
 
@@ -304,11 +331,19 @@ impl App {
     ///
     /// Whatever is wrong with tools or settings, or an address that is taken.
     pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
-        let config = self.take_config()?;
+        let (config, loaded) = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
+        let mut hooks = std::mem::take(&mut self.hooks);
+        let restart = self.restart.take();
         let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
+        let identity = self.identity.clone();
+        let offers = self.offers.clone();
         let server = self.build(&config)?;
+        hooks.push(keys_hook(auth.keys()));
+        hooks.push(catalog_hook(&server, identity, offers));
+        let reloader =
+            loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
@@ -328,6 +363,7 @@ impl App {
             server,
             listener,
             admin,
+            reloader,
             budget: config.drain.budget(&Probe::real()),
             layers,
             auth,
@@ -346,52 +382,34 @@ impl App {
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
-        let config = self.take_config()?;
+        let (config, _) = self.take_config()?;
         self.build(&config)
     }
 
-    fn take_config(&mut self) -> std::result::Result<Config, AppError> {
-        let mut config = match self.config.take() {
-            Some(config) => config,
-            None => {
+    fn take_config(&mut self) -> std::result::Result<(Config, Option<Loaded>), AppError> {
+        let (mut config, loaded) = match (self.config.take(), self.loaded.take()) {
+            (Some(config), _) => (config, None),
+            (None, Some(loaded)) => (loaded.config.clone(), Some(loaded)),
+            (None, None) => {
                 let flags = Flags {
                     proved: self.proved,
                     ..Flags::default()
                 };
-                Config::load(&flags, &Probe::real())?
+                let loaded = Loaded::read(&flags, &Probe::real())?;
+                (loaded.config.clone(), Some(loaded))
             }
         };
-        let defaults = Config::default().server;
-        if let Some((name, version)) = self.name.take() {
-            if config.server.name == defaults.name {
-                config.server.name = name;
-            }
-            if config.server.version == defaults.version {
-                config.server.version = version;
-            }
-        }
-        if config.server.instructions.is_none() {
-            config.server.instructions = self.instructions.take();
-        }
-        Ok(config)
+        self.identity.apply(&mut config);
+        Ok((config, loaded))
     }
 
     fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
-        let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
-        for toolset in &config.toolsets {
-            let toolset = builtin(toolset)?;
-            tools.extend(toolset.tools);
-            resources.extend(toolset.resources);
-            prompts.extend(toolset.prompts);
-        }
+        let catalog = self.offers.catalog(config)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let catalog = Catalog::new(tools)?
-            .with_resources(resources)?
-            .with_prompts(prompts)?;
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
@@ -405,6 +423,95 @@ impl App {
             telemetry(config, proved),
         )))
     }
+}
+
+/// What an application offers beside what its settings name.
+#[derive(Clone, Default)]
+struct Offers {
+    tools: Vec<Arc<dyn Tool>>,
+    resources: Vec<AnyResource>,
+    prompts: Vec<Arc<dyn Prompt>>,
+}
+
+impl Offers {
+    /// All that is offered, with what the settings name.
+    fn catalog(&self, config: &Config) -> std::result::Result<Catalog, AppError> {
+        let Self {
+            mut tools,
+            mut resources,
+            mut prompts,
+        } = self.clone();
+        for toolset in &config.toolsets {
+            let toolset = builtin(toolset)?;
+            tools.extend(toolset.tools);
+            resources.extend(toolset.resources);
+            prompts.extend(toolset.prompts);
+        }
+        let catalog = Catalog::new(tools)?
+            .with_resources(resources)?
+            .with_prompts(prompts)?;
+        Ok(catalog)
+    }
+}
+
+/// What an application says of itself; its settings outdo it.
+#[derive(Clone, Default)]
+struct Identity {
+    name: Option<(String, String)>,
+    instructions: Option<String>,
+}
+
+impl Identity {
+    fn apply(&self, config: &mut Config) {
+        let defaults = Config::default().server;
+        if let Some((name, version)) = &self.name {
+            if config.server.name == defaults.name {
+                config.server.name.clone_from(name);
+            }
+            if config.server.version == defaults.version {
+                config.server.version.clone_from(version);
+            }
+        }
+        if config.server.instructions.is_none() {
+            config.server.instructions.clone_from(&self.instructions);
+        }
+    }
+}
+
+/// Serves what a changed configuration names.
+fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let mut config = config.clone();
+        identity.apply(&mut config);
+        let prepared = server.prepare(offers.catalog(&config)?, &config.server);
+        let server = Arc::clone(&server);
+        Ok(Box::new(move || {
+            let changes = server.install(prepared);
+            tracing::debug!(?changes, "another catalog is served");
+        }))
+    })
+}
+
+/// Lets in those whose keys a changed configuration has, and nobody else.
+fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
+    Box::new(move |config| match keys.clone() {
+        Some(keys) => {
+            let changed = ApiKeys::new(&config.auth)?;
+            Ok(Box::new(move || keys.take_on(changed)))
+        }
+        None => {
+            let are_wanted = !config.auth.api_keys.is_empty();
+            Ok(Box::new(move || {
+                if are_wanted {
+                    tracing::warn!(
+                        setting = "auth.api_keys",
+                        "callers are asked for keys from the next start on, since they were not asked until now"
+                    );
+                }
+            }))
+        }
+    })
 }
 
 /// What is watched: requests if somebody can read what was counted, and the server's state always.
@@ -458,6 +565,7 @@ fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools: Vec<_> = self
+            .offers
             .tools
             .iter()
             .map(|tool| tool.definition().name())
@@ -474,6 +582,7 @@ pub struct Bound {
     server: Arc<Server>,
     listener: Option<Listener>,
     admin: Option<AdminListener>,
+    reloader: Option<Reloader>,
     budget: Budget,
     layers: Layers,
     auth: Authentication,
@@ -539,6 +648,12 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let reloading = async {
+            match self.reloader {
+                Some(reloader) => reloader.run().await,
+                None => std::future::pending().await,
+            }
+        };
         let clients = async {
             match self.listener {
                 Some(listener) => {
@@ -560,12 +675,13 @@ impl Bound {
         tokio::select! {
             served = clients => Ok(served?),
             () = operators => Ok(()),
+            never = reloading => match never {},
         }
     }
 }
 
 /// Waits for the first signal to stop, and has the second one end the process.
-async fn stop_signal() {
+pub(crate) async fn stop_signal() {
     let name = next_signal().await;
     tracing::info!(
         signal = name,

@@ -62,6 +62,11 @@ impl Authentication {
         })
     }
 
+    /// How to take on the keys of another configuration; `None` where no keys are asked for.
+    pub(crate) fn keys(&self) -> Option<Arc<ApiKeys>> {
+        self.keys.clone()
+    }
+
     /// Reads again what may have changed, for as long as it is polled.
     pub(crate) async fn keep_up(&self) -> Infallible {
         let Some(keys) = self.keys.as_ref().filter(|keys| keys.is_watched()) else {

@@ -68,6 +68,7 @@ use crate::telemetry::{
     Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
 };
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
+pub(crate) use generation::Changes;
 use generation::Generation;
 use logging::Levels;
 use reply::begin;
@@ -94,6 +95,10 @@ pub(crate) struct Server {
     #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
+
+/// A generation that is complete and not served yet.
+#[derive(Debug)]
+pub(crate) struct Prepared(Generation);
 
 /// What comes of a message.
 pub(crate) enum Handled {
@@ -192,6 +197,21 @@ impl Server {
             session_life,
             state,
         }
+    }
+
+    /// What would be served with another catalog and other settings. Of the settings only those count that are live.
+    pub(crate) fn prepare(&self, mut catalog: Catalog, config: &ServerConfig) -> Prepared {
+        catalog.count_in(&self.telemetry.metrics);
+        Prepared(Generation::new(catalog, config))
+    }
+
+    /// Serves what was prepared, from the next request on. Those that are under way end as they began.
+    pub(crate) fn install(&self, prepared: Prepared) -> Changes {
+        let generation = Arc::new(prepared.0);
+        let tools = self.telemetry.metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
+        let before = self.generation.swap(Arc::clone(&generation));
+        generation.changes(&before)
     }
 
     /// Waits until no call is left that outlives its request.

@@ -10,6 +10,8 @@ mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+#[cfg(all(feature = "cli", unix))]
+mod reload;
 mod everything;
 mod layers;
 mod library;
