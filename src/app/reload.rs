@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -28,6 +29,12 @@ pub(super) struct Reloader {
     telemetry: Telemetry,
     succeeded: Counter,
     failed: Counter,
+    watch: Watch,
+    signals: Signals,
+}
+
+fn files_of(loaded: &Loaded) -> Vec<PathBuf> {
+    loaded.files().map(Into::into).collect()
 }
 
 impl fmt::Debug for Reloader {
@@ -47,6 +54,9 @@ impl Reloader {
     ) -> Self {
         let counter = |outcome| telemetry.metrics.counter(&RELOADS, &[("outcome", outcome)]);
         Self {
+            // From now on, so that nothing is missed between the start and the first request.
+            watch: Watch::new(files_of(&loaded)),
+            signals: Signals::new(),
             started: loaded.clone(),
             current: loaded,
             hooks,
@@ -59,13 +69,10 @@ impl Reloader {
 
     /// Does so for as long as it is polled.
     pub(super) async fn run(mut self) -> Infallible {
-        let files = |loaded: &Loaded| loaded.files().map(Into::into).collect::<Vec<_>>();
-        let mut watch = Watch::new(files(&self.current));
-        let mut signals = Signals::new();
         loop {
             tokio::select! {
-                () = watch.changed() => {}
-                () = signals.next() => tracing::info!("SIGHUP: the configuration is read again"),
+                () = self.watch.changed() => {}
+                () = self.signals.next() => tracing::info!("SIGHUP: the configuration is read again"),
             }
             // Files and schemas take their time, and others wait for this thread.
             let reloaded = tokio::task::spawn_blocking(move || {
@@ -79,7 +86,7 @@ impl Reloader {
                     return std::future::pending().await;
                 }
             }
-            watch.follow(files(&self.current));
+            self.watch.follow(files_of(&self.current));
         }
     }
 

@@ -2,6 +2,7 @@
 //! them.
 
 mod arguments;
+mod ask;
 #[doc(hidden)]
 pub mod attribute;
 mod by_hand;
@@ -24,6 +25,12 @@ mod typed;
 
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
+pub use ask::{
+    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
+};
+pub(crate) use ask::{
+    Asking, Client, ClientError, Desk, Fault, Interruption, Round, Slot, read as read_request,
+};
 pub use by_hand::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,

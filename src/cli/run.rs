@@ -17,7 +17,7 @@ use crate::environment::Probe;
 pub(super) struct RunCommand {
     /// For development: start again when this program's file changes, or a setting that takes a new start
     #[arg(long)]
-    reload: bool,
+    pub(super) reload: bool,
 
     #[command(flatten)]
     pub(super) settings: RunArgs,
@@ -53,6 +53,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         if let Some(restart) = &restart {
             app = app.restart_wanted(Arc::clone(restart));
         }
+        let mut replaced = Watch::new([program.clone()]);
         let bound = app.bind()?;
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
@@ -65,7 +66,6 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
             bound.serve().await?;
             return Ok(false);
         };
-        let mut replaced = Watch::new([program.clone()]);
         let starts_again = std::cell::Cell::new(true);
         bound
             .serve_until(async {

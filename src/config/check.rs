@@ -108,6 +108,14 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             config.server.call_timeout_seconds == 0,
             "server.call_timeout_seconds",
         ),
+        (
+            config.server.questions.timeout_seconds == 0,
+            "server.questions.timeout_seconds",
+        ),
+        (
+            config.server.questions.state_seconds == 0,
+            "server.questions.state_seconds",
+        ),
         (http.workers == Some(0), "http.workers"),
         (limits.connections == 0, "http.limits.connections"),
         (limits.target_bytes == 0, "http.limits.target_bytes"),
@@ -139,6 +147,13 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
                 "give it at least 1, or leave it out for the default",
             );
         }
+    }
+    let per_session = config.server.questions.per_session;
+    if PER_SESSION_MAX < per_session {
+        find(
+            format!("server.questions.per_session is {per_session}"),
+            "give it at most 200: over stdio 256 messages are looked after at once, and answers have to find a place",
+        );
     }
     if let Some(grace) = config.drain.grace_seconds
         && grace < GRACE_SECONDS_MIN
@@ -189,5 +204,6 @@ fn is_open_to_others(path: &std::path::Path) -> bool {
 }
 
 const WORKERS_MAX: usize = 1024;
+const PER_SESSION_MAX: usize = 200;
 /// What hyper keeps of a request until its head is complete.
 const HEADER_BYTES_MAX: usize = 64 * 1024;

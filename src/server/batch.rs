@@ -71,7 +71,12 @@ impl Server {
                 }
                 return None;
             }
-            Ok(Message::Response(_)) => return None,
+            Ok(Message::Response(response)) => {
+                if let Some(session) = caller.session {
+                    self.answered(session, caller.principal, &response);
+                }
+                return None;
+            }
             Err(problem) => return Some(Handled::Now(not_a_message(&problem))),
         };
         // RPC-07, and a request of the stateless era is never in an array.

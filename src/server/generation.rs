@@ -30,6 +30,8 @@ pub(crate) struct Generation {
     pub(crate) result_tail: String,
     /// The same for results that may be kept.
     list_tail: String,
+    /// `_meta` of results that have none of their own, in the stateless era.
+    pub(crate) result_meta: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
     /// What can be done, as the newest revision puts it.
@@ -87,6 +89,7 @@ impl Generation {
             capabilities: capabilities(&catalog, Revision::V2026_07_28),
             server_info: info,
             instructions: config.instructions.clone(),
+            result_meta: meta.to_string(),
             catalog,
             result_tail,
             list_tail,

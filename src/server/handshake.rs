@@ -114,6 +114,7 @@ impl Server {
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
         self.revoked.end(session, local.now());
+        self.inflight.questions.end_session(&session.log_name);
         let life = local.now().saturating_sub(session.issued);
         self.session_life.record(Duration::from_secs(life));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");

@@ -9,13 +9,14 @@ use http::HeaderMap;
 use super::call::OnDisconnect;
 use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
+use super::rounds::Reach;
 use super::watched::speaks;
 use super::{
     BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
 };
 use crate::auth::Principal;
-use crate::protocol::message::{Message, Notification, Payload, Request};
-use crate::protocol::{ErrorCode, Revision};
+use crate::protocol::message::{Message, Notification, Payload, Request, Response};
+use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Watch, Wire};
 
@@ -31,6 +32,13 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) takes_streams: bool,
     /// What carries it.
     pub(crate) wire: Wire,
+}
+
+/// A message that wants no answer.
+#[derive(Clone, Copy)]
+enum Heard<'a> {
+    Notification(&'a Notification<'a>),
+    Response(&'a Response<'a>),
 }
 
 impl HttpHead<'_> {
@@ -64,14 +72,16 @@ impl Server {
                 if modern || version == VersionHeader::Stateless {
                     Reply::Accepted
                 } else {
-                    self.heard(local, head, version, Some(&notification))
+                    self.heard(local, head, version, Heard::Notification(&notification))
                 }
             }
             // MH-21: nothing was asked, so there is nothing to answer.
             Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
                 malformed("a client of this revision sends no responses")
             }
-            Ok(Payload::Single(Message::Response(_))) => self.heard(local, head, version, None),
+            Ok(Payload::Single(Message::Response(response))) => {
+                self.heard(local, head, version, Heard::Response(&response))
+            }
             Ok(Payload::Batch(elements)) => {
                 return self.http_batch(cx, local, head, version, body, &elements);
             }
@@ -105,6 +115,9 @@ impl Server {
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
                 stream_after,
+                capabilities: ClientCapabilities::default(),
+                reach: Reach::Stream,
+                now: local.now(),
                 watch,
             };
             let headers = Some(head.headers());
@@ -133,6 +146,13 @@ impl Server {
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
             stream_after,
+            capabilities: session.capabilities,
+            reach: match session.revision.has_streamed_answers() {
+                _ if !head.takes_streams => Reach::NoStream,
+                true => Reach::Stream,
+                false => Reach::OldRevision,
+            },
+            now: local.now(),
             watch,
         };
         let headers = Some(head.headers());
@@ -145,16 +165,18 @@ impl Server {
         local: &Local,
         head: &HttpHead<'_>,
         version: VersionHeader,
-        notification: Option<&Notification<'_>>,
+        message: Heard<'_>,
     ) -> Reply {
-        match self.session_of(local, head, version, None) {
-            Ok(session) => {
-                if let Some(notification) = notification {
-                    self.notified(&session.log_name, notification);
-                }
+        let session = match self.session_of(local, head, version, None) {
+            Ok(session) => session,
+            Err(reply) => return reply,
+        };
+        match message {
+            Heard::Notification(notification) => {
+                self.notified(&session.log_name, notification);
                 Reply::Accepted
             }
-            Err(reply) => reply,
+            Heard::Response(response) => self.answered(&session.log_name, head.principal, response),
         }
     }
 
@@ -186,6 +208,9 @@ impl Server {
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
+            capabilities: session.capabilities,
+            reach: Reach::Batch,
+            now: local.now(),
             watch: None,
         };
         let wire = head.wire;

@@ -20,8 +20,10 @@ mod method;
 mod mirror;
 mod plain;
 mod prompts;
+mod questions;
 mod reply;
 mod resources;
+mod rounds;
 mod stateless;
 mod stdio;
 mod stream;
@@ -54,14 +56,15 @@ pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
+pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply};
 pub(crate) use stdio::StdioPeer;
 pub(crate) use stream::{CallStream, Part};
 
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
-use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
+use crate::catalog::{Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
+use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
 use crate::telemetry::{
@@ -71,7 +74,9 @@ use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 pub(crate) use generation::Changes;
 use generation::Generation;
 use logging::Levels;
+use questions::Heard;
 use reply::begin;
+use rounds::Reach;
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -86,6 +91,8 @@ pub(crate) struct Server {
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
+    /// How long a client with a session has to answer a question.
+    question_timeout: Duration,
     levels: Levels,
     telemetry: Telemetry,
     operations: Operations,
@@ -117,6 +124,12 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// What the client can do, if it has a session; in the stateless era the request says it.
+    capabilities: ClientCapabilities,
+    /// Whether the client can be asked something.
+    reach: Reach,
+    /// Seconds of Unix time.
+    now: u64,
     /// Who watches, if anybody does.
     watch: Option<&'a Watch<'a>>,
 }
@@ -129,6 +142,7 @@ impl Caller<'_> {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         log_level: Option<LogLevel>,
+        asking: Asking,
     ) -> Arc<CallContext> {
         Arc::new(CallContext {
             principal: Arc::clone(self.principal),
@@ -140,6 +154,7 @@ impl Caller<'_> {
                 progress_messages: self.revision.has_annotations(),
                 log_level,
             }),
+            asking,
         })
     }
 }
@@ -181,6 +196,8 @@ impl Server {
         let tools = metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
+        let replica = u64::from_ne_bytes(crate::seal::random_bytes());
+        let questions = config.questions.clone();
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -188,8 +205,13 @@ impl Server {
             revoked: Revoked::default(),
             methods,
             mount: "mcp".into(),
-            replica: u64::from_ne_bytes(crate::seal::random_bytes()),
-            inflight: Arc::new(Inflight::new(telemetry.metrics.gauge(&OPEN_STREAMS, &[]))),
+            replica,
+            question_timeout: Duration::from_secs(questions.timeout_seconds),
+            inflight: Arc::new(Inflight::new(
+                questions,
+                replica,
+                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
+            )),
             levels: Levels::default(),
             telemetry,
             operations,
@@ -217,6 +239,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What has become of the questions that were asked.
+    pub(crate) fn question_counts(&self) -> QuestionCounts {
+        self.inflight.questions.counts()
     }
 
     /// What is watched of this server.
@@ -288,6 +315,23 @@ impl Server {
         }
     }
 
+    /// An answer of a client's to a question; `session` is where it was asked.
+    fn answered(&self, session: &str, principal: &Principal, response: &Response<'_>) -> Reply {
+        match self
+            .inflight
+            .questions
+            .hear(session, principal.name(), response)
+        {
+            Heard::Here => Reply::Accepted,
+            Heard::Elsewhere => {
+                let message = "this is the answer to a question that another process has asked; \
+                    for answers to reach it, send the requests of a session to the same replica";
+                let error = ErrorObject::new(ErrorCode::Http(409), message);
+                Reply::refused(Refusal::AskedElsewhere, None, &error)
+            }
+        }
+    }
+
     /// After how long an answer becomes a stream.
     fn stream_after(&self) -> Duration {
         Duration::from_secs(self.config.stream_after_seconds)
@@ -316,7 +360,7 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
-            other => return self.dispatch_further(cx, other, caller, headers, request),
+            other => return self.dispatch_further(cx, other, caller, headers, body, request),
         })
     }
 
@@ -327,6 +371,7 @@ impl Server {
         method: Method,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
+        body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
         if !self.generation.load().offers(method) {
@@ -339,9 +384,9 @@ impl Server {
         let handled = match method {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
-            Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::ResourcesRead => self.read_resource(cx, caller, headers, body, request),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
-            Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
+            Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
             Method::Initialize
             | Method::Ping
@@ -440,6 +485,7 @@ impl Server {
             request_id: RequestId::from_json(request.id),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
+            asking: Asking::new(Client::Nobody(NOT_HERE)),
         });
         let server_info = caller
             .revision
@@ -464,6 +510,9 @@ impl Server {
         })))
     }
 }
+
+/// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
+const NOT_HERE: &str = "only tools, resources and prompts can ask";
 
 /// `server_info` is there in the stateless era, whose results say more than their own.
 fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {

@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::call::OnDisconnect;
 use super::generation::supported_versions;
+use super::rounds::Reach;
 use super::watched::speaks;
 use super::{Caller, Handled, Headers, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::protocol::message::{Params, Request};
 use crate::protocol::scan::Scanner;
-use crate::protocol::{Method, Revision};
+use crate::protocol::{ClientCapabilities, Method, Revision};
 use crate::telemetry::{Watch, Wire};
 
 /// What answers carry where messages have their id.
@@ -117,6 +118,9 @@ fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Ca
         session: None,
         on_disconnect: OnDisconnect::Cancel,
         stream_after: None,
+        capabilities: ClientCapabilities::default(),
+        reach: Reach::Plain,
+        now: 0,
         watch,
     }
 }

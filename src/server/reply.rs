@@ -47,6 +47,10 @@ pub(crate) enum Refusal {
     Version,
     /// A method that does not exist (stateless era; before it, that is an ordinary answer).
     Method,
+    /// The client has not declared what the request needs (stateless era).
+    Capability,
+    /// An answer to a question that another process has asked.
+    AskedElsewhere,
     /// A session is needed.
     SessionMissing,
     /// The session has ended or never was.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::call::{OnDisconnect, STDIO};
 use super::reply::Reply;
+use super::rounds::Reach;
 use super::watched::speaks;
 use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
 use crate::auth::Principal;
@@ -19,6 +20,13 @@ use crate::telemetry::{Watch, Wire};
 #[derive(Debug, Default)]
 pub(crate) struct StdioPeer {
     session: OnceLock<Session>,
+}
+
+impl StdioPeer {
+    /// Whether there was a handshake.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.get().is_some()
+    }
 }
 
 impl Server {
@@ -45,14 +53,22 @@ impl Server {
                 self.notified(STDIO, &notification);
                 Reply::Accepted
             }
-            Ok(Payload::Single(Message::Response(_))) => Reply::Accepted,
+            Ok(Payload::Single(Message::Response(response))) => {
+                if let Some(session) = peer.session.get() {
+                    self.answered(&session.log_name, principal, &response);
+                }
+                Reply::Accepted
+            }
             Ok(Payload::Batch(elements)) => match peer.session.get() {
                 Some(session)
                     if self.config.batch == BatchPolicy::Always
                         || self.config.batch == BatchPolicy::Auto
                             && session.revision.has_batches() =>
                 {
-                    let caller = self.stdio_caller(Some(session), principal, None);
+                    let caller = Caller {
+                        reach: Reach::Batch,
+                        ..self.stdio_caller(local, Some(session), principal, None)
+                    };
                     return self.batch(cx, (local, Wire::Pipe), caller, None, body, &elements);
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
@@ -76,11 +92,11 @@ impl Server {
         watch: Option<&Watch<'_>>,
     ) -> Handled {
         if request.params.meta.protocol_version.is_some() {
-            let caller = self.stdio_caller(None, principal, watch);
+            let caller = self.stdio_caller(local, None, principal, watch);
             return self.stateless_request(cx, caller, None, body, request);
         }
         if let Some(session) = peer.session.get() {
-            let caller = self.stdio_caller(Some(session), principal, watch);
+            let caller = self.stdio_caller(local, Some(session), principal, watch);
             return self.session_request(cx, caller, None, body, request);
         }
         Handled::Now(match &*request.method {
@@ -105,6 +121,7 @@ impl Server {
 
     fn stdio_caller<'a>(
         &self,
+        local: &Local,
         session: Option<&'a Session>,
         principal: &'a Arc<Principal>,
         watch: Option<&'a Watch<'a>>,
@@ -118,6 +135,9 @@ impl Server {
             // There is no disconnecting from one request only.
             on_disconnect: OnDisconnect::RunOn,
             stream_after: Some(self.stream_after()),
+            capabilities: session.map_or_else(Default::default, |session| session.capabilities),
+            reach: Reach::Stream,
+            now: local.now(),
             watch,
         }
     }

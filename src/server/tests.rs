@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
 use crate::auth::Principal;
-use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
 use crate::telemetry::{Telemetry, Wire};
@@ -236,4 +236,79 @@ fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
         cursor = result["nextCursor"].clone();
         assert_eq!(cursor.is_null(), last);
     }
+}
+
+/// A server of one tool that asks for roots.
+fn asking_server() -> Arc<Server> {
+    let tool = tool_fn(
+        Definition::new("ask"),
+        |context: Arc<CallContext>, _: Map<String, Value>| async move {
+            let roots = context.roots().await?;
+            Ok::<_, ToolError>(roots[0].uri.clone())
+        },
+    );
+    let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
+    let config = ServerConfig::default();
+    Arc::new(Server::new(
+        config,
+        KeyRing::random(),
+        SharedState::default(),
+        catalog,
+        HashMap::new(),
+        Telemetry::default(),
+    ))
+}
+
+#[test]
+fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
+    let server = asking_server();
+    let now = std::time::SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("later")
+        .as_secs();
+    let call = |extra: Value| {
+        let mut params = json!({
+            "name": "ask",
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+            },
+        });
+        params
+            .as_object_mut()
+            .expect("an object")
+            .extend(extra.as_object().expect("an object").clone());
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    };
+    let send = |principal: Principal, now: u64, body: &Value| {
+        let (local, principal) = (at(now), Arc::new(principal));
+        let body = Bytes::from(body.to_string());
+        let peer = super::StdioPeer::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let Handled::Now(Reply::Answer(answer)) =
+            server.handle_stdio(cx, &local, &peer, &principal, &body)
+        else {
+            panic!("answered at once");
+        };
+        serde_json::from_slice::<Value>(&[answer.head, answer.rest].concat()).expect("JSON")
+    };
+    let asked = send(Principal::local(), now, &call(json!({})));
+    let again = call(json!({
+        "requestState": asked["result"]["requestState"],
+        "inputResponses": {"roots-1": {"roots": [{"uri": "file:///x"}]}},
+    }));
+    let good = send(Principal::local(), now + 890, &again);
+    assert_eq!(good["result"]["content"][0]["text"], "file:///x");
+    for bad in [
+        send(Principal::anonymous(), now, &again),
+        send(Principal::local(), now + 910, &again),
+    ] {
+        assert_eq!(bad["error"]["code"], -32602, "{bad}");
+    }
+    let counts = server.question_counts();
+    assert_eq!(
+        (counts.asked, counts.resumed, counts.states_refused),
+        (1, 1, 2)
+    );
 }

@@ -9,6 +9,7 @@ use super::call::{self, Outcome, Step, Terms};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Answer, Refusal, Reply, begin, finish};
+use super::rounds::missing_capability;
 use super::stream::CallStream;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{
@@ -43,7 +44,7 @@ impl Server {
                     entry,
                     id: request.id,
                     revision: caller.revision,
-                    reporting: self.config.validation_errors,
+                    server: self,
                 };
                 let start = |context| entry.tool.call(context, arguments);
                 let begun = call::begin(cx, start, &context, terms);
@@ -54,20 +55,22 @@ impl Server {
                     name: writer.name().to_owned(),
                     id: request.id.to_owned(),
                     revision: caller.revision,
-                    reporting: self.config.validation_errors,
+                    server: Arc::clone(self),
                     generation: Arc::clone(&generation),
                 };
-                let inflight = Arc::clone(&self.inflight);
                 Handled::Later(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
-                        Err(call) => call::wait(call, &context, terms, &inflight).await,
+                        Err(call) => {
+                            let inflight = &conclusion.server.inflight;
+                            call::wait(call, &context, terms, inflight).await
+                        }
                     };
                     match step {
                         Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
                         Step::Streams(running) => {
+                            let hold = conclusion.server.inflight.stream();
                             let conclude = move |outcome| conclusion.answer(outcome);
-                            let hold = inflight.stream();
                             let stream = CallStream::new(running, context, conclude, hold);
                             Reply::Stream(Box::new(stream))
                         }
@@ -115,16 +118,17 @@ impl Server {
                 entry,
                 id: request.id,
                 revision: caller.revision,
-                reporting: self.config.validation_errors,
+                server: self,
             };
             writer.failure(&invalid.into())
         })?;
+        let asking = self.asking(caller, body, request)?;
         let timeout = entry.tool.definition().timeout;
         Ok(Started {
             entry,
             arguments,
             terms: self.terms(caller, timeout),
-            context: caller.context(headers, request, log_level),
+            context: caller.context(headers, request, log_level, asking),
         })
     }
 }
@@ -143,7 +147,7 @@ struct Conclusion {
     name: String,
     id: String,
     revision: Revision,
-    reporting: ValidationErrors,
+    server: Arc<Server>,
 }
 
 impl Conclusion {
@@ -154,7 +158,7 @@ impl Conclusion {
                 entry,
                 id: &self.id,
                 revision: self.revision,
-                reporting: self.reporting,
+                server: &self.server,
             }),
             None => internal_error(&self.id),
         }
@@ -171,7 +175,7 @@ struct ResultWriter<'a> {
     entry: &'a CatalogTool,
     id: &'a str,
     revision: Revision,
-    reporting: ValidationErrors,
+    server: &'a Server,
 }
 
 impl ResultWriter<'_> {
@@ -203,6 +207,10 @@ impl ResultWriter<'_> {
                 internal_error(self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Interrupted(interrupted) => {
+                self.server
+                    .interrupted(self.id, self.name(), self.generation, *interrupted)
+            }
         }
     }
 
@@ -259,7 +267,7 @@ impl ResultWriter<'_> {
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());
-                let to_model = match self.reporting {
+                let to_model = match self.server.config.validation_errors {
                     ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
                     ValidationErrors::Protocol => false,
                     ValidationErrors::Tool => true,
@@ -270,7 +278,10 @@ impl ResultWriter<'_> {
                 }
                 self.error_result(&message).because(Refusal::Arguments)
             }
-            ToolErrorKind::Failed => {
+            ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
+                missing_capability(self.id, ability)
+            }
+            ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
                 if let Some(source) = error.source() {
                     tracing::debug!(%tool, %source, "a call failed");
                 }

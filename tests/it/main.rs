@@ -6,6 +6,7 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;

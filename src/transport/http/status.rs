@@ -283,7 +283,9 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         | Refusal::Meta
         | Refusal::Header
         | Refusal::Version
+        | Refusal::Capability
         | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
+        Refusal::AskedElsewhere => StatusCode::CONFLICT,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
         Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,
     }

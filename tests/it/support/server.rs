@@ -8,6 +8,7 @@ use longshore::seal::Secret;
 use longshore::server::{BatchPolicy, ValidationErrors};
 use longshore::transport::http::HttpLimits;
 use longshore::{App, Config, IntoTool};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Connection, Response, Session};
@@ -144,7 +145,12 @@ impl Running {
 
     /// A handshake.
     pub(crate) fn session(&self, revision: &str) -> Session<'_> {
-        Session::begin(self, revision)
+        self.session_of(revision, &json!({}))
+    }
+
+    /// A handshake of a client that can do something.
+    pub(crate) fn session_of(&self, revision: &str, capabilities: &Value) -> Session<'_> {
+        Session::begin(self, revision, capabilities)
     }
 }
 
