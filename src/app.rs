@@ -13,13 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
 use crate::auth::{ApiKeys, AuthSetupError, Authentication, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Tool,
+    ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
@@ -203,6 +204,32 @@ impl App {
     #[must_use]
     pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
         self.offers.prompts.push(prompt.into_prompt());
+        self
+    }
+
+    /// Adds a skill: instructions for a model, with the files that belong to them.
+    #[must_use]
+    pub fn skill(mut self, skill: Skill) -> Self {
+        self.offers.skills.push(skill);
+        self
+    }
+
+    /// Announces an extension of the protocol, such as `com.example/billing`, with its settings: an object, `{}` if
+    /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
+    /// consists of is [`method`](Self::method)s, or tools and resources.
+    ///
+    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::View),
+    /// skills with the first [`skill`](Self::skill).
+    ///
+    /// ```
+    /// use longshore::App;
+    /// use serde_json::json;
+    ///
+    /// let app = App::new().extension("com.example/billing", json!({"currencies": ["EUR"]}));
+    /// ```
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>, settings: Value) -> Self {
+        self.offers.extensions.push((name.into(), settings));
         self
     }
 
@@ -431,6 +458,8 @@ struct Offers {
     tools: Vec<Arc<dyn Tool>>,
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    extensions: Vec<(String, Value)>,
 }
 
 impl Offers {
@@ -440,16 +469,21 @@ impl Offers {
             mut tools,
             mut resources,
             mut prompts,
+            mut skills,
+            extensions,
         } = self.clone();
         for toolset in &config.toolsets {
             let toolset = builtin(toolset)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
+            skills.extend(toolset.skills);
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
-            .with_prompts(prompts)?;
+            .with_prompts(prompts)?
+            .with_skills(skills)?
+            .with_extensions(extensions)?;
         Ok(catalog)
     }
 }

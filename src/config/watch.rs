@@ -44,14 +44,22 @@ impl Watch {
         watch
     }
 
-    /// Watches these files instead, as they are now.
+    /// Watches these files instead. Of those that are watched already no change is missed.
     pub(crate) fn follow(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         let files: Vec<PathBuf> = files.into_iter().collect();
-        self.seen = looks(&files);
         if files == self.files && self.watcher.is_some() {
             return;
         }
+        let mut seen = looks(&files);
+        for (file, look) in files.iter().zip(&mut seen) {
+            if let Some(known) = self.files.iter().position(|known| known == file) {
+                *look = self.seen[known];
+            }
+        }
+        self.seen = seen;
         self.files = files;
+        // What changed before there was a watcher for it is found by looking at once.
+        let _ = self.teller.try_send(());
         self.watcher = self.watcher_of_folders().map_or_else(
             |error| {
                 tracing::debug!(%error, "the system does not tell of changed files; they are looked at now and then");

@@ -17,10 +17,13 @@ pub(crate) enum Method {
     PromptsGet,
     Complete,
     SetLogLevel,
+    SkillsList,
+    SkillsGet,
+    DirectoryRead,
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -33,6 +36,9 @@ impl Method {
         Self::PromptsGet,
         Self::Complete,
         Self::SetLogLevel,
+        Self::SkillsList,
+        Self::SkillsGet,
+        Self::DirectoryRead,
     ];
 
     /// The name on the wire.
@@ -50,6 +56,9 @@ impl Method {
             Self::PromptsList => "prompts/list",
             Self::Complete => "completion/complete",
             Self::SetLogLevel => "logging/setLevel",
+            Self::SkillsList => "skills/list",
+            Self::SkillsGet => "skills/get",
+            Self::DirectoryRead => "resources/directory/read",
         }
     }
 
@@ -70,6 +79,9 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "skills/list" => Self::SkillsList,
+            "skills/get" => Self::SkillsGet,
+            "resources/directory/read" => Self::DirectoryRead,
             _ => return None,
         })
     }
@@ -78,7 +90,9 @@ impl Method {
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
             Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
-            Self::Discover => !revision.has_sessions(),
+            Self::Discover | Self::SkillsList | Self::SkillsGet | Self::DirectoryRead => {
+                !revision.has_sessions()
+            }
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList

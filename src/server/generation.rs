@@ -19,6 +19,7 @@ pub(crate) struct Generation {
     pub(crate) resources: Listings,
     pub(crate) templates: Listings,
     pub(crate) prompts: Listings,
+    pub(crate) skills: Listings,
     has_completions: bool,
     /// What resources said. A new generation begins without.
     pub(crate) kept: Kept,
@@ -84,6 +85,7 @@ impl Generation {
             resources: Listings::default(),
             templates: Listings::default(),
             prompts: Listings::default(),
+            skills: Listings::default(),
             has_completions: catalog.has_completions(),
             kept: Kept::new(config.contents_cache_bytes),
             capabilities: capabilities(&catalog, Revision::V2026_07_28),
@@ -117,6 +119,9 @@ impl Generation {
             }
             Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
             Method::Complete => self.has_completions,
+            Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
+                self.catalog.skills.len() > 0
+            }
         }
     }
 
@@ -129,6 +134,11 @@ impl Generation {
                 || !mine.templates.looks_like(&others.templates),
             prompts: !mine.prompts.looks_like(&others.prompts),
         }
+    }
+
+    /// What stands at the end of results of the stateless era that may be kept.
+    pub(crate) fn list_tail(&self) -> &str {
+        &self.list_tail
     }
 
     /// What all pages for a revision have in common.
@@ -191,6 +201,10 @@ fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
     }
     if revision.announces_completions() && catalog.has_completions() {
         capabilities["completions"] = json!({});
+    }
+    let extensions = catalog.extensions(revision);
+    if !extensions.is_empty() {
+        capabilities["extensions"] = extensions.into();
     }
     capabilities
 }

@@ -24,6 +24,7 @@ mod questions;
 mod reply;
 mod resources;
 mod rounds;
+mod skills;
 mod stateless;
 mod stdio;
 mod stream;
@@ -74,7 +75,7 @@ use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 pub(crate) use generation::Changes;
 use generation::Generation;
 use logging::Levels;
-use questions::Heard;
+use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use watched::Operations;
@@ -99,7 +100,6 @@ pub(crate) struct Server {
     /// Sessions that were opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
 
@@ -198,6 +198,10 @@ impl Server {
         let generation = Generation::new(catalog, &config);
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
+        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let inflight = Arc::new(Inflight::new(questions, replica, streams));
+        Questions::show(&inflight, metrics);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -206,12 +210,8 @@ impl Server {
             methods,
             mount: "mcp".into(),
             replica,
-            question_timeout: Duration::from_secs(questions.timeout_seconds),
-            inflight: Arc::new(Inflight::new(
-                questions,
-                replica,
-                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
-            )),
+            question_timeout,
+            inflight,
             levels: Levels::default(),
             telemetry,
             operations,
@@ -320,7 +320,7 @@ impl Server {
         match self
             .inflight
             .questions
-            .hear(session, principal.name(), response)
+            .hear(session, principal.id(), response)
         {
             Heard::Here => Reply::Accepted,
             Heard::Elsewhere => {
@@ -388,6 +388,9 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
+            Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
+            Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
             Method::Initialize
             | Method::Ping
             | Method::Discover

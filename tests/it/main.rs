@@ -14,6 +14,7 @@ mod docs;
 #[cfg(all(feature = "cli", unix))]
 mod reload;
 mod everything;
+mod extensions;
 mod layers;
 mod library;
 mod offer_attributes;
