@@ -19,7 +19,7 @@ use tower::{Layer, Service};
 
 use crate::auth::{ApiKeys, AuthSetupError, Authentication, Proof};
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
@@ -27,7 +27,7 @@ use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server};
+use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
@@ -285,6 +285,11 @@ impl App {
         self
     }
 
+    /// What tells clients that a resource or a list has changed.
+    pub fn announcer(&self) -> Announcer {
+        self.offers.announcer.clone()
+    }
+
     /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
     /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
     /// is.
@@ -441,10 +446,14 @@ impl App {
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            announcer: self.offers.announcer,
+        };
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
-            SharedState::new(store, within),
+            shared,
             catalog,
             self.methods,
             telemetry(config, proved),
@@ -460,6 +469,7 @@ struct Offers {
     prompts: Vec<Arc<dyn Prompt>>,
     skills: Vec<Skill>,
     extensions: Vec<(String, Value)>,
+    announcer: Announcer,
 }
 
 impl Offers {
@@ -471,9 +481,10 @@ impl Offers {
             mut prompts,
             mut skills,
             extensions,
+            announcer,
         } = self.clone();
         for toolset in &config.toolsets {
-            let toolset = builtin(toolset)?;
+            let toolset = builtin(toolset, &announcer)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
@@ -520,9 +531,18 @@ fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers) -> Hoo
         identity.apply(&mut config);
         let prepared = server.prepare(offers.catalog(&config)?, &config.server);
         let server = Arc::clone(&server);
+        let announcer = offers.announcer.clone();
         Ok(Box::new(move || {
             let changes = server.install(prepared);
-            tracing::debug!(?changes, "another catalog is served");
+            if changes.tools {
+                announcer.tools_changed();
+            }
+            if changes.resources {
+                announcer.resources_changed();
+            }
+            if changes.prompts {
+                announcer.prompts_changed();
+            }
         }))
     })
 }

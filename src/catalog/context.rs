@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::ask::{
     self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Once, Roots, Sample, StepError,
@@ -88,6 +88,15 @@ impl CallContext {
         if !self.asking.is_replaying() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Lets the client hang up: the event stream of this call's answer is ended, the call goes on, and the client comes
+    /// back for the rest of it by itself. For calls that take long, so that nobody keeps a connection open for them.
+    ///
+    /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
+    pub async fn let_go(&self) {
+        self.outlet.let_go();
+        tokio::task::yield_now().await;
     }
 
     /// Whether the client has declared that it can do something that it could be asked for.
@@ -329,7 +338,8 @@ impl fmt::Debug for RequestId {
 }
 
 /// How much a log message matters, by RFC 5424, from least to most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum LogLevel {
     /// Detail for whoever hunts a fault.

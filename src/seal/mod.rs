@@ -27,5 +27,5 @@ pub(crate) use request_state::{
     AskedQuestion, Binding, JOURNAL_MAX_BYTES, JournalEntry, JournalKey, LIFE_SECONDS_MAX,
     RequestState,
 };
-pub(crate) use revoked::Revoked;
+pub(crate) use revoked::{Ended, Revoked};
 pub(crate) use session::{OpenedSessions, Session, SessionIssue};

@@ -8,11 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
+use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::seal::{KeyRing, SealConfig};
-use crate::state::SharedState;
 use crate::telemetry::{Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
@@ -36,7 +35,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
     Server::new(
         config,
         keys,
-        SharedState::default(),
+        Shared::default(),
         catalog,
         HashMap::new(),
         Telemetry::default(),
@@ -252,7 +251,7 @@ fn asking_server() -> Arc<Server> {
     Arc::new(Server::new(
         config,
         KeyRing::random(),
-        SharedState::default(),
+        Shared::default(),
         catalog,
         HashMap::new(),
         Telemetry::default(),
@@ -261,6 +260,7 @@ fn asking_server() -> Arc<Server> {
 
 #[test]
 fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
+    // ELI-06
     let server = asking_server();
     let now = std::time::SystemTime::now();
     let now = now

@@ -15,14 +15,17 @@ mod docs;
 mod reload;
 mod everything;
 mod extensions;
+mod lasting;
 mod layers;
 mod library;
 mod offer_attributes;
 mod operators;
 mod prompts;
+mod protocol_rules;
 mod rest;
 mod resources;
 mod revisions;
+mod rules;
 mod state;
 #[cfg(feature = "cli")]
 mod stdio;

@@ -88,6 +88,7 @@ impl Listener {
         let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
+        let attending = tokio::spawn(Arc::clone(&server).attend());
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {
@@ -101,6 +102,7 @@ impl Listener {
         }
         life.begin_to_drain();
         drop(self.listener);
+        server.end_streams();
         drain.begin();
         let idle = async {
             for worker in &workers {
@@ -118,6 +120,7 @@ impl Listener {
         for worker in workers {
             worker.stop();
         }
+        attending.abort();
         Ok(())
     }
 }
