@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
-use crate::auth::{ApiKeys, AuthSetupError, Authentication, Proof};
+use crate::auth::{ApiKeys, AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Skill, Tool,
@@ -30,9 +30,7 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
-};
+use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
@@ -368,10 +366,19 @@ impl App {
         let proofs = std::mem::take(&mut self.proofs);
         let mut hooks = std::mem::take(&mut self.hooks);
         let restart = self.restart.take();
-        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
         let identity = self.identity.clone();
         let offers = self.offers.clone();
-        let server = self.build(&config)?;
+        let place = Place {
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+        };
+        let auth = Authentication::new(&config.auth, place, proofs)?;
+        let is_read = self.reads_metrics(&config);
+        let probe = Probe::real();
+        let service = (config.server.name.as_str(), config.server.version.as_str());
+        let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
+        let server = self.build(&config, telemetry)?;
         hooks.push(keys_hook(auth.keys()));
         hooks.push(catalog_hook(&server, identity, offers));
         let reloader =
@@ -396,7 +403,8 @@ impl App {
             listener,
             admin,
             reloader,
-            budget: config.drain.budget(&Probe::real()),
+            budget: config.drain.budget(&probe),
+            export,
             layers,
             auth,
             http: config.http,
@@ -415,7 +423,13 @@ impl App {
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let (config, _) = self.take_config()?;
-        self.build(&config)
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        self.build(&config, telemetry)
+    }
+
+    /// Whether somebody can look at what is counted.
+    fn reads_metrics(&self, config: &Config) -> bool {
+        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }
 
     fn take_config(&mut self) -> std::result::Result<(Config, Option<Loaded>), AppError> {
@@ -435,7 +449,12 @@ impl App {
         Ok((config, loaded))
     }
 
-    fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
+    fn build(
+        self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
         let catalog = self.offers.catalog(config)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
@@ -456,7 +475,7 @@ impl App {
             shared,
             catalog,
             self.methods,
-            telemetry(config, proved),
+            telemetry,
         )))
     }
 }
@@ -568,14 +587,8 @@ fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
     })
 }
 
-/// What is watched: requests if somebody can read what was counted, and the server's state always.
-fn telemetry(config: &Config, proved: bool) -> Telemetry {
-    let counting = match config.telemetry.metrics {
-        MetricsPolicy::On => true,
-        MetricsPolicy::Off => false,
-        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
-    };
-    let telemetry = Telemetry::new(Metrics::default(), counting);
+/// Has the server's state read whenever somebody looks.
+fn tell_state(telemetry: &Telemetry) {
     let metrics = &telemetry.metrics;
     let life = &telemetry.life;
     metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
@@ -591,7 +604,6 @@ fn telemetry(config: &Config, proved: bool) -> Telemetry {
         let life = Arc::clone(life);
         move || life.generation() as f64
     });
-    telemetry
 }
 
 /// Says what a server that others can reach does unless it is configured.
@@ -638,6 +650,7 @@ pub struct Bound {
     admin: Option<AdminListener>,
     reloader: Option<Reloader>,
     budget: Budget,
+    export: Export,
     layers: Layers,
     auth: Authentication,
     http: HttpConfig,
@@ -653,6 +666,12 @@ impl Bound {
     /// Where operators find `/metrics` and the health pages, if they have a port of their own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminListener::address)
+    }
+
+    /// What is counted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+        &self.server.telemetry().metrics
     }
 
     /// How many tools it serves.
@@ -708,6 +727,7 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
                 Some(listener) => {
@@ -717,7 +737,7 @@ impl Bound {
                         listener.serve(self.server, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
-                        never = self.auth.keep_up() => match never {},
+                        never = self.auth.keep_up(awaited.as_deref()) => match never {},
                     }
                 }
                 None => tokio::select! {
@@ -726,11 +746,13 @@ impl Bound {
                 },
             }
         };
-        tokio::select! {
-            served = clients => Ok(served?),
+        let served = tokio::select! {
+            served = clients => served,
             () = operators => Ok(()),
             never = reloading => match never {},
-        }
+        };
+        self.export.flush(self.budget.flush).await;
+        Ok(served?)
     }
 }
 

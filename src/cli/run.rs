@@ -6,11 +6,12 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::sync::Notify;
 
-use super::RunArgs;
 use super::output::{self, Audience};
+use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, stop_signal};
 use crate::config::{Flags, Loaded, Transport, Watch};
 use crate::environment::Probe;
+use crate::telemetry::LOG_DROPPED;
 
 /// What `run` is told.
 #[derive(Debug, Default, Args)]
@@ -24,10 +25,10 @@ pub(super) struct RunCommand {
 }
 
 /// The settings; without a toolset, the demo.
-pub(super) fn load(settings: RunArgs) -> Result<Loaded, MainError> {
+pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
     let flags = Flags {
         toolsets_otherwise: vec!["demo".to_owned()],
-        ..Flags::from(settings)
+        ..settings.into()
     };
     Ok(Loaded::read(&flags, &Probe::real()).map_err(AppError::from)?)
 }
@@ -55,6 +56,8 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         }
         let mut replaced = Watch::new([program.clone()]);
         let bound = app.bind()?;
+        let metrics = bound.metrics();
+        metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
@@ -89,6 +92,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
 /// Becomes the program as it is now, with the same arguments.
 fn start_again(program: PathBuf) -> Result<(), MainError> {
     tracing::info!("starting again");
+    log::flush();
     let mut command = std::process::Command::new(program);
     command.args(std::env::args_os().skip(1));
     #[cfg(unix)]

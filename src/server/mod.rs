@@ -161,7 +161,10 @@ impl Caller<'_> {
         log_level: Option<LogLevel>,
         asking: Asking,
     ) -> Arc<CallContext> {
+        let (trace, carried) = self.trace(request);
         Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
@@ -265,6 +268,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// Ends the calls that still run; their callers are told that the server stops.
+    pub(crate) fn stop_calls(&self) {
+        self.inflight.stop();
     }
 
     /// What has become of the questions that were asked.
@@ -541,7 +549,10 @@ impl Server {
                 )));
             }
         };
+        let (trace, carried) = caller.trace(request);
         let context = Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(caller.principal),
             session: caller.session.cloned(),
             request_id: RequestId::from_json(request.id),

@@ -89,6 +89,7 @@ fn post_as(
         mcp: &mcp,
         takes_streams: true,
         wire: Wire::Http11,
+        peer: None,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(
@@ -112,7 +113,7 @@ fn session(server: &Arc<Server>, local: &Local) -> String {
 
 fn refusal(reply: &Reply) -> Option<Refusal> {
     match reply {
-        Reply::Answer(answer) => answer.refusal,
+        Reply::Answer(answer) => answer.refusal.clone(),
         other => panic!("{other:?}"),
     }
 }

@@ -10,6 +10,8 @@ mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "otlp")]
+mod collector;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
 mod reload;
