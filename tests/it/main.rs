@@ -34,4 +34,5 @@ mod stdio;
 mod streamable_http;
 mod streams;
 mod support;
+mod tasks;
 mod tool_attribute;
