@@ -20,7 +20,7 @@ use tower::{Layer, Service};
 use crate::auth::{ApiKeys, AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Skill, Tool,
+    Refused, ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
@@ -28,7 +28,7 @@ use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, builtin};
+use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
@@ -92,6 +92,9 @@ pub enum AppError {
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
+    /// Sources are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Bind {
@@ -509,12 +512,15 @@ impl Offers {
             prompts.extend(toolset.prompts);
             skills.extend(toolset.skills);
         }
-        let catalog = Catalog::new(tools)?
+        let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?
-            .with_skills(skills)?
-            .with_extensions(extensions)?;
-        Ok(catalog)
+            .with_skills(skills)?;
+        for (source, offered) in offered(&config.sources)? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        tell_of_refused(&catalog)?;
+        Ok(catalog.with_extensions(extensions)?)
     }
 }
 
@@ -585,6 +591,22 @@ fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
             }))
         }
     })
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
+    for refused in catalog.refused() {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
+    }
 }
 
 /// Has the server's state read whenever somebody looks.

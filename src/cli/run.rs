@@ -24,7 +24,7 @@ pub(super) struct RunCommand {
     pub(super) settings: RunArgs,
 }
 
-/// The settings; without a toolset, the demo.
+/// The settings; without a toolset and a source, the demo.
 pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
     let flags = Flags {
         toolsets_otherwise: vec!["demo".to_owned()],
@@ -43,7 +43,15 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
     if command.reload && !over_http {
         tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");
     }
-    let toolsets = loaded.config.toolsets.join(", ");
+    let sources = loaded.config.sources.iter();
+    let toolsets: Vec<&str> = loaded
+        .config
+        .toolsets
+        .iter()
+        .map(String::as_str)
+        .chain(sources.map(|source| source.name.as_str()))
+        .collect();
+    let toolsets = toolsets.join(", ");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

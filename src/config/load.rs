@@ -33,7 +33,7 @@ pub struct Flags {
     pub toolsets: Vec<String>,
     /// `http.insecure`.
     pub insecure: bool,
-    /// `toolsets` where nobody says anything of them.
+    /// `toolsets` where nobody says anything of them, nor of sources.
     pub toolsets_otherwise: Vec<String>,
     /// The application asks callers for a proof of its own, whatever the configuration says.
     pub proved: bool,
@@ -220,6 +220,19 @@ impl Loaded {
         }
         speak_http_where_it_is_set_up(&mut tree);
         trust_nobody_with_users_unasked(&mut tree);
+        let has_sources = |node: &Node| {
+            node.to_value()
+                .as_array()
+                .is_some_and(|all| !all.is_empty())
+        };
+        let toolsets = parts("toolsets");
+        if tree.get(&parts("sources")).is_some_and(has_sources)
+            && tree
+                .get(&toolsets)
+                .is_some_and(|node| node.origin == Origin::Default)
+        {
+            tree.remove(&toolsets);
+        }
         let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
             ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;

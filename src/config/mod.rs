@@ -34,6 +34,7 @@ pub(crate) use watch::Watch;
 use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::source::SourceConfig;
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -81,6 +82,9 @@ pub struct Config {
     pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
+    /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
+    #[schemars(extend("x-reload" = "live"))]
+    pub sources: Vec<SourceConfig>,
     /// The log.
     pub log: LogConfig,
 }
