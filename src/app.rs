@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
 mod orphans;
+mod reload;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,14 +16,15 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Place, Proof};
+use crate::auth::{ApiKeys, AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     Refused, ResourceTemplate, Skill, Tool,
 };
-use crate::config::{Config, ConfigError, Flags, Transport};
+use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
@@ -38,6 +40,8 @@ use crate::transport::http::{
     AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler,
 };
 use crate::transport::stdio::{self, StdioConfig};
+pub(crate) use reload::Hook;
+use reload::Reloader;
 
 /// A server in the making.
 ///
@@ -61,21 +65,18 @@ use crate::transport::stdio::{self, StdioConfig};
 /// settings come from the environment (`PORT`, `LONGSHORE_...`) and from the file that `LONGSHORE_CONFIG` names.
 #[derive(Default)]
 pub struct App {
-    tools: Vec<Arc<dyn Tool>>,
-    resources: Vec<AnyResource>,
-    prompts: Vec<Arc<dyn Prompt>>,
-    skills: Vec<Skill>,
-    extensions: Vec<(String, Value)>,
+    offers: Offers,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
     /// Whether there are, or were, proofs.
     proved: bool,
     state: Option<Arc<dyn State>>,
-    announcer: Announcer,
-    name: Option<(String, String)>,
-    instructions: Option<String>,
+    identity: Identity,
     config: Option<Config>,
+    loaded: Option<Loaded>,
+    hooks: Vec<Hook>,
+    restart: Option<Arc<Notify>>,
 }
 
 /// Why a server cannot run.
@@ -198,14 +199,14 @@ impl App {
     /// Adds a tool: a function with `#[tool]`, or anything else that is a [`Tool`].
     #[must_use]
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
-        self.tools.push(tool.into_tool());
+        self.offers.tools.push(tool.into_tool());
         self
     }
 
     /// Adds several tools.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.tools.extend(tools);
+        self.offers.tools.extend(tools);
         self
     }
 
@@ -213,7 +214,7 @@ impl App {
     /// [`Resource`](crate::Resource).
     #[must_use]
     pub fn resource(mut self, resource: impl IntoResource) -> Self {
-        self.resources.push(resource.into_resource());
+        self.offers.resources.push(resource.into_resource());
         self
     }
 
@@ -226,14 +227,14 @@ impl App {
     /// Adds a prompt: a function with `#[prompt]`, or anything else that is a [`Prompt`].
     #[must_use]
     pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
-        self.prompts.push(prompt.into_prompt());
+        self.offers.prompts.push(prompt.into_prompt());
         self
     }
 
     /// Adds a skill: instructions for a model, with the files that belong to them.
     #[must_use]
     pub fn skill(mut self, skill: Skill) -> Self {
-        self.skills.push(skill);
+        self.offers.skills.push(skill);
         self
     }
 
@@ -252,7 +253,7 @@ impl App {
     /// ```
     #[must_use]
     pub fn extension(mut self, name: impl Into<String>, settings: Value) -> Self {
-        self.extensions.push((name.into(), settings));
+        self.offers.extensions.push((name.into(), settings));
         self
     }
 
@@ -260,7 +261,7 @@ impl App {
     /// `server.version` in the configuration outdo it.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
-        self.name = Some((name.into(), version.into()));
+        self.identity.name = Some((name.into(), version.into()));
         self
     }
 
@@ -268,7 +269,7 @@ impl App {
     /// outdoes it.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions = Some(text.into());
+        self.identity.instructions = Some(text.into());
         self
     }
 
@@ -310,7 +311,7 @@ impl App {
 
     /// What tells clients that a resource or a list has changed.
     pub fn announcer(&self) -> Announcer {
-        self.announcer.clone()
+        self.offers.announcer.clone()
     }
 
     /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
@@ -354,10 +355,32 @@ impl App {
         self
     }
 
-    /// Uses these settings instead of those of the environment.
+    /// Uses these settings instead of those of the environment. They stay as they are.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
+        self
+    }
+
+    /// Uses settings that were read, and takes on what changes in their files while the server runs. [`config`] outdoes
+    /// them.
+    ///
+    /// [`config`]: Self::config
+    #[must_use]
+    pub fn loaded(mut self, loaded: Loaded) -> Self {
+        self.loaded = Some(loaded);
+        self
+    }
+
+    /// Adds somebody who takes on changed settings while the server runs.
+    pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Tells when settings have changed that take a new start.
+    pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
+        self.restart = Some(wanted);
         self
     }
 
@@ -386,9 +409,15 @@ impl App {
     ///
     /// Whatever is wrong with tools or settings, or an address that is taken.
     pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
-        let config = self.take_config()?;
+        let (config, loaded) = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
+        let mut hooks = std::mem::take(&mut self.hooks);
+        let restart = self.restart.take();
+        let identity = self.identity.clone();
+        self.offers.reach(&config)?;
+        let offers = self.offers.clone();
+        let upstreams = offers.upstreams.clone();
         let place = Place {
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
@@ -399,7 +428,11 @@ impl App {
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
         let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
-        let (server, upstreams) = self.build(&config, telemetry)?;
+        let server = self.build(&config, telemetry)?;
+        hooks.push(keys_hook(auth.keys()));
+        hooks.push(catalog_hook(&server, identity, offers));
+        let reloader =
+            loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
@@ -420,6 +453,7 @@ impl App {
             upstreams,
             listener,
             admin,
+            reloader,
             budget: config.drain.budget(&probe),
             export,
             layers,
@@ -439,9 +473,10 @@ impl App {
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
-        let config = self.take_config()?;
+        let (config, _) = self.take_config()?;
+        self.offers.reach(&config)?;
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
-        Ok(self.build(&config, telemetry)?.0)
+        self.build(&config, telemetry)
     }
 
     /// Whether somebody can look at what is counted.
@@ -449,51 +484,98 @@ impl App {
         config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }
 
-    fn take_config(&mut self) -> std::result::Result<Config, AppError> {
-        let mut config = match self.config.take() {
-            Some(config) => config,
-            None => {
+    fn take_config(&mut self) -> std::result::Result<(Config, Option<Loaded>), AppError> {
+        let (mut config, loaded) = match (self.config.take(), self.loaded.take()) {
+            (Some(config), _) => (config, None),
+            (None, Some(loaded)) => (loaded.config.clone(), Some(loaded)),
+            (None, None) => {
                 let flags = Flags {
                     proved: self.proved,
                     ..Flags::default()
                 };
-                Config::load(&flags, &Probe::real())?
+                let loaded = Loaded::read(&flags, &Probe::real())?;
+                (loaded.config.clone(), Some(loaded))
             }
         };
-        let defaults = Config::default().server;
-        if let Some((name, version)) = self.name.take() {
-            if config.server.name == defaults.name {
-                config.server.name = name;
-            }
-            if config.server.version == defaults.version {
-                config.server.version = version;
-            }
-        }
-        if config.server.instructions.is_none() {
-            config.server.instructions = self.instructions.take();
-        }
-        Ok(config)
+        self.identity.apply(&mut config);
+        Ok((config, loaded))
     }
 
     fn build(
         self,
         config: &Config,
         telemetry: Telemetry,
-    ) -> std::result::Result<(Arc<Server>, Upstreams), AppError> {
+    ) -> std::result::Result<Arc<Server>, AppError> {
         tell_state(&telemetry);
-        let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
-        let mut skills = self.skills;
-        for toolset in &config.toolsets {
-            let toolset = builtin(toolset, &self.announcer)?;
-            tools.extend(toolset.tools);
-            resources.extend(toolset.resources);
-            prompts.extend(toolset.prompts);
-            skills.extend(toolset.skills);
-        }
+        let catalog = self.offers.catalog(config)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
+        }
+        let store = match self.state {
+            Some(store) => store,
+            None => crate::state::open(&config.state)?,
+        };
+        let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            announcer: self.offers.announcer,
+        };
+        if let Some(upstreams) = &self.offers.upstreams {
+            watch_upstreams(upstreams, &telemetry);
+        }
+        Ok(Arc::new(Server::new(
+            config.server.clone(),
+            keys,
+            shared,
+            catalog,
+            self.methods,
+            telemetry,
+        )))
+    }
+}
+
+/// What an application offers beside what its settings name.
+#[derive(Clone, Default)]
+struct Offers {
+    tools: Vec<Arc<dyn Tool>>,
+    resources: Vec<AnyResource>,
+    prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    extensions: Vec<(String, Value)>,
+    announcer: Announcer,
+    /// Those of the settings that the server started with.
+    upstreams: Option<Arc<Upstreams>>,
+}
+
+impl Offers {
+    /// Gets ready to ask upstream servers what they offer.
+    fn reach(&mut self, config: &Config) -> std::result::Result<(), AppError> {
+        if !config.upstreams.is_empty() {
+            let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
+            self.upstreams = Some(Arc::new(upstreams));
+        }
+        Ok(())
+    }
+
+    /// All that is offered, with what the settings name.
+    fn catalog(&self, config: &Config) -> std::result::Result<Catalog, AppError> {
+        let Self {
+            mut tools,
+            mut resources,
+            mut prompts,
+            mut skills,
+            extensions,
+            announcer,
+            upstreams,
+        } = self.clone();
+        for toolset in &config.toolsets {
+            let toolset = builtin(toolset, &announcer)?;
+            tools.extend(toolset.tools);
+            resources.extend(toolset.resources);
+            prompts.extend(toolset.prompts);
+            skills.extend(toolset.skills);
         }
         let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
@@ -502,30 +584,81 @@ impl App {
         for (source, offered) in offered(&config.sources)? {
             catalog = catalog.with_offered(&source, offered);
         }
-        let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
-        catalog = catalog.with_offered("upstreams", upstreams.offer()?);
+        if let Some(upstreams) = upstreams {
+            catalog = catalog.with_offered("upstreams", upstreams.offer()?);
+        }
         tell_of_refused(&catalog)?;
-        let catalog = catalog.with_extensions(self.extensions)?;
-        let store = match self.state {
-            Some(store) => store,
-            None => crate::state::open(&config.state)?,
-        };
-        let within = Duration::from_millis(config.state.timeout_ms);
-        let shared = Shared {
-            state: SharedState::new(store, within),
-            announcer: self.announcer,
-        };
-        watch_upstreams(&upstreams, &telemetry);
-        let server = Server::new(
-            config.server.clone(),
-            keys,
-            shared,
-            catalog,
-            self.methods,
-            telemetry,
-        );
-        Ok((Arc::new(server), upstreams))
+        Ok(catalog.with_extensions(extensions)?)
     }
+}
+
+/// What an application says of itself; its settings outdo it.
+#[derive(Clone, Default)]
+struct Identity {
+    name: Option<(String, String)>,
+    instructions: Option<String>,
+}
+
+impl Identity {
+    fn apply(&self, config: &mut Config) {
+        let defaults = Config::default().server;
+        if let Some((name, version)) = &self.name {
+            if config.server.name == defaults.name {
+                config.server.name.clone_from(name);
+            }
+            if config.server.version == defaults.version {
+                config.server.version.clone_from(version);
+            }
+        }
+        if config.server.instructions.is_none() {
+            config.server.instructions.clone_from(&self.instructions);
+        }
+    }
+}
+
+/// Serves what a changed configuration names.
+fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let mut config = config.clone();
+        identity.apply(&mut config);
+        let prepared = server.prepare(offers.catalog(&config)?, &config.server);
+        let server = Arc::clone(&server);
+        let announcer = offers.announcer.clone();
+        Ok(Box::new(move || {
+            let changes = server.install(prepared);
+            if changes.tools {
+                announcer.tools_changed();
+            }
+            if changes.resources {
+                announcer.resources_changed();
+            }
+            if changes.prompts {
+                announcer.prompts_changed();
+            }
+        }))
+    })
+}
+
+/// Lets in those whose keys a changed configuration has, and nobody else.
+fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
+    Box::new(move |config| match keys.clone() {
+        Some(keys) => {
+            let changed = ApiKeys::new(&config.auth)?;
+            Ok(Box::new(move || keys.take_on(changed)))
+        }
+        None => {
+            let are_wanted = !config.auth.api_keys.is_empty();
+            Ok(Box::new(move || {
+                if are_wanted {
+                    tracing::warn!(
+                        setting = "auth.api_keys",
+                        "callers are asked for keys from the next start on, since they were not asked until now"
+                    );
+                }
+            }))
+        }
+    })
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served.
@@ -615,6 +748,7 @@ fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools: Vec<_> = self
+            .offers
             .tools
             .iter()
             .map(|tool| tool.definition().name())
@@ -629,9 +763,10 @@ impl fmt::Debug for App {
 #[derive(Debug)]
 pub struct Bound {
     server: Arc<Server>,
-    upstreams: Upstreams,
+    upstreams: Option<Arc<Upstreams>>,
     listener: Option<Listener>,
     admin: Option<AdminListener>,
+    reloader: Option<Reloader>,
     budget: Budget,
     export: Export,
     layers: Layers,
@@ -707,6 +842,12 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let reloading = async {
+            match self.reloader {
+                Some(reloader) => reloader.run().await,
+                None => std::future::pending().await,
+            }
+        };
         let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
@@ -730,9 +871,14 @@ impl Bound {
             served = clients => served,
             () = operators => Ok(()),
             () = orphans::reap() => Ok(()),
+            never = reloading => match never {},
         };
         tokio::join!(
-            self.upstreams.stop(CHILDREN),
+            async {
+                if let Some(upstreams) = &self.upstreams {
+                    upstreams.stop(CHILDREN).await;
+                }
+            },
             self.export.flush(self.budget.flush)
         );
         Ok(served?)
@@ -740,7 +886,7 @@ impl Bound {
 }
 
 /// Waits for the first signal to stop, and has the second one end the process.
-async fn stop_signal() {
+pub(crate) async fn stop_signal() {
     let mut signals = Signals::listen();
     let name = signals.next().await;
     tracing::info!(

@@ -106,11 +106,11 @@ pub fn new_key() -> Result<String, std::io::Error> {
 /// The keys that open the gate.
 #[derive(Debug)]
 pub(crate) struct ApiKeys {
-    /// From the configuration; these stay.
-    fixed: Vec<Holder>,
+    /// From the configuration.
+    fixed: ArcSwap<Vec<Holder>>,
     file: Option<PathBuf>,
     folder: Option<PathBuf>,
-    implied: Implied,
+    implied: ArcSwap<Implied>,
     table: ArcSwap<Table>,
     /// What the file and the folder said when they were last read.
     seen: Mutex<Vec<Holder>>,
@@ -140,10 +140,10 @@ impl ApiKeys {
     pub(crate) fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
         let fixed = config.api_keys.iter().map(Holder::configured);
         let keys = Self {
-            fixed: fixed.collect::<Result<_, _>>()?,
+            fixed: ArcSwap::from_pointee(fixed.collect::<Result<_, _>>()?),
             file: config.api_keys_file.clone(),
             folder: config.api_keys_dir.clone(),
-            implied: Implied::new(&config.implied_scopes),
+            implied: ArcSwap::from_pointee(Implied::new(&config.implied_scopes)),
             table: ArcSwap::default(),
             seen: Mutex::default(),
         };
@@ -160,6 +160,18 @@ impl ApiKeys {
     /// Whether keys may change while the server runs.
     pub(crate) fn is_watched(&self) -> bool {
         self.file.is_some() || self.folder.is_some()
+    }
+
+    /// Takes on the keys that a changed configuration has, instead of its own. Files and folders stay those that they are.
+    pub(crate) fn take_on(&self, other: Self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fixed.store(other.fixed.into_inner());
+        self.implied.store(other.implied.into_inner());
+        self.table.store(other.table.into_inner());
+        *seen = other
+            .seen
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
     }
 
     /// Reads the file and the folder again. What does not make sense leaves the keys as they are.
@@ -228,16 +240,18 @@ impl ApiKeys {
         let mut table = Table::default();
         let mut principals: HashMap<&str, Arc<Principal>> = HashMap::new();
         let old = self.table.load();
-        for holder in self.fixed.iter().chain(read) {
+        let fixed = self.fixed.load();
+        let implied = self.implied.load();
+        for holder in fixed.iter().chain(read) {
             let principal = principals.entry(&holder.name).or_insert_with(|| {
                 // All that is said of one name counts, wherever it stands.
-                let same = self.fixed.iter().chain(read);
+                let same = fixed.iter().chain(read);
                 let same = || same.clone().filter(|other| other.name == holder.name);
                 let scopes = same().flat_map(|other| &other.scopes);
                 let groups = same().flat_map(|other| &other.groups);
                 let name = format!("key:{}", holder.name);
                 let facts = Facts {
-                    scopes: self.implied.expand(scopes.map(String::as_str)),
+                    scopes: implied.expand(scopes.map(String::as_str)),
                     groups: groups.map(|group| group.as_str().into()).collect(),
                     ..Facts::default()
                 };

@@ -33,6 +33,7 @@ pub struct AuthConfig {
     pub anonymous: Option<String>,
     /// API keys: tables of a `name`, its `keys` and their `scopes` and `groups`; or texts, `name=key`. A key is itself
     /// or its hash, as `longshore key new` prints it.
+    #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "api_keys")]
     #[schemars(with = "Vec<ApiKeyConfig>")]
     pub api_keys: Vec<ApiKeyConfig>,
@@ -47,6 +48,7 @@ pub struct AuthConfig {
     /// Users that a trusted proxy names.
     pub forwarded: ForwardedConfig,
     /// Scopes that bring others along: `{ admin = ["files:read", "files:write"] }`.
+    #[schemars(extend("x-reload" = "live"))]
     pub implied_scopes: BTreeMap<String, Vec<String>>,
 }
 

@@ -24,6 +24,7 @@ mod resource;
 mod scopes;
 mod setup;
 
+pub(crate) use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
 pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, ProofKind};
 pub use error::AuthError;

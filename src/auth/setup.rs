@@ -98,6 +98,11 @@ impl Authentication {
         })
     }
 
+    /// How to take on the keys of another configuration; `None` where no keys are asked for.
+    pub(crate) fn keys(&self) -> Option<Arc<ApiKeys>> {
+        self.keys.clone()
+    }
+
     /// What the server has to wait for before it is ready, if there is anything.
     pub(crate) fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();

@@ -31,7 +31,7 @@ pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/skills";
 ///
 /// Clients of 2026-07-28 find skills with `skills/list` and `skills/get`, and everyone reads their files as resources,
 /// at `skill://greeting/SKILL.md` and beside it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Skill {
     name: String,
     frontmatter: Map<String, Value>,

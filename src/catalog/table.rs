@@ -28,6 +28,20 @@ pub(crate) struct Table<T> {
 }
 
 impl<T: Listed> Table<T> {
+    /// Whether clients are told the same of both.
+    pub(crate) fn looks_like(&self, other: &Self) -> bool {
+        let told = |table: &Self| {
+            let mut told = Vec::new();
+            for entry in &table.entries {
+                for revision in Revision::ALL {
+                    entry.write(&mut told, revision);
+                }
+            }
+            told
+        };
+        self.len() == other.len() && told(self) == told(other)
+    }
+
     /// Adds something, or gives it back if another has its key.
     pub(crate) fn add(&mut self, entry: T) -> Result<(), T> {
         if self.by_key.contains_key(entry.key()) {

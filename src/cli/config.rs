@@ -11,7 +11,7 @@ use super::output;
 use super::run::load;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
-use crate::config::{Effective, Flags, Origin, schema};
+use crate::config::{Effective, Origin, schema};
 use crate::environment::{Environment, Probe};
 
 /// What `config` is told.
@@ -52,14 +52,14 @@ struct ExplainArgs {
 pub(super) fn config(args: ConfigArgs) -> Result<(), Failure> {
     match args.command {
         ConfigCommand::Schema => print(&format!("{:#}\n", schema())),
-        ConfigCommand::Check(args) => check(&Flags::from(args)),
+        ConfigCommand::Check(args) => check(args),
         ConfigCommand::Explain(args) => explain(args),
     }
 }
 
 /// Goes as far as serving would, but for the address.
-fn check(flags: &Flags) -> Result<(), Failure> {
-    let loaded = load(flags)?;
+fn check(args: RunArgs) -> Result<(), Failure> {
+    let loaded = load(args)?;
     let set = loaded
         .explain()
         .into_iter()
@@ -78,7 +78,7 @@ fn check(flags: &Flags) -> Result<(), Failure> {
 }
 
 fn explain(args: ExplainArgs) -> Result<(), Failure> {
-    let loaded = load(&Flags::from(args.run))?;
+    let loaded = load(args.run)?;
     let mut settings = loaded.explain();
     if args.set {
         settings.retain(|one| one.origin != Origin::Default);

@@ -39,7 +39,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         port: args.port,
         ..Flags::default()
     };
-    let config = run::load(&flags).map_err(|error| error.to_string())?.config;
+    let config = run::load(flags).map_err(|error| error.to_string())?.config;
     let address = SocketAddr::new(reachable(config.http.host), config.http.port);
     let path = if args.live { "/livez" } else { "/readyz" };
     let answer = ask(address, path)

@@ -49,7 +49,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve until told to stop; this is what happens without a command
-    Run(RunArgs),
+    Run(run::RunCommand),
     /// Make API keys, and the hashes that the configuration has of them
     #[command(subcommand)]
     Key(key::KeyCommand),
@@ -171,8 +171,12 @@ fn no_command(word: &str) -> ! {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let audience = output::Audience::of(&Probe::real());
-    let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
-        Command::Run(args) => run::run(&Flags::from(args), audience),
+    let without_a_word = Command::Run(run::RunCommand {
+        settings: cli.run,
+        ..run::RunCommand::default()
+    });
+    let done = match cli.command.unwrap_or(without_a_word) {
+        Command::Run(command) => run::run(command, audience),
         Command::Key(command) => key::key(&command),
         Command::Config(args) => config::config(args),
         Command::List(args) => client::list(&args),

@@ -8,12 +8,12 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use super::log::{self, Format, Lines};
-use crate::app::AppError;
+use crate::app::{AppError, Hook};
 use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
 use crate::environment::Probe;
 
@@ -41,7 +41,8 @@ impl Audience {
 /// # Errors
 ///
 /// A level that makes no sense.
-pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<(), AppError> {
+pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, AppError> {
+    let (filter, handle) = reload::Layer::new(filter(&config.level)?);
     let format = match config.format {
         LogFormat::Json => Format::Json,
         LogFormat::Text => Format::Text {
@@ -51,7 +52,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<(), App
     let lines = Lines::to(format, io::stderr());
     log::is_ours(lines.queue());
     tracing_subscriber::registry()
-        .with(filter(&config.level)?)
+        .with(filter)
         .with(lines)
         .init();
     std::panic::set_hook(Box::new(|panic| {
@@ -59,7 +60,25 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<(), App
         let message = panic.payload_as_str().unwrap_or("no message");
         tracing::error!(place, message, "panicked");
     }));
-    Ok(())
+    Ok(Level(handle))
+}
+
+/// How much is logged, which may change while the server runs.
+#[derive(Clone, Debug)]
+pub(super) struct Level(reload::Handle<EnvFilter, Registry>);
+
+impl Level {
+    /// Logs as much as changed settings say.
+    pub(super) fn hook(self) -> Hook {
+        Box::new(move |config| {
+            let filter = filter(&config.log.level)?;
+            let handle = self.0.clone();
+            Ok(Box::new(move || {
+                // It fails only once there is no log any more.
+                let _ = handle.reload(filter);
+            }))
+        })
+    }
 }
 
 fn filter(level: &str) -> Result<EnvFilter, AppError> {

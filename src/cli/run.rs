@@ -1,40 +1,69 @@
 //! `longshore run`.
 
-use super::log;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::sync::Notify;
+
 use super::output::{self, Audience};
-use crate::app::{App, AppError, MainError};
-use crate::config::{Flags, Loaded};
+use super::{RunArgs, log};
+use crate::app::{App, AppError, MainError, stop_signal};
+use crate::config::{Flags, Loaded, Transport, Watch};
 use crate::environment::Probe;
 use crate::telemetry::LOG_DROPPED;
 
+/// What `run` is told.
+#[derive(Debug, Default, Args)]
+pub(super) struct RunCommand {
+    /// For development: start again when this program's file changes, or a setting that takes a new start
+    #[arg(long)]
+    pub(super) reload: bool,
+
+    #[command(flatten)]
+    pub(super) settings: RunArgs,
+}
+
 /// The settings; without a toolset and a source, the demo.
-pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
-    let mut loaded = Loaded::read(flags, &Probe::real()).map_err(AppError::from)?;
-    let config = &loaded.config;
-    if config.toolsets.is_empty() && config.sources.is_empty() && config.upstreams.is_empty() {
-        loaded.config.toolsets.push("demo".to_owned());
-    }
-    Ok(loaded)
+pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
+    let flags = Flags {
+        toolsets_otherwise: vec!["demo".to_owned()],
+        ..settings.into()
+    };
+    Ok(Loaded::read(&flags, &Probe::real()).map_err(AppError::from)?)
 }
 
 /// Serves what the settings name; without any, the demo toolset.
-pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
-    let config = load(flags)?.config;
-    let sources = config.sources.iter().map(|source| source.name.as_str());
-    let toolsets: Vec<&str> = config
+pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainError> {
+    // Once it is replaced, the system calls it by another name.
+    let program = std::env::current_exe().map_err(AppError::from)?;
+    let loaded = load(command.settings)?;
+    let level = output::start_logging(&loaded.config.log, &Probe::real())?;
+    let over_http = loaded.config.transport == Transport::Http;
+    if command.reload && !over_http {
+        tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");
+    }
+    let sources = loaded.config.sources.iter();
+    let toolsets: Vec<&str> = loaded
+        .config
         .toolsets
         .iter()
         .map(String::as_str)
-        .chain(sources)
+        .chain(sources.map(|source| source.name.as_str()))
         .collect();
     let toolsets = toolsets.join(", ");
-    output::start_logging(&config.log, &Probe::real())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(AppError::from)?;
     let served = runtime.block_on(async {
-        let bound = App::new().config(config).bind()?;
+        let restart = (command.reload && over_http).then(|| Arc::new(Notify::new()));
+        let mut app = App::new().loaded(loaded).on_reload(level.hook());
+        if let Some(restart) = &restart {
+            app = app.restart_wanted(Arc::clone(restart));
+        }
+        let mut replaced = Watch::new([program.clone()]);
+        let bound = app.bind()?;
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         match (audience, bound.address()) {
@@ -44,8 +73,42 @@ pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
             }
             (Audience::People, None) => output::greet_over_stdio(bound.tool_count()),
         }
-        bound.serve().await
+        let Some(restart) = restart else {
+            bound.serve().await?;
+            return Ok(false);
+        };
+        let starts_again = std::cell::Cell::new(true);
+        bound
+            .serve_until(async {
+                tokio::select! {
+                    () = stop_signal() => starts_again.set(false),
+                    () = restart.notified() => {}
+                    () = replaced.changed() => tracing::info!("the program has changed"),
+                }
+            })
+            .await?;
+        Ok::<_, AppError>(starts_again.get())
     });
     runtime.shutdown_background();
-    served.map_err(MainError::from)
+    match served {
+        Ok(true) => start_again(program),
+        Ok(false) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Becomes the program as it is now, with the same arguments.
+fn start_again(program: PathBuf) -> Result<(), MainError> {
+    tracing::info!("starting again");
+    log::flush();
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    #[cfg(unix)]
+    let failed = std::os::unix::process::CommandExt::exec(&mut command);
+    #[cfg(not(unix))]
+    let failed = match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    };
+    Err(AppError::from(failed).into())
 }

@@ -1,5 +1,6 @@
 //! From detectors, a file, the environment and flags to a configuration, with the place of each mistake.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use super::check::{self, Finding};
 use super::expand::{Expanded, expand};
 use super::mistake::{self, Mistake};
 use super::tree::{Content, Node, Origin, parts};
-use super::{Config, Transport, file, schema, variables};
+use super::{Config, Reload, Transport, file, schema, variables};
 use crate::environment::{Environment, Probe};
 
 /// What was said on the command line. It outdoes everything else.
@@ -32,6 +33,8 @@ pub struct Flags {
     pub toolsets: Vec<String>,
     /// `http.insecure`.
     pub insecure: bool,
+    /// `toolsets` where nobody says anything of them, nor of sources.
+    pub toolsets_otherwise: Vec<String>,
     /// The application asks callers for a proof of its own, whatever the configuration says.
     pub proved: bool,
 }
@@ -85,6 +88,7 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// Where the process found itself.
     pub environment: Environment,
+    flags: Flags,
     pub(super) tree: Node,
     /// Further files that were read, such as those with secrets.
     pub(super) other_files: Vec<PathBuf>,
@@ -102,6 +106,53 @@ impl Config {
 }
 
 impl Loaded {
+    /// Reads everything again, as it was read before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn read_again(&self, probe: &Probe) -> Result<Self, ConfigError> {
+        Self::read(&self.flags, probe)
+    }
+
+    /// The settings that have another value in another configuration, and when that takes effect.
+    pub fn changes(&self, other: &Self) -> Vec<(String, Reload)> {
+        let by_setting = |loaded: &Self| -> BTreeMap<String, (Value, Reload)> {
+            let explained = loaded.explain().into_iter();
+            explained
+                .map(|one| (one.setting, (one.value, one.reload)))
+                .collect()
+        };
+        let (before, after) = (by_setting(self), by_setting(other));
+        let is_other = |setting: &String| {
+            let value = |all: &BTreeMap<String, (Value, Reload)>| {
+                all.get(setting).map(|(value, _)| value.clone())
+            };
+            value(&before) != value(&after)
+        };
+        // Secrets look alike once they are masked.
+        let is_other_secret = |path: &[String]| {
+            let said = |loaded: &Self| loaded.tree.get(path).map(Node::to_value);
+            said(self) != said(other)
+        };
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let changed = names.into_iter().filter(|setting| {
+            is_other(setting) || {
+                let path = parts(setting);
+                schema::is_secret(&path) && is_other_secret(&path)
+            }
+        });
+        let reload = |setting: &String| {
+            before
+                .get(setting)
+                .or(after.get(setting))
+                .map(|(_, reload)| *reload)
+        };
+        changed
+            .map(|setting| (setting.clone(), reload(setting).unwrap_or_default()))
+            .collect()
+    }
+
     /// The files that were read: the configuration, and those with secrets.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.file
@@ -129,6 +180,10 @@ impl Loaded {
         let mut mistakes = Vec::new();
         let environment = Environment::detect(probe);
         let mut tree = detected(&environment);
+        if !flags.toolsets_otherwise.is_empty() {
+            let toolsets = flags.toolsets_otherwise.clone().into();
+            tree.overlay(Node::single(&parts("toolsets"), &Origin::Default, toolsets));
+        }
         if let Some(path) = &path {
             let mut file = file::read(path)?;
             // For editors.
@@ -165,6 +220,19 @@ impl Loaded {
         }
         speak_http_where_it_is_set_up(&mut tree);
         trust_nobody_with_users_unasked(&mut tree);
+        let has_sources = |node: &Node| {
+            node.to_value()
+                .as_array()
+                .is_some_and(|all| !all.is_empty())
+        };
+        let toolsets = parts("toolsets");
+        if tree.get(&parts("sources")).is_some_and(has_sources)
+            && tree
+                .get(&toolsets)
+                .is_some_and(|node| node.origin == Origin::Default)
+        {
+            tree.remove(&toolsets);
+        }
         let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
             ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;
@@ -176,6 +244,7 @@ impl Loaded {
             config,
             file: path,
             environment,
+            flags: flags.clone(),
             tree,
             other_files,
         })
@@ -543,6 +612,32 @@ mod tests {
     }
 
     #[test]
+    fn changes_are_told_with_when_they_take_effect_also_those_of_secrets() {
+        let (folder, flags) = file(
+            "a.yaml",
+            "server: {name: a}\nhttp: {port: 1}\nseal: {keys: [one one one one one one one one one]}\n",
+        );
+        let probe = Probe::of([("HOME", "/")]);
+        let before = Loaded::read(&flags, &probe).expect("valid");
+        std::fs::write(
+            folder.path().join("a.yaml"),
+            "server: {name: b}\nhttp: {port: 2}\nseal: {keys: [two two two two two two two two two]}\n",
+        )
+        .expect("written");
+        let after = before.read_again(&probe).expect("valid");
+        let expected = [
+            ("http.port", Reload::Restart),
+            ("seal.keys", Reload::Restart),
+            ("server.name", Reload::Live),
+        ];
+        assert_eq!(
+            before.changes(&after),
+            expected.map(|(name, reload)| (name.to_owned(), reload))
+        );
+        assert_eq!(after.changes(&after), []);
+    }
+
+    #[test]
     fn every_setting_that_is_detected_exists() {
         let probe = Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("A", "b")])
             .with_file("/proc/self/cgroup", "0::/\n")
@@ -551,11 +646,7 @@ mod tests {
         for probe in [probe, Probe::of([("K_SERVICE", "a")])] {
             for detected in Environment::detect(&probe).settings() {
                 let exists = schema::setting(&parts(detected.setting)).is_some();
-                assert!(
-                    exists || detected.setting.starts_with("drain."),
-                    "{}",
-                    detected.setting
-                );
+                assert!(exists, "{}", detected.setting);
             }
             assert!(Loaded::read(&Flags::default(), &probe).is_ok());
         }

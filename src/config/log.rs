@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct LogConfig {
     /// How much: `error`, `warn`, `info`, `debug`, `trace` or `off`; also for each part, as in
     /// `warn,longshore::transport=debug`. Default: `info`.
+    #[schemars(extend("x-reload" = "live"))]
     pub level: String,
     /// For whom. Default: `json` in containers and on platforms, `text` elsewhere and on terminals.
     pub format: LogFormat,

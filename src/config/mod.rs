@@ -16,6 +16,7 @@ mod reference;
 mod schema;
 mod tree;
 mod variables;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub use mistake::Mistake;
 pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
+pub(crate) use watch::Watch;
 
 use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
@@ -62,6 +64,7 @@ pub struct Config {
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
     /// Default: for the program the demo toolset, for an application none.
+    #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
     /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
@@ -89,6 +92,7 @@ pub struct Config {
     /// What replicas share.
     pub state: StateConfig,
     /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
+    #[schemars(extend("x-reload" = "live"))]
     pub sources: Vec<SourceConfig>,
     /// The log.
     pub log: LogConfig,

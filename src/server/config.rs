@@ -18,12 +18,16 @@ use crate::protocol::Implementation;
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// What the server calls itself. Default: `longshore`.
+    #[schemars(extend("x-reload" = "live"))]
     pub name: String,
     /// Its version. Default: Longshore's own.
+    #[schemars(extend("x-reload" = "live"))]
     pub version: String,
     /// A name for people.
+    #[schemars(extend("x-reload" = "live"))]
     pub title: Option<String>,
     /// What the model should know before it uses the tools.
+    #[schemars(extend("x-reload" = "live"))]
     pub instructions: Option<String>,
     /// How long one call may take, in seconds, unless its tool says otherwise. Default: 60.
     pub call_timeout_seconds: u64,
@@ -33,9 +37,11 @@ pub struct ServerConfig {
     /// How many entries a list gives at once. Default: 1000.
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
+    #[schemars(extend("x-reload" = "live"))]
     pub list_ttl_ms: u64,
     /// How much is kept in memory of what resources with a time to live said, in bytes. 0 keeps nothing. Default:
     /// 16777216, 16 MiB.
+    #[schemars(extend("x-reload" = "live"))]
     pub contents_cache_bytes: usize,
     /// Questions that tools ask the client.
     pub questions: QuestionConfig,

@@ -38,6 +38,16 @@ pub(crate) struct Generation {
     pub(crate) server_info: Value,
     /// What can be done, as the newest revision puts it.
     pub(crate) capabilities: Value,
+    /// What the model should know.
+    pub(crate) instructions: Option<String>,
+}
+
+/// Which lists have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) tools: bool,
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
 }
 
 /// One list, for each revision; serialised on first use.
@@ -82,6 +92,7 @@ impl Generation {
             kept: Kept::new(config.contents_cache_bytes),
             capabilities: capabilities(&catalog, Revision::V2026_07_28),
             server_info: info,
+            instructions: config.instructions.clone(),
             result_meta: meta.to_string(),
             catalog,
             result_tail,
@@ -119,6 +130,17 @@ impl Generation {
             Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
                 self.catalog.skills.len() > 0
             }
+        }
+    }
+
+    /// The lists in which it differs from another generation.
+    pub(crate) fn changes(&self, other: &Self) -> Changes {
+        let (mine, others) = (&self.catalog, &other.catalog);
+        Changes {
+            tools: !mine.tools.looks_like(&others.tools),
+            resources: !mine.resources.looks_like(&others.resources)
+                || !mine.templates.looks_like(&others.templates),
+            prompts: !mine.prompts.looks_like(&others.prompts),
         }
     }
 

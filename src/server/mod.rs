@@ -80,6 +80,7 @@ use crate::telemetry::{
     Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
 };
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
+pub(crate) use generation::Changes;
 use generation::Generation;
 use legacy::LegacySessions;
 use logging::Levels;
@@ -116,6 +117,10 @@ pub(crate) struct Server {
     session_life: Timing,
     pub(crate) state: SharedState,
 }
+
+/// A generation that is complete and not served yet.
+#[derive(Debug)]
+pub(crate) struct Prepared(Generation);
 
 /// What a server shares with its application and with other replicas.
 #[derive(Debug, Default)]
@@ -255,6 +260,21 @@ impl Server {
             sessions_opened,
             session_life,
         }
+    }
+
+    /// What would be served with another catalog and other settings. Of the settings only those count that are live.
+    pub(crate) fn prepare(&self, mut catalog: Catalog, config: &ServerConfig) -> Prepared {
+        catalog.count_in(&self.telemetry.metrics);
+        Prepared(Generation::new(catalog, config))
+    }
+
+    /// Serves what was prepared, from the next request on. Those that are under way end as they began.
+    pub(crate) fn install(&self, prepared: Prepared) -> Changes {
+        let generation = Arc::new(prepared.0);
+        let tools = self.telemetry.metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
+        let before = self.generation.swap(Arc::clone(&generation));
+        generation.changes(&before)
     }
 
     /// Waits until no call is left that outlives its request.

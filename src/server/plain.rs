@@ -94,11 +94,11 @@ impl Server {
     /// What this server says about itself.
     pub(crate) fn info(&self) -> Value {
         let generation = self.generation.load();
-        let mut info = serde_json::to_value(self.config.implementation()).unwrap_or_default();
+        let mut info = generation.server_info.clone();
         info["longshore"] = env!("CARGO_PKG_VERSION").into();
         info["protocolVersions"] = supported_versions().into();
         info["capabilities"] = generation.capabilities.clone();
-        if let Some(instructions) = &self.config.instructions {
+        if let Some(instructions) = &generation.instructions {
             info["instructions"] = instructions.as_str().into();
         }
         info
@@ -106,9 +106,10 @@ impl Server {
 
     /// Its name and version, and that of the runtime.
     pub(crate) fn version(&self) -> Value {
+        let info = &self.generation.load().server_info;
         json!({
-            "name": self.config.name,
-            "version": self.config.version,
+            "name": info["name"],
+            "version": info["version"],
             "longshore": env!("CARGO_PKG_VERSION"),
         })
     }

@@ -16,6 +16,7 @@ mod client;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
 mod drain;
+mod reload;
 mod everything;
 mod extensions;
 mod lasting;

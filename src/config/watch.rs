@@ -1,0 +1,188 @@
+//! Hearing of it when files change.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+
+/// Files that are watched.
+///
+/// Their folders are, rather: editors put a new file in an old one's place, and a mounted `ConfigMap` is replaced by
+/// turning a symbolic link beside it. Where the system does not tell of changes, they are found by looking now and then.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    files: Vec<PathBuf>,
+    seen: Vec<Option<Look>>,
+    news: mpsc::Receiver<()>,
+    teller: mpsc::Sender<()>,
+    /// Tells of changes for as long as it lives.
+    watcher: Option<RecommendedWatcher>,
+}
+
+/// What a file looks like from outside: when it was written, how long it is, and which one it is.
+type Look = (Option<SystemTime>, u64, u64);
+
+/// How long a file has to stay as it is before it counts as written.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How often files are looked at in any case.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+impl Watch {
+    /// Watches files from now on.
+    pub(crate) fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let (teller, news) = mpsc::channel(1);
+        let mut watch = Self {
+            files: Vec::new(),
+            seen: Vec::new(),
+            news,
+            teller,
+            watcher: None,
+        };
+        watch.follow(files);
+        watch
+    }
+
+    /// Watches these files instead. Of those that are watched already no change is missed.
+    pub(crate) fn follow(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+        let files: Vec<PathBuf> = files.into_iter().collect();
+        if files == self.files && self.watcher.is_some() {
+            return;
+        }
+        let mut seen = looks(&files);
+        for (file, look) in files.iter().zip(&mut seen) {
+            if let Some(known) = self.files.iter().position(|known| known == file) {
+                *look = self.seen[known];
+            }
+        }
+        self.seen = seen;
+        self.files = files;
+        // What changed before there was a watcher for it is found by looking at once.
+        let _ = self.teller.try_send(());
+        self.watcher = self.watcher_of_folders().map_or_else(
+            |error| {
+                tracing::debug!(%error, "the system does not tell of changed files; they are looked at now and then");
+                None
+            },
+            Some,
+        );
+    }
+
+    /// Waits until a file has changed and is complete. One that is gone is waited for.
+    pub(crate) async fn changed(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.news.recv() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+            let mut now = looks(&self.files);
+            if now == self.seen {
+                continue;
+            }
+            loop {
+                tokio::time::sleep(SETTLE).await;
+                let then = std::mem::replace(&mut now, looks(&self.files));
+                if now == then {
+                    break;
+                }
+            }
+            if now != self.seen && now.iter().all(Option::is_some) {
+                self.seen = now;
+                return;
+            }
+        }
+    }
+
+    fn watcher_of_folders(&self) -> notify::Result<RecommendedWatcher> {
+        let teller = self.teller.clone();
+        let mut watcher = notify::recommended_watcher(move |_| {
+            // If there is no room, word is on its way already.
+            let _ = teller.try_send(());
+        })?;
+        let folders: BTreeSet<&Path> = self.files.iter().map(|file| folder_of(file)).collect();
+        for folder in folders {
+            watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        }
+        Ok(watcher)
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn looks(files: &[PathBuf]) -> Vec<Option<Look>> {
+    let look = |file: &PathBuf| {
+        let metadata = std::fs::metadata(file).ok()?;
+        #[cfg(unix)]
+        let id = std::os::unix::fs::MetadataExt::ino(&metadata);
+        #[cfg(not(unix))]
+        let id = 0;
+        Some((metadata.modified().ok(), metadata.len(), id))
+    };
+    files.iter().map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than it could ever take.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    async fn hears(watch: &mut Watch, change: impl FnOnce()) {
+        change();
+        tokio::time::timeout(PATIENCE, watch.changed())
+            .await
+            .expect("the change is heard of");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_written_or_replaced_has_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, "1").expect("written");
+        let mut watch = Watch::new([file.clone()]);
+        hears(&mut watch, || std::fs::write(&file, "22").expect("written")).await;
+        hears(&mut watch, || {
+            let new = folder.path().join("new");
+            std::fs::write(&new, "333").expect("written");
+            std::fs::rename(&new, &file).expect("renamed");
+        })
+        .await;
+        hears(&mut watch, || {
+            std::fs::remove_file(&file).expect("removed");
+            std::fs::write(&file, "4444").expect("written");
+        })
+        .await;
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_config_map_changes_when_its_link_is_turned() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for (version, text) in [("..1", "one"), ("..2", "two")] {
+            std::fs::create_dir(path(version)).expect("created");
+            std::fs::write(path(version).join("a.yaml"), text).expect("written");
+        }
+        symlink("..1", path("..data")).expect("linked");
+        symlink("..data/a.yaml", path("a.yaml")).expect("linked");
+        let mut watch = Watch::new([path("a.yaml")]);
+        hears(&mut watch, || {
+            symlink("..2", path("..data_tmp")).expect("linked");
+            std::fs::rename(path("..data_tmp"), path("..data")).expect("renamed");
+        })
+        .await;
+        assert_eq!(
+            std::fs::read_to_string(path("a.yaml")).expect("read"),
+            "two"
+        );
+    }
+}

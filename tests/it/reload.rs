@@ -1,0 +1,198 @@
+//! A configuration that changes while the program runs.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// The program with a configuration file in a folder of its own.
+struct Program {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    address: String,
+    folder: tempfile::TempDir,
+}
+
+const KEY: &str = "a-key-that-is-long-enough-to-be-one";
+const OTHER_KEY: &str = "another-key-that-is-long-enough";
+
+impl Program {
+    fn start(text: &str, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("longshore.yaml");
+        fs::write(&file, text).expect("written");
+        Self::start_with(
+            folder,
+            &file,
+            Path::new(env!("CARGO_BIN_EXE_longshore")),
+            arguments,
+        )
+    }
+
+    fn start_with(
+        folder: tempfile::TempDir,
+        file: &Path,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Self {
+        let mut process = Command::new(program)
+            .args(["run", "--host", "127.0.0.1", "--config"])
+            .arg(file)
+            .args(arguments)
+            .env_clear()
+            .env("LONGSHORE_LOG__FORMAT", "text")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let log = BufReader::new(process.stderr.take().expect("piped"));
+        let mut program = Self {
+            process,
+            log,
+            address: String::new(),
+            folder,
+        };
+        program.wait_for_address();
+        program
+    }
+
+    fn wait_for_address(&mut self) {
+        let line = self.wait_for("http://127.0.0.1:");
+        let (_, rest) = line.split_once("http://").expect("an address");
+        self.address = rest.split("/mcp").next().expect("a first part").to_owned();
+    }
+
+    /// The next line of the log with this in it.
+    fn wait_for(&mut self, part: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.log.read_line(&mut line).expect("UTF-8"),
+                0,
+                "it ended without {part:?}: {said}"
+            );
+            if line.contains(part) {
+                return line;
+            }
+            said.push_str(&line);
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("longshore.yaml")
+    }
+
+    /// As editors do it: a new file in the old one's place.
+    fn write(&self, text: &str) {
+        let new = self.folder.path().join("new");
+        fs::write(&new, text).expect("written");
+        fs::rename(new, self.file()).expect("renamed");
+    }
+
+    fn get(&self, path: &str, key: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n"
+        )
+        .expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.expect("there is kill").success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn settings(name: &str, key: &str, more: &str) -> String {
+    format!("server:\n  name: {name}\nhttp:\n  port: 0\nauth:\n  api_keys: ['me={key}']\n{more}")
+}
+
+#[test]
+fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
+    let mut program = Program::start(&settings("one", KEY, ""), &[]);
+    assert!(program.get("/info", KEY).contains("\"name\":\"one\""));
+    assert!(
+        program.get("/tools", KEY).contains("add"),
+        "the demo toolset"
+    );
+
+    program.write(&settings("two", OTHER_KEY, "toolsets: [everything]\n"));
+    let line = program.wait_for("is in force");
+    for setting in ["auth.api_keys", "server.name", "toolsets"] {
+        assert!(line.contains(setting), "{setting} is not in {line}");
+    }
+    assert!(program.get("/info", OTHER_KEY).contains("\"name\":\"two\""));
+    assert!(
+        program
+            .get("/tools", OTHER_KEY)
+            .contains("test_simple_text")
+    );
+    assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 401"));
+
+    program.write("server:\n  nmae: three\n");
+    let line = program.wait_for("stays in force");
+    assert!(
+        line.contains("did you mean server.name?") && line.contains(":2:3"),
+        "{line}"
+    );
+    assert!(program.get("/info", OTHER_KEY).contains("\"name\":\"two\""));
+
+    // One that is right by itself, and cannot be served.
+    program.write(&settings("four", OTHER_KEY, "toolsets: [nothing]\n"));
+    program.wait_for("stays in force");
+    assert!(program.get("/info", OTHER_KEY).contains("\"name\":\"two\""));
+
+    program.write(&settings(
+        "two",
+        OTHER_KEY,
+        "toolsets: [everything]\nstdio:\n  message_bytes: 1000\n",
+    ));
+    let line = program.wait_for("take effect with the next start");
+    assert!(line.contains("stdio.message_bytes"), "{line}");
+}
+
+#[test]
+fn sighup_reads_the_configuration_again_and_does_not_end_the_program() {
+    let mut program = Program::start(&settings("one", KEY, ""), &[]);
+    program.signal("HUP");
+    program.wait_for("SIGHUP");
+    program.wait_for("nothing that can change");
+    assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn in_development_it_starts_again_when_a_setting_takes_that_or_the_program_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("longshore.yaml");
+    fs::write(&file, settings("one", KEY, "")).expect("written");
+    let copy = folder.path().join("longshore");
+    fs::copy(env!("CARGO_BIN_EXE_longshore"), &copy).expect("copied");
+    let mut program = Program::start_with(folder, &file, &copy, &["--reload"]);
+    program.write(&settings("one", KEY, "stdio:\n  message_bytes: 1000\n"));
+    program.wait_for("starting again");
+    program.wait_for_address();
+    assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
+
+    let new = copy.with_extension("new");
+    fs::copy(env!("CARGO_BIN_EXE_longshore"), &new).expect("copied");
+    fs::rename(&new, &copy).expect("renamed");
+    program.wait_for("the program has changed");
+    program.wait_for_address();
+    assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
+    program.signal("TERM");
+    assert_eq!(program.process.wait().expect("it ends").code(), Some(0));
+}
