@@ -20,6 +20,7 @@ use crate::catalog::{
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
+use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
@@ -344,11 +345,19 @@ impl App {
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?;
+        let limits = Limits::new(&config.limits);
+        for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
+            tracing::warn!(
+                setting = %format_args!("limits.tools.{tool}"),
+                "there is no such tool: the limit applies to nothing"
+            );
+        }
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
             catalog,
             self.methods,
+            limits,
         )))
     }
 }
@@ -424,9 +433,6 @@ impl Bound {
     ///
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
-        if self.listener.is_none() {
-            return Ok(stdio::serve(self.server, self.stdio).await?);
-        }
         self.serve_until(stop_signal()).await
     }
 
@@ -440,11 +446,7 @@ impl Bound {
         stop: impl Future<Output = ()>,
     ) -> std::result::Result<(), AppError> {
         let Some(listener) = self.listener else {
-            tokio::select! {
-                served = stdio::serve(self.server, self.stdio) => served?,
-                () = stop => {}
-            }
-            return Ok(());
+            return Ok(stdio::serve(self.server, self.stdio, stop, PATIENCE).await?);
         };
         Ok(listener
             .serve(self.server, self.http, self.layers, stop, PATIENCE)

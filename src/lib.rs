@@ -48,6 +48,7 @@ pub mod protocol;
 pub mod environment;
 pub mod net;
 pub mod auth;
+pub mod limit;
 pub mod seal;
 pub mod catalog;
 pub mod source;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 pub use check::Finding;
 pub use load::{ConfigError, Flags};
 
+use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::transport::http::HttpConfig;
@@ -41,6 +42,8 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// How often, and how many at once.
+    pub limits: LimitConfig,
 }
 
 /// How clients reach the server.

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Timeout};
 
 use crate::catalog::{CallContext, RequestId};
+use crate::limit::Held;
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -69,10 +70,9 @@ pub(crate) fn begin<T>(
     context: &Arc<CallContext>,
     terms: Terms,
 ) -> Result<Step<T>, Guarded<T>> {
-    let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
+    let Some(mut call) = prepare(start, context) else {
         return Ok(Step::Done(Outcome::Panicked));
     };
-    let mut call = Guarded(call);
     match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) if context.outlet.is_silent() || terms.stream_after.is_none() => {
             Ok(Step::Done(outcome))
@@ -82,14 +82,40 @@ pub(crate) fn begin<T>(
     }
 }
 
+/// Makes a call that nobody has polled yet. `None` if that panicked.
+#[inline]
+fn prepare<T>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Option<Guarded<T>> {
+    let call = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
+    call.ok().map(Guarded)
+}
+
+/// Makes a call that has to wait for its turn.
+///
+/// # Errors
+///
+/// The call, unless that panicked.
+pub(crate) fn prepared<T>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Result<Step<T>, Guarded<T>> {
+    match prepare(start, context) {
+        Some(call) => Err(call),
+        None => Ok(Step::Done(Outcome::Panicked)),
+    }
+}
+
 /// Goes on with a call to its end, or to where its answer has to become a stream.
 pub(crate) async fn wait<T: Send + 'static>(
     call: Guarded<T>,
     context: &Arc<CallContext>,
     terms: Terms,
     inflight: &Arc<Inflight>,
+    held: Held,
 ) -> Step<T> {
-    let mut running = Running::new(call, context, terms, inflight);
+    let mut running = Running::new(call, context, terms, inflight, held);
     let Some(stream_after) = terms.stream_after else {
         return Step::Done(running.await);
     };
@@ -127,6 +153,7 @@ pub(crate) enum Running<T> {
         timeout: Duration,
         context: Arc<CallContext>,
         _place: Place,
+        _held: Held,
     },
     /// It runs on without whoever waits here.
     Task(oneshot::Receiver<Outcome<T>>),
@@ -138,6 +165,7 @@ impl<T: Send + 'static> Running<T> {
         context: &Arc<CallContext>,
         terms: Terms,
         inflight: &Arc<Inflight>,
+        held: Held,
     ) -> Self {
         let timeout = terms.timeout;
         let call = Self::Own {
@@ -145,6 +173,7 @@ impl<T: Send + 'static> Running<T> {
             timeout,
             context: Arc::clone(context),
             _place: inflight.enter(context),
+            _held: held,
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
             return call;

@@ -1,5 +1,6 @@
 //! Messages that come over HTTP: which lifecycle each belongs to, and what its headers have to say.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -21,6 +22,8 @@ use crate::seal::Session;
 #[derive(Debug)]
 pub(crate) struct HttpHead<'a> {
     pub(crate) principal: &'a Arc<Principal>,
+    /// Who is at the other end of the socket.
+    pub(crate) peer: Option<IpAddr>,
     /// All headers; a call takes them along.
     pub(crate) headers: &'a mut HeaderMap,
     /// Those that the protocol gives a meaning to.
@@ -98,6 +101,9 @@ impl Server {
             return self.stateless_request(cx, caller, headers, body, request);
         }
         if request.method == "initialize" && version != VersionHeader::Unknown {
+            if let Err(refused) = self.limits.begin_session(head.principal, head.peer) {
+                return Handled::Now(Reply::limited(Some(request.id), refused));
+            }
             return Handled::Now(match self.initialize(local, head.principal, request) {
                 Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
                     session: Some(session.seal(&self.keys, &self.mount)),

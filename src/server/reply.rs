@@ -1,10 +1,11 @@
 //! What comes back for a message.
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::generation::Generation;
 use super::stream::CallStream;
+use crate::limit::Refused;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
 /// What a message gets.
@@ -48,6 +49,8 @@ pub(crate) enum Refusal {
     SessionMissing,
     /// The session has ended or never was.
     SessionUnknown,
+    /// Somebody asked too often, or too much is going on.
+    Limited(Refused),
 }
 
 impl Answer {
@@ -112,6 +115,12 @@ impl Reply {
         })
     }
 
+    /// Says when it is worth asking again, and which setting is behind it.
+    #[cold]
+    pub(crate) fn limited(id: Option<&str>, refused: Refused) -> Self {
+        Self::refused(Refusal::Limited(refused), id, &limited(refused))
+    }
+
     /// [`refused`](Self::refused) in short.
     pub(crate) fn refuse(
         refusal: Refusal,
@@ -121,6 +130,16 @@ impl Reply {
     ) -> Self {
         Self::refused(refusal, id, &ErrorObject::new(code, message))
     }
+}
+
+/// Why nothing was done for somebody who has to wait, for programs and for models.
+pub(crate) fn limited(refused: Refused) -> ErrorObject {
+    let status = if refused.limit.is_a_rate() { 429 } else { 503 };
+    let data = json!({
+        "retryAfterMs": refused.retry_after_ms(),
+        "setting": refused.limit.setting(),
+    });
+    ErrorObject::new(ErrorCode::Http(status), refused.message()).with_data(data)
 }
 
 /// The beginning of an answer to a request: everything up to what its result is.

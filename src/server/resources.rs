@@ -67,7 +67,7 @@ impl Server {
         let context = caller.context(headers, request, log_level);
         let start = |context| found.read(context, &uri);
         let conclude = move |outcome| reading.conclude(outcome);
-        Ok(self.run(cx, start, context, terms, conclude))
+        Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
 use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
 
 const START: u64 = 1_700_000_000;
@@ -31,7 +32,13 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(config, keys, catalog, HashMap::new())
+    Server::new(
+        config,
+        keys,
+        catalog,
+        HashMap::new(),
+        Limits::new(&LimitConfig::default()),
+    )
 }
 
 /// Two servers of one key, the second at another mount.
@@ -76,6 +83,7 @@ fn post_as(
     }
     let principal = Arc::new(principal);
     let mut head = HttpHead {
+        peer: None,
         principal: &principal,
         headers: &mut headers,
         mcp: &mcp,

@@ -14,6 +14,7 @@ use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, trunc
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
 };
+use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 
@@ -36,6 +37,7 @@ impl Server {
                 arguments,
                 context,
                 terms,
+                limits,
             }) => {
                 let writer = ResultWriter {
                     generation: &generation,
@@ -45,10 +47,16 @@ impl Server {
                     reporting: self.config.validation_errors,
                 };
                 let start = |context| entry.tool.call(context, arguments);
-                let begun = call::begin(cx, start, &context, terms);
+                let has_room = self.limits.has_room(caller.principal, limits);
+                let begun = if has_room {
+                    call::begin(cx, start, &context, terms)
+                } else {
+                    call::prepared(start, &context)
+                };
                 if let Ok(Step::Done(outcome)) = begun {
                     return Handled::Now(writer.conclude(outcome));
                 }
+                let turn = self.limits.turn(caller.principal, limits);
                 let conclusion = Conclusion {
                     name: writer.name().to_owned(),
                     id: request.id.to_owned(),
@@ -60,7 +68,19 @@ impl Server {
                 Handled::Later(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
-                        Err(call) => call::wait(call, &context, terms, &inflight).await,
+                        Err(call) => {
+                            let held = if has_room {
+                                turn.take()
+                            } else {
+                                match turn.wait().await {
+                                    Ok(held) => held,
+                                    Err(refused) => {
+                                        return Reply::limited(Some(&conclusion.id), refused);
+                                    }
+                                }
+                            };
+                            call::wait(call, &context, terms, &inflight, held).await
+                        }
                     };
                     match step {
                         Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
@@ -77,7 +97,7 @@ impl Server {
     /// Everything that has to be right before a tool is called.
     #[inline]
     fn start_call<'g>(
-        &self,
+        &'g self,
         generation: &'g Generation,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
@@ -114,12 +134,17 @@ impl Server {
             };
             writer.failure(&invalid.into())
         })?;
+        let limits = self
+            .limits
+            .call(&name)
+            .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         let timeout = entry.tool.definition().timeout;
         Ok(Started {
             entry,
             arguments,
             terms: self.terms(caller, timeout),
             context: caller.context(headers, request, log_level),
+            limits,
         })
     }
 }
@@ -130,6 +155,8 @@ struct Started<'g> {
     arguments: Arguments,
     terms: Terms,
     context: Arc<CallContext>,
+    /// The tool's own, if it has any.
+    limits: Option<&'g ToolLimits>,
 }
 
 /// What it takes to write a result once its request is gone.

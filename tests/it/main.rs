@@ -9,8 +9,10 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod hostile;
 mod layers;
 mod library;
+mod limits;
 mod offer_attributes;
 mod prompts;
 mod resources;

@@ -39,11 +39,14 @@ impl Endpoint {
         headers: &mut HeaderMap,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
+        let limits = &self.server.limits;
+        limits.admit(&self.principal).map_err(Rejection::Limited)?;
         summary.check_media(self.config.strict_accept)?;
         let body = self.read(connection, body).await?;
         let handled = poll_fn(|cx| {
             let mut head = HttpHead {
                 principal: &self.principal,
+                peer: connection.map(|connection| connection.peer()),
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
@@ -74,6 +77,7 @@ impl Endpoint {
         }
         let head = HttpHead {
             principal: &self.principal,
+            peer: None,
             headers,
             mcp: &summary.mcp,
             takes_streams: false,

@@ -5,15 +5,20 @@
 //! and nothing on a request's way is fought over by two cores.
 
 mod config;
+mod accept;
 mod connection;
+mod cors;
 mod direct;
 mod endpoint;
 mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod peers;
+mod sending;
 mod service;
 mod status;
+mod watch;
 mod worker;
 
 use std::future::Future;
@@ -23,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, HttpLimits};
@@ -36,6 +41,8 @@ pub use service::McpService;
 
 use crate::auth::Principal;
 use crate::server::Server;
+use accept::Acceptor;
+use cors::Cors;
 use endpoint::Endpoint;
 use headers::HostGuard;
 use service::Router;
@@ -88,10 +95,13 @@ impl Listener {
         let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
+        let hits = &server.limits.hits;
+        let mut acceptor = Acceptor::new(&self.listener, &workers, &config.limits, hits);
         tokio::select! {
-            () = accept(&self.listener, &workers, max_connections(&config)) => {}
+            () = acceptor.run() => {}
             () = stop => {}
         }
+        drop(acceptor);
         drop(self.listener);
         router.draining.store(true, Ordering::Relaxed);
         drain.begin();
@@ -117,6 +127,7 @@ impl Listener {
 fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
     Router {
         guard: HostGuard::new(&config),
+        cors: Cors::new(&config.allowed_origins),
         endpoint: Endpoint {
             server,
             principal: Arc::new(Principal::anonymous()),
@@ -138,86 +149,4 @@ fn start_workers(
     (0..count)
         .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
         .collect()
-}
-
-/// The configured number, or what the process may have open less a reserve.
-fn max_connections(config: &HttpConfig) -> usize {
-    const RESERVE: usize = 512;
-    let files = std::fs::read_to_string("/proc/self/limits")
-        .ok()
-        .and_then(|limits| {
-            let line = limits
-                .lines()
-                .find(|line| line.starts_with("Max open files"))?;
-            line.split_whitespace().nth(3)?.parse::<usize>().ok()
-        });
-    match files {
-        Some(files) => config
-            .limits
-            .connections
-            .min(files.saturating_sub(RESERVE).max(64)),
-        None => config.limits.connections,
-    }
-}
-
-/// Takes connections for ever, and gives each to the worker that has the fewest.
-async fn accept(listener: &TcpListener, workers: &[Worker], max: usize) {
-    /// How long to wait when the system has no more sockets, or there are enough of them.
-    const PAUSE: Duration = Duration::from_millis(50);
-    let mut full = false;
-    loop {
-        let open: usize = workers.iter().map(Worker::connections).sum();
-        if max <= open {
-            if !std::mem::replace(&mut full, true) {
-                tracing::warn!(
-                    max,
-                    setting = "http.limits.connections",
-                    "no further connections are accepted for now"
-                );
-            }
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        }
-        full = false;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(e) if is_of_one_connection(&e) => continue,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        if let Err(error) = prepare(&stream) {
-            tracing::debug!(%error, "a connection ended before it was served");
-            continue;
-        }
-        let Some(worker) = workers.iter().min_by_key(|worker| worker.connections()) else {
-            return;
-        };
-        match stream.into_std() {
-            Ok(stream) => worker.give(stream).await,
-            Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
-        }
-    }
-}
-
-/// Whether only one connection is concerned, and the next can be taken at once.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
-}
-
-/// Small answers at once, and news of peers that are gone.
-fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(30))
-        .with_interval(Duration::from_secs(10));
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

@@ -19,8 +19,10 @@ use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
 use super::connection::{ConnectionState, Phase};
+use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
+use super::sending;
 use super::status::Rejection;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
@@ -30,6 +32,7 @@ use crate::server::Local;
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
     pub(crate) guard: HostGuard,
+    pub(crate) cors: Cors,
     pub(crate) layers: Layers,
     pub(crate) started: Instant,
     pub(crate) draining: AtomicBool,
@@ -69,10 +72,15 @@ impl WorkerService {
     {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
+        let _stream = connection.open_stream();
         let (mut head, body) = request.into_parts();
         let mut body = Body::from(body);
+        let origin = router.cors.origin(&head.headers);
         let mut response = match router.admit(&head) {
-            Err(rejection) => rejection.into_rpc(),
+            Err(rejection) => router.refuse(rejection, &head),
+            Ok(_) if origin.is_some() && router.cors.is_preflight(&head) => {
+                router.cors.preflight(&head.headers)
+            }
             Ok(summary) => match &self.layered {
                 None => {
                     let connection = Some(connection);
@@ -87,6 +95,9 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
+        if let Some(origin) = origin {
+            router.cors.allow(origin, &mut response);
+        }
         if last
             || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed
         {
@@ -94,7 +105,7 @@ impl WorkerService {
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Ok(response)
+        Ok(response.map(|body| sending::watch(connection, body)))
     }
 
     async fn through_layers(
@@ -129,6 +140,35 @@ impl Router {
         Ok(fields.summary())
     }
 
+    /// Answers a request that is not looked at any further.
+    #[cold]
+    fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
+        self.count(rejection);
+        if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
+            self.guard.report(rejection.setting(), &head.headers);
+        }
+        rejection.into_rpc()
+    }
+
+    /// Counts the limit that was hit, if it was one.
+    fn count(&self, rejection: Rejection) {
+        if let Some(limit) = rejection.limit() {
+            self.endpoint.server.limits.hits.count(limit);
+        }
+    }
+
+    /// Whether the address that a request comes from may still ask.
+    #[inline]
+    fn arrive(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Rejection> {
+        match connection {
+            None => Ok(()),
+            Some(connection) => {
+                let limits = &self.endpoint.server.limits;
+                limits.arrive(connection.peer()).map_err(Rejection::Limited)
+            }
+        }
+    }
+
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
     /// Every refusal becomes an answer here, so that hyper never sees an error and never drops a connection on our
     /// account.
@@ -147,12 +187,20 @@ impl Router {
             headers,
             ..
         } = head;
+        if uri.path() != HEALTH
+            && let Err(rejection) = self.arrive(connection)
+        {
+            return rejection.into_rpc();
+        }
         match uri.path() {
             "/mcp" | "/mcp/" if *method == Method::POST => {
                 let answer = self
                     .endpoint
                     .post(local, connection, summary, headers, body);
-                answer.await.unwrap_or_else(Rejection::into_rpc)
+                answer.await.unwrap_or_else(|rejection| {
+                    self.count(rejection);
+                    rejection.into_rpc()
+                })
             }
             "/mcp" | "/mcp/" => self
                 .endpoint

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpStream as StdStream;
+use std::net::{IpAddr, TcpStream as StdStream};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,9 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::HttpLimits;
 use super::connection::{ConnectionState, Phase, Socket, WorkerClock};
+use super::peers::PeerPlace;
 use super::service::{Router, WorkerService};
+use crate::limit::{Hits, subnet};
 use crate::server::Local;
 
 /// Sockets that were accepted and wait for their worker to wake up.
@@ -34,10 +36,20 @@ const BLOCKING_THREADS: usize = 128;
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    sockets: mpsc::Sender<StdStream>,
+    sockets: mpsc::Sender<Accepted>,
     load: Arc<Load>,
+    connections: Arc<Mutex<Vec<Swept>>>,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
+}
+
+/// A socket on its way to its worker.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: StdStream,
+    pub(crate) peer: IpAddr,
+    /// Its place among those of its address.
+    pub(crate) place: PeerPlace,
 }
 
 /// How many connections a worker has, those on their way to it included.
@@ -88,6 +100,7 @@ impl Worker {
             connections: Arc::default(),
             drain,
         };
+        let connections = Arc::clone(&shared.connections);
         let thread = thread::Builder::new()
             .name(format!("longshore-worker-{number}"))
             .spawn(move || {
@@ -98,6 +111,7 @@ impl Worker {
         Ok(Self {
             sockets,
             load,
+            connections,
             stop,
             thread,
         })
@@ -108,11 +122,27 @@ impl Worker {
     }
 
     /// Hands over a socket.
-    pub(crate) async fn give(&self, stream: StdStream) {
+    pub(crate) async fn give(&self, accepted: Accepted) {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        if self.sockets.send(stream).await.is_err() {
+        if self.sockets.send(accepted).await.is_err() {
             self.load.leave();
         }
+    }
+
+    /// The connection that has been idle for longest, for a second at least; of those from one network, if one is named.
+    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, AbortHandle)> {
+        let connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        connections
+            .iter()
+            .filter(|connection| !connection.task.is_finished())
+            .filter(|c| network.is_none_or(|network| network == subnet(c.state.peer())))
+            .filter_map(|connection| Some((connection.state.idle_for()?, connection)))
+            .filter(|(seconds, _)| *seconds > 0)
+            .max_by_key(|(seconds, _)| *seconds)
+            .map(|(seconds, connection)| (seconds, connection.task.clone()))
     }
 
     /// Waits until no connection is left.
@@ -154,6 +184,7 @@ struct Shared {
 }
 
 /// A connection, and the means to end it.
+#[derive(Debug)]
 struct Swept {
     state: Arc<ConnectionState>,
     task: AbortHandle,
@@ -163,13 +194,15 @@ impl Shared {
     async fn run(
         self,
         router: Arc<Router>,
-        mut inbox: mpsc::Receiver<StdStream>,
+        mut inbox: mpsc::Receiver<Accepted>,
         stopped: oneshot::Receiver<()>,
     ) {
         let limits = router.endpoint.config.limits.clone();
+        let hits = Arc::clone(&router.endpoint.server.limits.hits);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
         tokio::spawn(sweep(
             limits.clone(),
+            hits,
             Arc::clone(&self.clock),
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
@@ -177,10 +210,10 @@ impl Shared {
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
-            while let Some(stream) = inbox.recv().await {
+            while let Some(accepted) = inbox.recv().await {
                 taken += 1;
                 let noise = std::hash::BuildHasher::hash_one(&random, taken);
-                self.adopt(stream, &service, &limits, noise);
+                self.adopt(accepted, &service, &limits, noise);
             }
         };
         tokio::select! {
@@ -192,11 +225,16 @@ impl Shared {
     /// Gives a socket a task of its own.
     fn adopt(
         &self,
-        stream: StdStream,
+        accepted: Accepted,
         service: &Arc<WorkerService>,
         limits: &HttpLimits,
         noise: u64,
     ) {
+        let Accepted {
+            stream,
+            peer,
+            place,
+        } = accepted;
         let guard = LoadGuard(Arc::clone(&self.load));
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
@@ -210,7 +248,8 @@ impl Shared {
         let life = life - life / 10 + noise % (life / 5).max(1);
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
-        let state = Arc::new(ConnectionState::new(Arc::clone(&self.clock), retire_at));
+        let clock = Arc::clone(&self.clock);
+        let state = Arc::new(ConnectionState::new(clock, peer, retire_at));
         let serving = serve(
             stream,
             Arc::clone(&state),
@@ -219,7 +258,7 @@ impl Shared {
             limits.clone(),
         );
         let task = tokio::spawn(async move {
-            let _guard = guard;
+            let _guards = (guard, place);
             serving.await;
         });
         let mut connections = self
@@ -245,6 +284,7 @@ impl Drop for LoadGuard {
 /// Once a second: lets the clocks go on, and ends what is overdue.
 async fn sweep(
     limits: HttpLimits,
+    hits: Arc<Hits>,
     clock: Arc<WorkerClock>,
     local: Arc<Local>,
     connections: Arc<Mutex<Vec<Swept>>>,
@@ -264,6 +304,7 @@ async fn sweep(
             }
             if let Some(overdue) = connection.state.overdue(&limits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
+                hits.count(overdue.limit());
                 connection.task.abort();
             }
             true
@@ -299,22 +340,24 @@ async fn serve(
         async move { service.serve(&state, request).await }
     });
     let ended = if multiplexed {
+        let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.http2_streams)
             .max_header_list_size(limits.header_bytes as u32)
             .max_pending_accept_reset_streams(20)
+            .max_local_error_reset_streams(1024)
             .initial_connection_window_size(1024 * 1024)
-            .keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_interval(ping)
+            .keep_alive_timeout(ping)
             .serve_connection(io, service);
-        until_drained(connection, &drain, |c| c.graceful_shutdown()).await
+        until_drained(connection, &drain, Some(&state), |c| c.graceful_shutdown()).await
     } else {
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_buf_size(64 * 1024)
             .serve_connection(io, service);
-        until_drained(connection, &drain, |c| c.graceful_shutdown()).await
+        until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
     };
     if let Err(error) = ended {
         tracing::trace!(%error, "a connection ended early");
@@ -357,11 +400,12 @@ async fn speaks_http2(
     }
 }
 
-/// Drives a connection, and asks it to end once the server stops. While the server runs that costs one load at
-/// each poll.
+/// Drives a connection, and asks it to end once the server stops, or once its state says so. While the server runs that
+/// costs one load at each poll.
 async fn until_drained<C: Future>(
     connection: C,
     drain: &Drain,
+    retiring: Option<&ConnectionState>,
     end: impl Fn(Pin<&mut C>),
 ) -> C::Output {
     let mut connection = pin!(connection);
@@ -374,7 +418,7 @@ async fn until_drained<C: Future>(
             // Only to be woken; whether there is news is read from the flag.
             let _: Poll<()> = news.as_mut().poll(cx);
         }
-        if !ended && drain.has_begun() {
+        if !ended && (drain.has_begun() || retiring.is_some_and(|state| state.retires(cx))) {
             ended = true;
             end(connection.as_mut());
         }

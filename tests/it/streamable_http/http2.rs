@@ -1,6 +1,7 @@
 //! HTTP/2 with prior knowledge, on the same port.
 
 use std::io::{Read as _, Write as _};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -192,6 +193,89 @@ async fn a_body_that_does_not_come_costs_its_stream_alone() {
     let response = sender.send_request(slow).await.expect("an answer");
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
     assert!(sender.is_ready());
+}
+
+/// Waits until the server has said that it takes no further streams, and the connection is over.
+async fn until_closed(sender: &SendRequest<Full<Bytes>>) {
+    let patience = Duration::from_secs(20);
+    let closed = async {
+        while !sender.is_closed() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let closed = tokio::time::timeout(patience, closed).await;
+    closed.expect("the connection ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_does_nothing_is_ended() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.idle_seconds = 1)
+        .start();
+    let mut sender = connect(&server).await;
+    send(&mut sender, &echoing("hi").text()).await;
+    until_closed(&sender).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_has_an_age_and_what_is_open_comes_to_its_end() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(tool)
+        .limits(|l| l.connection_seconds = 1)
+        .start();
+    let mut sender = connect(&server).await;
+    let mut calling = sender.clone();
+    let call = Stateless::call("gate", json!({})).text();
+    let calling = tokio::spawn(async move { send(&mut calling, &call).await });
+    tokio::task::block_in_place(|| gate.begun());
+    // It takes no further streams from some moment on; the open one is not touched by that.
+    let refused = async { while sender.ready().await.is_ok() {} };
+    let refused = tokio::time::timeout(Duration::from_secs(20), refused).await;
+    refused.expect("no further streams");
+    gate.assert_running();
+    gate.open();
+    assert_eq!(calling.await.expect("no panic").0, StatusCode::OK);
+    until_closed(&sender).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_is_closed_after_so_many_requests() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.connection_requests = 3)
+        .start();
+    let mut sender = connect(&server).await;
+    for _ in 0..3 {
+        let (status, _) = send(&mut sender, &echoing("hi").text()).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    until_closed(&sender).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_a_client_makes_no_room_for_ends_the_connection() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.write_stall_seconds = 1)
+        .start();
+    let stream = TcpStream::connect(server.address())
+        .await
+        .expect("the server listens");
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(1000);
+    let handshake = builder.handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.expect("the server speaks HTTP/2");
+    let connection = tokio::spawn(connection);
+    let call = echoing(&"x".repeat(1_000_000)).text();
+    let response = sender.send_request(over_http2(&call)).await;
+    // The head comes; the body is never read.
+    let response = response.expect("a head");
+    let ended = tokio::time::timeout(Duration::from_secs(20), connection).await;
+    ended.expect("the connection ends").expect("no panic").ok();
+    drop(response);
+    echoing("still here").send(&server).result();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
