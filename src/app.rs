@@ -13,6 +13,7 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower::{Layer, Service};
 
+use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Tool,
@@ -25,6 +26,7 @@ use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
 use crate::source::{UnknownToolset, builtin};
+use crate::state::{Memory, SharedState, State};
 use crate::transport::http::{HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
 
@@ -55,6 +57,10 @@ pub struct App {
     prompts: Vec<Arc<dyn Prompt>>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
+    proofs: Vec<Arc<dyn Proof>>,
+    /// Whether there are, or were, proofs.
+    proved: bool,
+    state: Option<Arc<dyn State>>,
     name: Option<(String, String)>,
     instructions: Option<String>,
     config: Option<Config>,
@@ -70,6 +76,9 @@ pub enum AppError {
     /// A tool, a resource or a prompt cannot be offered.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// Callers cannot be asked for a proof as it was configured.
+    #[error(transparent)]
+    Auth(#[from] AuthSetupError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -241,6 +250,25 @@ impl App {
         self
     }
 
+    /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
+    /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
+    /// is.
+    #[must_use]
+    pub fn authenticator(mut self, proof: impl Proof) -> Self {
+        self.proofs.push(Arc::new(proof));
+        self.proved = true;
+        self
+    }
+
+    /// Keeps what replicas share in this store, instead of in memory.
+    ///
+    /// Servers that share a store and `seal.keys` are replicas of one another.
+    #[must_use]
+    pub fn state(mut self, state: Arc<dyn State>) -> Self {
+        self.state = Some(state);
+        self
+    }
+
     /// Uses these settings instead of those of the environment.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
@@ -275,6 +303,8 @@ impl App {
     pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
         let config = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
+        let proofs = std::mem::take(&mut self.proofs);
+        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
         let server = self.build(&config)?;
         let listener = match config.transport {
             Transport::Stdio => None,
@@ -291,6 +321,7 @@ impl App {
             server,
             listener,
             layers,
+            auth,
             http: config.http,
             stdio: config.stdio,
         })
@@ -313,7 +344,13 @@ impl App {
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {
         let mut config = match self.config.take() {
             Some(config) => config,
-            None => Config::load(&Flags::default(), &Probe::real())?,
+            None => {
+                let flags = Flags {
+                    proved: self.proved,
+                    ..Flags::default()
+                };
+                Config::load(&flags, &Probe::real())?
+            }
         };
         let defaults = Config::default().server;
         if let Some((name, version)) = self.name.take() {
@@ -340,7 +377,8 @@ impl App {
         }
         let keys = KeyRing::new(&config.seal)?;
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            warn_in_public(&config.http, keys.is_shared());
+            let proved = self.proved || config.auth.proves_anything();
+            warn_in_public(&config.http, proved, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
@@ -352,9 +390,14 @@ impl App {
                 "there is no such tool: the limit applies to nothing"
             );
         }
+        let store = self
+            .state
+            .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
+        let within = Duration::from_millis(config.state.timeout_ms);
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
+            SharedState::new(store, within),
             catalog,
             self.methods,
             limits,
@@ -363,11 +406,17 @@ impl App {
 }
 
 /// Says what a server that others can reach does unless it is configured.
-fn warn_in_public(http: &HttpConfig, keys_are_shared: bool) {
+fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
+    if !proved {
+        tracing::warn!(
+            setting = "auth.api_keys",
+            "nothing proves who calls: everybody who reaches this address may use the tools"
+        );
+    }
     if http.allowed_hosts.is_empty() {
         tracing::warn!(
             setting = "http.allowed_hosts",
-            "nothing proves who calls, and requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
+            "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
         );
     }
     if !keys_are_shared {
@@ -397,6 +446,7 @@ pub struct Bound {
     server: Arc<Server>,
     listener: Option<Listener>,
     layers: Layers,
+    auth: Authentication,
     http: HttpConfig,
     stdio: StdioConfig,
 }
@@ -448,9 +498,12 @@ impl Bound {
         let Some(listener) = self.listener else {
             return Ok(stdio::serve(self.server, self.stdio, stop, PATIENCE).await?);
         };
-        Ok(listener
-            .serve(self.server, self.http, self.layers, stop, PATIENCE)
-            .await?)
+        let gate = Arc::clone(&self.auth.gate);
+        let serving = listener.serve(self.server, gate, self.http, self.layers, stop, PATIENCE);
+        tokio::select! {
+            served = serving => Ok(served?),
+            never = self.auth.keep_up() => match never {},
+        }
     }
 }
 

@@ -47,6 +47,7 @@ extern crate self as longshore;
 pub mod protocol;
 pub mod environment;
 pub mod net;
+pub mod state;
 pub mod auth;
 pub mod limit;
 pub mod seal;

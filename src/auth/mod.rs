@@ -1,7 +1,33 @@
-//! Who is calling.
+//! Who is calling, and whether they may.
 //!
-//! A [`Principal`] is what every later step asks; how it was proved is this room's own matter.
+//! The [`Gate`] asks each [`Proof`] in turn what it makes of a request ([`Presented`]), until one has found out the
+//! [`Principal`]. That is what every later step asks; how it was proved is this room's own matter. Without any proof the
+//! gate is open, and everybody is the anonymous principal.
+//!
+//! Nothing here knows routes or messages.
+//!
+//! # Failure
+//!
+//! What was shown and is no good never passes for nothing shown. Errors say why to the caller, and never repeat what it
+//! has shown.
 
+mod api_key;
+mod config;
+mod error;
+mod forwarded;
+mod gate;
+mod presented;
 mod principal;
+mod proof;
+mod scopes;
+mod setup;
 
+pub use api_key::{KeyHash, new_key};
+pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, ProofKind};
+pub use error::AuthError;
+pub(crate) use gate::Gate;
+pub use presented::Presented;
 pub use principal::{Principal, PrincipalKind};
+pub use proof::{Judgement, Proof};
+pub(crate) use scopes::is_scope;
+pub(crate) use setup::Authentication;

@@ -82,6 +82,12 @@ impl CallContext {
         }
     }
 
+    /// From which level on the caller wants log messages; `None` if it wants none. For tools whose messages are costly
+    /// to make.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        self.outlet.log_level()
+    }
+
     /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`
     /// anyway; this is for tools that block, or compute for long without one.
     pub fn is_cancelled(&self) -> bool {

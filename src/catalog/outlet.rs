@@ -131,6 +131,11 @@ impl Outlet {
         true
     }
 
+    /// The least level of log messages that the caller wants.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        self.wanted.log_level
+    }
+
     /// The next message. If there is none, `cx` is woken by the next one.
     pub(crate) fn next(&self, cx: &Context<'_>) -> Option<Bytes> {
         let mut queue = self.queue();

@@ -1,12 +1,15 @@
 //! The command line.
 
+mod key;
+mod config;
 mod output;
 mod run;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+use crate::app::MainError;
 use crate::config::{Flags, Transport};
 
 /// Serves MCP tools over HTTP, or over standard input and output.
@@ -22,7 +25,8 @@ use crate::config::{Flags, Transport};
         longshore                                   the demo toolset on http://127.0.0.1:3000/mcp\n  \
         longshore run --port 8080                   on another port\n  \
         longshore run --transport stdio             for a client that starts this program itself\n  \
-        longshore run --config longshore.toml       with a configuration file\n\n\
+        longshore run --config longshore.yaml       with a configuration file\n  \
+        longshore config explain                    every setting, and where its value comes from\n\n\
         Every setting is also an environment variable: LONGSHORE_HOST, LONGSHORE_PORT (or PORT),\n\
         LONGSHORE_TRANSPORT, LONGSHORE_TOOLSET, LONGSHORE_WORKERS, LONGSHORE_CONFIG, and\n\
         LONGSHORE_<PART>__<NAME> for what the file has: LONGSHORE_HTTP__ALLOWED_HOSTS=mcp.example.com\n\n\
@@ -41,12 +45,30 @@ pub struct Cli {
 enum Command {
     /// Serve until told to stop; this is what happens without a command
     Run(RunArgs),
+    /// Make API keys, and the hashes that the configuration has of them
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Look at settings: their schema, whether they are right, where they come from
+    Config(config::ConfigArgs),
+    /// Print the completions of a shell
+    ///
+    /// bash: source <(longshore completions bash)
+    /// zsh:  longshore completions zsh > "${fpath[1]}/_longshore"
+    /// fish: longshore completions fish > ~/.config/fish/completions/longshore.fish
+    #[command(verbatim_doc_comment)]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
 }
+
+/// Why a command was not done.
+type Failure = MainError;
 
 /// What `run` is told.
 #[derive(Debug, Default, Args)]
 struct RunArgs {
-    /// Read settings from a file (.toml or .json) [env: LONGSHORE_CONFIG]
+    /// Read settings from a file: YAML, TOML or JSON, by the end of its name [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
@@ -64,7 +86,7 @@ struct RunArgs {
     #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset, one of: demo; may be repeated [default: demo]
+    /// Serve this built-in toolset, one of: demo, everything; may be repeated [default: demo]
     /// [env: LONGSHORE_TOOLSET]
     #[arg(long = "toolset", value_name = "NAME")]
     toolsets: Vec<String>,
@@ -98,6 +120,7 @@ impl From<RunArgs> for Flags {
             }),
             toolsets: args.toolsets,
             insecure: args.insecure,
+            ..Self::default()
         }
     }
 }
@@ -109,6 +132,13 @@ pub fn main() -> ExitCode {
     let audience = output::start_logging();
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run::run(&Flags::from(args), audience),
+        Command::Key(command) => key::key(&command),
+        Command::Config(args) => config::config(args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
+            config::print(&String::from_utf8_lossy(&script))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

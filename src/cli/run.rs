@@ -1,21 +1,27 @@
 //! `longshore run`.
 
 use super::output::{self, Audience};
-use crate::app::{App, MainError};
-use crate::config::{Config, Flags};
+use crate::app::{App, AppError, MainError};
+use crate::config::{Flags, Loaded};
 use crate::environment::Probe;
+
+/// The settings; without a toolset, the demo.
+pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
+    let mut loaded = Loaded::read(flags, &Probe::real()).map_err(AppError::from)?;
+    if loaded.config.toolsets.is_empty() {
+        loaded.config.toolsets.push("demo".to_owned());
+    }
+    Ok(loaded)
+}
 
 /// Serves what the settings name; without any, the demo toolset.
 pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
-    let mut config = Config::load(flags, &Probe::real()).map_err(crate::app::AppError::from)?;
-    if config.toolsets.is_empty() {
-        config.toolsets.push("demo".to_owned());
-    }
+    let config = load(flags)?.config;
     let toolsets = config.toolsets.join(", ");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(crate::app::AppError::from)?;
+        .map_err(AppError::from)?;
     let served = runtime.block_on(async {
         let bound = App::new().config(config).bind()?;
         match (audience, bound.address()) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Config, Transport};
+use crate::auth::is_scope;
 use crate::environment::Probe;
 use crate::transport::http::is_host;
 
@@ -22,7 +23,7 @@ impl fmt::Display for Finding {
 }
 
 /// Everything because of which a configuration cannot be used.
-pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
+pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |problem: String, advice: &str| {
         findings.push(Finding {
@@ -32,14 +33,52 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
     };
     let http = &config.http;
     let public = config.transport == Transport::Http && !http.host.is_loopback();
-    if public && !http.insecure && !probe.is_in_container() {
+    let proved = proved || config.auth.proves_anything();
+    if public && !proved && !http.insecure && !probe.is_in_container() {
         find(
             format!(
                 "http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools",
                 http.host
             ),
-            "listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
+            "ask callers for a proof (auth.api_keys, with a key from `longshore key new`), listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
         );
+    }
+    for network in http.trusted_proxies.too_wide() {
+        find(
+            format!(
+                "http.trusted_proxies has {network}, so that anybody could say where a request came from, and who sent it"
+            ),
+            "name the networks that your proxies have for themselves, such as 10.0.0.0/8",
+        );
+    }
+    for (setting, path) in [
+        ("auth.api_keys_file", &config.auth.api_keys_file),
+        ("auth.api_keys_dir", &config.auth.api_keys_dir),
+    ] {
+        let Some(path) = path else { continue };
+        // Mounted secrets are often open to all, in a container where there is nobody else.
+        if !probe.is_in_container() && is_open_to_others(path) {
+            find(
+                format!(
+                    "{setting}: others on this machine can read {}",
+                    path.display()
+                ),
+                "take the right away from them with `chmod o-rwx`",
+            );
+        }
+    }
+    for scope in config
+        .auth
+        .implied_scopes
+        .iter()
+        .flat_map(|(scope, implied)| [scope].into_iter().chain(implied))
+    {
+        if !is_scope(scope) {
+            find(
+                format!("auth.implied_scopes has {scope:?}, which is no scope"),
+                "a scope has visible ASCII characters, no quotation mark and no backslash",
+            );
+        }
     }
     for host in http.allowed_hosts.iter().filter(|host| !is_host(host)) {
         find(
@@ -97,6 +136,8 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
         ),
         (limits.http2_streams == 0, "http.limits.http2_streams"),
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
+        (config.state.memory_bytes == 0, "state.memory_bytes"),
+        (config.state.timeout_ms == 0, "state.timeout_ms"),
     ] {
         if zero {
             find(
@@ -118,6 +159,21 @@ pub(super) fn errors(config: &Config, probe: &Probe) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// Whether others than the owner and its group have a right to a file or folder. What is not there is somebody else's
+/// complaint.
+fn is_open_to_others(path: &std::path::Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
 }
 
 const WORKERS_MAX: usize = 1024;

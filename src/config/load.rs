@@ -1,12 +1,17 @@
-//! From files, the environment and flags to a configuration, with the place of each mistake.
+//! From detectors, a file, the environment and flags to a configuration, with the place of each mistake.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize as _;
-use serde_json::{Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Segment;
 
-use super::check;
-use super::{Config, Transport};
+use super::check::{self, Finding};
+use super::expand::{Expanded, expand};
+use super::mistake::{self, Mistake};
+use super::tree::{Content, Node, Origin, parts};
+use super::{Config, Transport, file, schema, variables};
 use crate::environment::Probe;
 
 /// What was said on the command line. It outdoes everything else.
@@ -27,6 +32,8 @@ pub struct Flags {
     pub toolsets: Vec<String>,
     /// `http.insecure`.
     pub insecure: bool,
+    /// The application asks callers for a proof of its own, whatever the configuration says.
+    pub proved: bool,
 }
 
 /// Why a configuration cannot be used.
@@ -43,280 +50,261 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is of no kind that is known.
-    #[error("configuration file {} ends in neither .toml nor .json; name it after what is in it", path.display())]
+    #[error("configuration file {} ends in none of .yaml, .yml, .toml, .json and .jsonc; name it after what is in it", path.display())]
     Kind {
         /// Which file.
         path: PathBuf,
     },
-    /// The file says something that means nothing.
-    #[error("configuration file {}: {message}", path.display())]
+    /// The file is not written as files of its kind are.
+    #[error("configuration file {place}: {message}")]
     File {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong, and where.
+        /// Which file, line and column.
+        place: String,
+        /// What is wrong.
         message: String,
     },
-    /// A variable says something that means nothing.
-    #[error("environment variable {name}: {message}")]
-    Variable {
-        /// Which variable.
-        name: String,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// A flag says something that means nothing.
-    #[error("{message}")]
-    Flag {
-        /// What is wrong, and with which flag.
-        message: String,
-    },
+    /// Settings that do not exist, or that cannot have their values.
+    #[error("{}", in_lines(.0))]
+    Mistakes(Vec<Mistake>),
     /// Settings that contradict one another.
-    #[error("{0}")]
-    Contradiction(check::Finding),
+    #[error("{}", in_lines(.0))]
+    Contradictions(Vec<Finding>),
 }
 
-/// Variables with short names, and the setting each stands for.
-const SHORT: [(&str, &str); 5] = [
-    ("LONGSHORE_HOST", "http.host"),
-    ("LONGSHORE_PORT", "http.port"),
-    ("LONGSHORE_WORKERS", "http.workers"),
-    ("LONGSHORE_TRANSPORT", "transport"),
-    ("LONGSHORE_TOOLSET", "toolsets"),
-];
+fn in_lines(items: &[impl fmt::Display]) -> String {
+    let lines: Vec<_> = items.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
 
-const PREFIX: &str = "LONGSHORE_";
-const FILE: &str = "LONGSHORE_CONFIG";
-/// How much is logged. Not a setting of the configuration: it is read before there is one.
-const LOG: &str = "LONGSHORE_LOG";
+/// A configuration, and where each of its values comes from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What all of it comes to. It is valid.
+    pub config: Config,
+    /// The file that was read, if any.
+    pub file: Option<PathBuf>,
+    pub(super) tree: Node,
+    /// Further files that were read, such as those with secrets.
+    pub(super) other_files: Vec<PathBuf>,
+}
 
 impl Config {
+    /// What [`Loaded::read`] comes to.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes, each with its place and what would be right.
+    pub fn load(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
+        Loaded::read(flags, probe).map(|loaded| loaded.config)
+    }
+}
+
+impl Loaded {
+    /// The files that were read: the configuration, and those with secrets.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.file
+            .iter()
+            .chain(&self.other_files)
+            .map(PathBuf::as_path)
+    }
+
     /// Reads the file that the flags or `LONGSHORE_CONFIG` name, if any; then the environment; then the flags.
     ///
     /// Variables are `LONGSHORE_` and the setting's path in capitals, its parts joined by two underscores:
     /// `LONGSHORE_HTTP__PORT`. Short forms are `LONGSHORE_HOST`, `LONGSHORE_PORT`, `LONGSHORE_WORKERS`,
-    /// `LONGSHORE_TRANSPORT` and `LONGSHORE_TOOLSET`. `PORT`, which platforms set, comes before all of them.
+    /// `LONGSHORE_TRANSPORT` and `LONGSHORE_TOOLSET`. `PORT`, which platforms set, comes before all of them. A secret is
+    /// also read from the file that its variable with `_FILE` at the end names.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place and what would be right.
-    pub fn load(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
-        let mut tree = Map::new();
-        let file = flags
+    /// All mistakes, each with its place and what would be right.
+    pub fn read(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
+        let path = flags
             .config
             .clone()
-            .or_else(|| probe.variable(FILE).map(PathBuf::from));
-        if let Some(path) = file {
-            tree = read_file(&path)?;
+            .or_else(|| variables::config_file(probe));
+        let mut mistakes = Vec::new();
+        let mut tree = Node::empty();
+        if let Some(path) = &path {
+            tree = file::read(path)?;
+            // For editors.
+            tree.remove(&parts("$schema"));
+            drop_nulls(&mut tree);
+            substitute(&mut tree, probe, path, &mut mistakes);
+            // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
+            let read = read_as::<Config>(&mut tree, Some(path));
+            mistakes.extend(
+                read.err()
+                    .into_iter()
+                    .flatten()
+                    .filter(|(_, missing)| !missing)
+                    .map(|(mistake, _)| mistake),
+            );
         }
-        for (name, path, value) in variables(probe)? {
-            // What one variable says has to make sense by itself; so a mistake is told by the variable's name.
-            let value =
-                typed(&path, value).map_err(|message| ConfigError::Variable { name, message })?;
-            put(&mut tree, &path, value);
+        let mut other_files = Vec::new();
+        for variable in variables::settings(probe, &mut mistakes) {
+            other_files.extend(variable.file);
+            tree.overlay(variable.tree);
         }
-        for (path, value) in flag_values(flags) {
-            let path: Vec<&str> = path.split('.').collect();
-            let path: Vec<String> = path.into_iter().map(str::to_owned).collect();
-            try_alone(&path, &value).map_err(|message| ConfigError::Flag {
-                message: format!("--{}: {message}", path.last().map_or("", String::as_str)),
-            })?;
-            put(&mut tree, &path, value);
+        for (setting, flag, value) in flag_values(flags) {
+            let path = parts(setting);
+            let origin = Origin::Flag {
+                name: format!("--{flag}"),
+            };
+            let alone = Node::single(&path, &origin, value);
+            mistakes.extend(mistakes_within::<Config>(&alone, &path));
+            tree.overlay(alone);
         }
-        let config = Self::deserialize(Value::Object(tree)).map_err(|e| ConfigError::Flag {
-            message: e.to_string(),
+        if !mistakes.is_empty() {
+            return Err(ConfigError::Mistakes(mistakes));
+        }
+        let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
+            ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;
-        match check::errors(&config, probe).into_iter().next() {
-            Some(finding) => Err(ConfigError::Contradiction(finding)),
-            None => Ok(config),
+        let findings = check::errors(&config, probe, flags.proved);
+        if !findings.is_empty() {
+            return Err(ConfigError::Contradictions(findings));
         }
+        Ok(Self {
+            config,
+            file: path,
+            tree,
+            other_files,
+        })
     }
 }
 
-fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let failed = |message: String| ConfigError::File {
-        path: path.to_owned(),
-        message: message.trim_end().to_owned(),
+/// An empty section, and a setting without a value, say nothing.
+fn drop_nulls(node: &mut Node) {
+    if let Content::Table(entries) = &mut node.content {
+        entries.retain(|(_, node)| !matches!(node.content, Content::Leaf(Value::Null)));
+        entries.iter_mut().for_each(|(_, node)| drop_nulls(node));
+    }
+}
+
+/// Replaces `${...}` in all texts of a file.
+fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Mistake>) {
+    let in_file = tree.get(&parts("env_missing")).map(Node::to_value);
+    let lenient = match probe.variable("LONGSHORE_ENV_MISSING") {
+        Some(text) => text == "empty",
+        None => in_file.is_some_and(|value| value == "empty"),
     };
-    // Read as a configuration first, since that knows the place of each mistake; then as a tree, to be overlaid.
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("toml") => {
-            toml::from_str::<Config>(&text).map_err(|e| failed(toml_message(&text, &e)))?;
-            toml::from_str(&text).map_err(|e| failed(toml_message(&text, &e)))
+    tree.each_text(&mut Vec::new(), &mut |path, node| {
+        let Content::Leaf(Value::String(text)) = &node.content else {
+            return;
+        };
+        match expand(text, probe, lenient) {
+            Ok(Expanded::Unchanged) => {}
+            Ok(Expanded::Text { text, substituted }) => {
+                node.content = Content::Leaf(text.into());
+                node.substituted = substituted;
+            }
+            Err(message) => mistakes.push(Mistake::new(
+                path,
+                &node.origin,
+                Some(file),
+                format!("{}: {message}", path.join(".")),
+            )),
         }
-        Some("json") => {
-            serde_json::from_str::<Config>(&text).map_err(|e| failed(in_words(&e.to_string())))?;
-            serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
-        }
-        _ => Err(ConfigError::Kind {
-            path: path.to_owned(),
-        }),
-    }
+    });
 }
 
-/// The message and its place, without the line itself: there may be a secret in it.
-fn toml_message(text: &str, error: &toml::de::Error) -> String {
-    let place = error.span().and_then(|span| text.get(..span.start));
-    match place {
-        Some(before) => format!(
-            "line {}: {}",
-            before.matches('\n').count() + 1,
-            in_words(error.message())
-        ),
-        None => in_words(error.message()),
-    }
-}
-
-type Setting = (String, Vec<String>, String);
-
-/// The variables that are settings, least important first.
-fn variables(probe: &Probe) -> Result<Vec<Setting>, ConfigError> {
-    let path = |text: &str, separator| {
-        text.split(separator)
-            .map(str::to_ascii_lowercase)
-            .collect::<Vec<_>>()
-    };
-    let mut long = Vec::new();
-    let mut short = Vec::new();
-    for (name, value) in probe.variables(PREFIX) {
-        if [FILE, LOG].contains(&name) || is_from_kubernetes(name, value) {
+/// Reads a tree as a type. What is wrong is taken away and the rest read again, so that all mistakes are found; each comes
+/// with whether it is about something that is missing.
+///
+/// A text that came from a variable may turn out to be a number, a list, or whatever else fits.
+pub(super) fn read_as<T: DeserializeOwned>(
+    tree: &mut Node,
+    file: Option<&Path>,
+) -> Result<T, Vec<(Mistake, bool)>> {
+    const MISTAKES_MAX: usize = 20;
+    let mut mistakes = Vec::new();
+    let mut rest = tree.clone();
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, T>(rest.to_value()) {
+            Ok(read) if mistakes.is_empty() => return Ok(read),
+            Ok(_) => return Err(mistakes),
+            Err(error) => error,
+        };
+        let path = path_of(error.path());
+        if let Some(node) = rest.get_mut(&path)
+            && let Some(meant) = meant(node)
+        {
+            node.content = Content::Leaf(meant.clone());
+            node.substituted = false;
+            if let Some(node) = tree.get_mut(&path) {
+                node.content = Content::Leaf(meant);
+            }
             continue;
         }
-        if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
-            short.push((name.to_owned(), path(setting, "."), value.to_owned()));
-        } else if name[PREFIX.len()..].contains("__") {
-            long.push((
-                name.to_owned(),
-                path(&name[PREFIX.len()..], "__"),
-                value.to_owned(),
-            ));
-        } else {
-            let known: Vec<_> = SHORT.iter().map(|(short, _)| *short).collect();
-            return Err(ConfigError::Variable {
-                name: name.to_owned(),
-                message: format!(
-                    "there is no such setting; there are {}, {FILE}, {LOG}, and LONGSHORE_<PART>__<NAME> for all others, such as LONGSHORE_HTTP__PORT; \
-                     unset it, or correct its name",
-                    known.join(", ")
-                ),
-            });
+        let refusal = error.inner().to_string();
+        let missing = mistake::is_missing(&refusal);
+        let mistake = Mistake::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
+        mistakes.push((mistake, missing));
+        if MISTAKES_MAX <= mistakes.len() || !rest.remove(&path) {
+            return Err(mistakes);
         }
     }
-    if let Some(port) = probe.variable("PORT") {
-        short.push(("PORT".to_owned(), path("http.port", "."), port.to_owned()));
-    }
-    long.append(&mut short);
-    Ok(long)
 }
 
-/// Whether Kubernetes put a variable there for a Service whose name begins with `longshore`: for one called
-/// `longshore-demo` it sets `LONGSHORE_DEMO_SERVICE_HOST`, `LONGSHORE_DEMO_PORT=tcp://...` and so on in every pod.
-fn is_from_kubernetes(name: &str, value: &str) -> bool {
-    if name[PREFIX.len()..].contains("__") {
-        return false;
-    }
-    let of_a_port = name.split_once("_PORT_").is_some_and(|(_, rest)| {
-        let mut parts = rest.split('_');
-        parts.next().is_some_and(|port| port.parse::<u16>().is_ok())
-            && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
-    });
-    of_a_port
-        || name.ends_with("_SERVICE_HOST")
-        || name.ends_with("_SERVICE_PORT")
-        || name.contains("_SERVICE_PORT_")
-        || name.ends_with("_PORT") && value.contains("://")
-}
-
-/// A variable's text as the type that its setting has.
-fn typed(path: &[String], text: String) -> Result<Value, String> {
-    let as_text = Value::String(text);
-    let as_json = as_text
-        .as_str()
-        .and_then(|text| serde_json::from_str::<Value>(text).ok());
-    match as_json.filter(|value| try_alone(path, value).is_ok()) {
-        Some(value) => Ok(value),
-        None => try_alone(path, &as_text).map(|()| as_text),
+/// What a text from a variable says as JSON, if that is something else than a text.
+fn meant(node: &Node) -> Option<Value> {
+    match &node.content {
+        Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
+            .ok()
+            .filter(|value: &Value| !value.is_string()),
+        _ => None,
     }
 }
 
-/// Whether a setting can have a value.
-fn try_alone(path: &[String], value: &Value) -> Result<(), String> {
-    let mut tree = Map::new();
-    put(&mut tree, path, value.clone());
-    Config::deserialize(Value::Object(tree))
-        .map(drop)
-        .map_err(|e| in_words(&e.to_string()))
+/// What is wrong with one setting by itself. That others are missing beside it is not.
+pub(super) fn mistakes_within<T: DeserializeOwned>(
+    alone: &Node,
+    path: &[String],
+) -> Option<Mistake> {
+    let error = serde_path_to_error::deserialize::<_, T>(alone.to_value()).err()?;
+    let at = path_of(error.path());
+    let refusal = error.inner().to_string();
+    let is_elsewhere = !at.starts_with(path) && mistake::is_missing(&refusal);
+    (!is_elsewhere).then(|| {
+        let is_secret = schema::is_secret(&at) || schema::is_secret(path);
+        Mistake::of_value(&at, alone, None, &refusal, is_secret)
+    })
 }
 
-/// A message of serde's with the names of types in words.
-fn in_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 5] = [
-        ("expected u16", "expected a whole number from 0 to 65535"),
-        (
-            "expected u32",
-            "expected a whole number from 0 to 4294967295",
-        ),
-        ("expected u64", "expected a whole number, 0 or more"),
-        ("expected usize", "expected a whole number, 0 or more"),
-        ("expected a boolean", "expected true or false"),
-    ];
-    // The value is left out: where a table should be, somebody may have put the secret that belongs into it.
-    if let Some((_, rest)) = message.split_once("expected struct ") {
-        let place = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
-        return format!("there is a single value where a table of settings should be{place}");
-    }
-    WORDS
-        .iter()
-        .fold(message.to_owned(), |message, (type_name, words)| {
-            message.replace(type_name, words)
+fn path_of(path: &serde_path_to_error::Path) -> Vec<String> {
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Map { key } => Some(key.clone()),
+            Segment::Seq { index } => Some(index.to_string()),
+            Segment::Enum { .. } | Segment::Unknown => None,
         })
+        .collect()
 }
 
-fn put(tree: &mut Map<String, Value>, path: &[String], value: Value) {
-    let Some((first, rest)) = path.split_first() else {
-        return;
-    };
-    if rest.is_empty() {
-        tree.insert(first.clone(), value);
-        return;
-    }
-    let inner = tree
-        .entry(first.clone())
-        .or_insert_with(|| Value::Object(Map::new()));
-    if !inner.is_object() {
-        *inner = Value::Object(Map::new());
-    }
-    if let Value::Object(inner) = inner {
-        put(inner, rest, value);
-    }
-}
-
-fn flag_values(flags: &Flags) -> Vec<(&'static str, Value)> {
+fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static str, Value)> {
     let mut values = Vec::new();
     if let Some(host) = &flags.host {
-        values.push(("http.host", host.clone().into()));
+        values.push(("http.host", "host", host.clone().into()));
     }
     if let Some(port) = flags.port {
-        values.push(("http.port", port.into()));
+        values.push(("http.port", "port", port.into()));
     }
     if let Some(workers) = flags.workers {
-        values.push(("http.workers", workers.into()));
+        values.push(("http.workers", "workers", workers.into()));
     }
     if let Some(transport) = flags.transport {
         let name = match transport {
             Transport::Http => "http",
             Transport::Stdio => "stdio",
         };
-        values.push(("transport", name.into()));
+        values.push(("transport", "transport", name.into()));
     }
     if !flags.toolsets.is_empty() {
-        values.push(("toolsets", flags.toolsets.clone().into()));
+        values.push(("toolsets", "toolset", flags.toolsets.clone().into()));
     }
     if flags.insecure {
-        values.push(("http.insecure", true.into()));
+        values.push(("http.insecure", "insecure", true.into()));
     }
     values
 }
@@ -444,20 +432,61 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
-        let (_folder, flags) = file("a.toml", "[http]\nprot = 1\n");
-        let message = load(&flags, &[]).expect_err("refused");
-        assert!(
-            message.contains("a.toml")
-                && message.contains("line 2")
-                && message.contains("unknown field `prot`"),
-            "{message}"
-        );
-        let (_folder, flags) = file("a.json", "{\n\"http\": {\"port\": \"x\"}}");
-        let message = load(&flags, &[]).expect_err("refused");
-        assert!(message.contains("line 2"), "{message}");
+    fn mistakes_are_told_with_their_place_and_a_way_out() {
+        for (name, text, expected) in [
+            (
+                "a.toml",
+                "[http]\nprot = 1\n",
+                "a.toml:2:1: there is no setting http.prot; did you mean http.port?",
+            ),
+            (
+                "a.yaml",
+                "http:\n  prot: 1\n",
+                "a.yaml:2:3: there is no setting http.prot; did you mean http.port?",
+            ),
+            (
+                "a.json",
+                "{\n\"http\": {\"port\": \"x\"}}",
+                "a.json:2:10: http.port: invalid type: string \"x\", expected a whole number from 0 to 65535",
+            ),
+            (
+                "a.yml",
+                "http:\n  host: nowhere\n",
+                "a.yml:2:3: http.host: invalid value: \"nowhere\", expected an IP address",
+            ),
+            (
+                "a.toml",
+                "[http]\nport = 1\n[server]\n\nname = 5\n",
+                "a.toml:5:1: server.name: invalid type: integer `5`, expected a string; put it in quotes",
+            ),
+            (
+                "a.yaml",
+                "transport: htpp\n",
+                "a.yaml:1:1: transport cannot be \"htpp\"; did you mean http? it can be http, stdio",
+            ),
+            (
+                "a.yaml",
+                "http: 8080\n",
+                "a.yaml:1:1: http: there is a single value where a table of settings should be",
+            ),
+            ("a.yaml", "http\n", "a.yaml:1:1: there is a single value"),
+            (
+                "a.yaml",
+                "zebra: 1\n",
+                "a.yaml:1:1: there is no setting zebra; there are transport,",
+            ),
+            ("a.yaml", "http: {port: [}\n", "a.yaml:1:"),
+        ] {
+            let (_folder, flags) = file(name, text);
+            let message = load(&flags, &[]).expect_err("refused");
+            assert!(message.contains(expected), "{message}\n{expected}");
+        }
         for (variable, value, part) in [
-            ("LONGSHORE_HTTP__PROT", "1", "unknown field `prot`"),
+            (
+                "LONGSHORE_HTTP__PROT",
+                "1",
+                "there is no setting http.prot; did you mean LONGSHORE_HTTP__PORT?",
+            ),
             (
                 "LONGSHORE_HTTP__PORT",
                 "many",
@@ -469,8 +498,13 @@ mod tests {
                 "expected true or false",
             ),
             ("LONGSHORE_HTTP__HOST", "nowhere", "expected an IP address"),
-            ("LONGSHORE_PROT", "1", "no such setting"),
+            (
+                "LONGSHORE_PROT",
+                "1",
+                "no such setting; did you mean LONGSHORE_PORT?",
+            ),
             ("PORT", "http", "invalid type"),
+            ("MCP_TRANSPORT", "pigeon", "it can be http, stdio"),
         ] {
             let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
             assert!(
@@ -479,9 +513,6 @@ mod tests {
                 "{message}"
             );
         }
-        let (_folder, flags) = file("a.toml", "[http]\nport = 1\n[server]\n\nname = 5\n");
-        let message = load(&flags, &[]).expect_err("refused");
-        assert!(message.contains("line 5"), "{message}");
         let host = Flags {
             host: Some("nowhere".to_owned()),
             ..Flags::default()
@@ -492,7 +523,143 @@ mod tests {
                 .starts_with("--host: ")
         );
         let (_folder, flags) = file("a.ini", "");
-        assert!(load(&flags, &[]).expect_err("refused").contains("neither"));
+        assert!(load(&flags, &[]).expect_err("refused").contains("none of"));
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let (_folder, flags) = file(
+            "a.yaml",
+            "http:\n  prot: 1\n  port: many\n  allowed_hosts: [a, 1]\nserver:\n  nmae: ${NO_SUCH_NAME}\n",
+        );
+        let variables = [("LONGSHORE_PROT", "1"), ("LONGSHORE_HTTP__WORKERS", "x")];
+        let message = load(&flags, &variables).expect_err("refused");
+        let places = [
+            "a.yaml:2:3",
+            "a.yaml:3:3",
+            "a.yaml:4:22",
+            "a.yaml:6:3",
+            "NO_SUCH_NAME",
+            "LONGSHORE_PROT",
+            "LONGSHORE_HTTP__WORKERS",
+        ];
+        for place in places {
+            assert!(message.contains(place), "{place} is not in {message}");
+        }
+        // A file's mistake is one even where the environment outdoes it.
+        let (_folder, flags) = file("a.yaml", "http:\n  port: many\n");
+        assert!(load(&flags, &[("PORT", "80")]).is_err());
+    }
+
+    #[test]
+    fn a_file_may_refer_to_variables_that_stand_for_anything() {
+        let text = "http:\n  port: ${WEB_PORT}\n  allowed_hosts: ['${HOST_NAME}', b]\nserver:\n  version: ${VERSION:-1.0}\n  name: a-${HOST_NAME}\n";
+        let (_folder, flags) = file("a.yaml", text);
+        let config =
+            load(&flags, &[("WEB_PORT", "8081"), ("HOST_NAME", "a.example")]).expect("valid");
+        assert_eq!(config.http.port, 8081);
+        assert_eq!(config.http.allowed_hosts, ["a.example", "b"]);
+        assert_eq!(
+            (&*config.server.version, &*config.server.name),
+            ("1.0", "a-a.example")
+        );
+        // What a variable holds may be a secret that was put in the wrong place.
+        let message = load(
+            &flags,
+            &[("WEB_PORT", "swordfish"), ("HOST_NAME", "a.example")],
+        )
+        .expect_err("refused");
+        assert!(
+            message.contains("a.yaml:2:3")
+                && message.contains("65535")
+                && !message.contains("swordfish"),
+            "{message}"
+        );
+        let message = load(&flags, &[("WEB_PORT", "1")]).expect_err("refused");
+        assert!(message.contains("HOST_NAME is not set"), "{message}");
+        let (_folder, flags) = file(
+            "a.yaml",
+            "env_missing: empty\nserver:\n  name: a-${HOST_NAME}\n",
+        );
+        let config = load(&flags, &[]).expect("valid");
+        assert_eq!(config.server.name, "a-");
+    }
+
+    #[test]
+    fn sections_that_are_empty_say_nothing() {
+        let (_folder, flags) = file("a.yaml", "$schema: x\nhttp:\nserver:\n  name:\n");
+        assert_eq!(load(&flags, &[]).expect("valid").http.port, 3000);
+        let (_folder, flags) = file("a.yaml", "# nothing yet\n");
+        assert!(load(&flags, &[]).is_ok());
+    }
+
+    #[test]
+    fn secrets_may_be_in_files_of_their_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        let path = path.to_str().expect("UTF-8");
+        let one = "one secret that is long enough for a key";
+        let two = "two secrets, which are long enough for keys";
+        for (text, keys) in [
+            (format!("{one}\n"), 1),
+            (format!("{one}\n\nanother {one}\n"), 2),
+            (two.to_owned(), 1),
+        ] {
+            std::fs::write(path, text).expect("written");
+            let config =
+                load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
+            assert_eq!(config.seal.keys.len(), keys);
+        }
+        std::fs::write(path, "\n").expect("written");
+        for (variables, part) in [
+            (("LONGSHORE_SEAL__KEYS_FILE", path), "is empty"),
+            (
+                ("LONGSHORE_SEAL__KEYS_FILE", "/no/such/file"),
+                "cannot read /no/such/file",
+            ),
+            (
+                ("LONGSHORE_HTTP__PORT_FILE", path),
+                "LONGSHORE_HTTP__PORT takes the value itself",
+            ),
+            (
+                ("LONGSHORE_HTTP__ZEBRA_FILE", path),
+                "no setting http.zebra_file",
+            ),
+        ] {
+            let message = load(&Flags::default(), &[variables]).expect_err("refused");
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn names_of_other_servers_are_understood_and_outdone() {
+        let variables = [
+            ("MCP_PORT", "1"),
+            ("MCP_HOST", "::1"),
+            ("MCP_TRANSPORT", "streamable-http"),
+            ("MCP_UNKNOWN", "x"),
+        ];
+        let config = load(&Flags::default(), &variables).expect("valid");
+        assert_eq!(
+            (config.http.port, config.http.host.to_string()),
+            (1, "::1".to_owned())
+        );
+        let config = load(
+            &Flags::default(),
+            &[("MCP_PORT", "1"), ("LONGSHORE_HTTP__PORT", "2")],
+        )
+        .expect("valid");
+        assert_eq!(config.http.port, 2);
+        let config = load(&Flags::default(), &[("MCP_PORT", "tcp://10.0.0.1:80")]).expect("valid");
+        assert_eq!(config.http.port, 3000);
+        let (_folder, flags) = file("a.toml", "[http]\nport = 7\n");
+        let path = flags.config.expect("a path");
+        let config = load(
+            &Flags::default(),
+            &[("MCP_CONFIG_PATH", path.to_str().expect("UTF-8"))],
+        )
+        .expect("valid");
+        assert_eq!(config.http.port, 7);
     }
 
     #[test]
@@ -503,6 +670,10 @@ mod tests {
             ("a.toml", "[seal]\nkeys = \"swordfish"),
             ("a.json", "{\"seal\": \"swordfish\"}"),
             ("a.json", "{\"seal\": {\"keys\": [\"swordfish\", 1]}}"),
+            ("a.json", "{\"seal\": {\"keys\": {\"swordfish\": 1}}}"),
+            ("a.yaml", "seal:\n  keys: {a: swordfish}\n"),
+            ("a.yaml", "seal:\n  keys: [swordfish\n"),
+            ("a.yaml", "seal: swordfish\n"),
         ] {
             let (_folder, flags) = file(name, text);
             let message = load(&flags, &[]).expect_err("refused");

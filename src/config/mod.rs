@@ -1,16 +1,37 @@
-//! What can be set, from all rooms, composed: file < environment < flags.
+//! What can be set, from all rooms, composed: detectors < file < environment < flags.
+//!
+//! Each room has a struct of settings with `serde`'s and `schemars`' derives and `deny_unknown_fields`. Composed in
+//! [`Config`] they are all that is needed: the loader, the JSON Schema, the reference in the documentation and
+//! `longshore config explain` follow from the types. A field marked `#[schemars(extend("x-reload" = "live"))]`, or in a
+//! struct that is, takes effect when the file is read again; all others with the next start.
 
 mod check;
+mod expand;
+mod explain;
+mod file;
 mod load;
+mod mistake;
+mod reference;
+mod schema;
+mod tree;
+mod variables;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use check::Finding;
-pub use load::{ConfigError, Flags};
+pub use explain::Effective;
+pub use load::{ConfigError, Flags, Loaded};
+pub use mistake::Mistake;
+pub use reference::reference;
+pub use schema::{Reload, Setting, schema, settings};
+pub use tree::Origin;
 
+use crate::auth::AuthConfig;
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::state::StateConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -26,28 +47,35 @@ use crate::transport::stdio::StdioConfig;
 /// [server]
 /// name = "my tools"
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// How clients reach the server. Default: `http`.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve. Default: for the program the demo toolset, for an application none.
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
+    /// Default: for the program the demo toolset, for an application none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
+    /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
+    pub env_missing: EnvMissing,
     /// The server itself.
     pub server: ServerConfig,
     /// HTTP.
     pub http: HttpConfig,
     /// Standard input and output.
     pub stdio: StdioConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What replicas share.
+    pub state: StateConfig,
     /// How often, and how many at once.
     pub limits: LimitConfig,
 }
 
 /// How clients reach the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Transport {
@@ -56,4 +84,16 @@ pub enum Transport {
     Http,
     /// One client, which started this process and talks to it over standard input and output.
     Stdio,
+}
+
+/// What `${NAME}` means when the variable is not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum EnvMissing {
+    /// A mistake: the server does not start.
+    #[default]
+    Error,
+    /// Nothing at all, as files written for other products may expect.
+    Empty,
 }

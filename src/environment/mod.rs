@@ -2,12 +2,14 @@
 
 mod address;
 mod list;
+mod secret;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(crate) use address::address;
 pub(crate) use list::list;
+pub use secret::Secret;
 
 /// The environment, as detectors and the configuration see it.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +50,11 @@ impl Probe {
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// Whether a variable is there, be it empty.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.variables.contains_key(name)
     }
 
     /// The variables whose names begin with `prefix`, in the order of their names.

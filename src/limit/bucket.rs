@@ -44,18 +44,10 @@ impl Bucket {
 /// A bucket for each key.
 #[derive(Debug)]
 pub(super) struct Keyed<C: Clock = DefaultClock> {
-    limiter: RateLimiter<Asked, Store, C, NoOpMiddleware<C::Instant>>,
+    limiter: RateLimiter<u64, Store, C, NoOpMiddleware<C::Instant>>,
     hasher: RandomState,
     clock: C,
     limit: Limit,
-}
-
-/// What is asked of a bucket. Keys are told apart by their hashes, whose seed is this process's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    key: u64,
-    /// Whether one is taken, or only looked for.
-    takes: bool,
 }
 
 impl Keyed {
@@ -75,20 +67,10 @@ impl<C: Clock + Clone> Keyed<C> {
         })
     }
 
-    /// Takes one from a key's bucket.
+    /// Takes one from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own.
     pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
-        self.ask(key, true)
-    }
-
-    /// Whether there is one in a key's bucket; it stays there.
-    pub(super) fn look<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
-        self.ask(key, false)
-    }
-
-    fn ask<K: Hash + ?Sized>(&self, key: &K, takes: bool) -> Result<(), Refused> {
-        let key = self.hasher.hash_one(key);
         self.limiter
-            .check_key(&Asked { key, takes })
+            .check_key(&self.hasher.hash_one(key))
             .map_err(|until| refused(self.limit, &until, self.clock.now()))
     }
 }
@@ -115,23 +97,20 @@ impl Store {
 }
 
 impl StateStore for Store {
-    type Key = Asked;
+    type Key = u64;
 
-    fn measure_and_replace<T, F, E>(&self, asked: &Asked, decide: F) -> Result<T, E>
+    fn measure_and_replace<T, F, E>(&self, asked: &u64, decide: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
         // The upper bits choose the set, so that the keys within one differ in the others.
-        let number = (asked.key >> 32) as usize & (self.0.len() - 1);
+        let number = (*asked >> 32) as usize & (self.0.len() - 1);
         let mut set = self.0[number]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let place = set.iter().position(|(key, _)| *key == asked.key);
+        let place = set.iter().position(|(key, _)| *key == *asked);
         let (decided, full_at) = decide(place.map(|place| set[place].1))?;
-        if !asked.takes {
-            return Ok(decided);
-        }
-        let entry = (asked.key, full_at);
+        let entry = (*asked, full_at);
         match place {
             Some(place) => set[place] = entry,
             None if set.len() < WAYS => set.push(entry),
@@ -176,6 +155,27 @@ pub(crate) fn subnet(address: IpAddr) -> u128 {
     }
 }
 
+/// Whether an address stands for one client, or for a household: not one of a private network, which may be a balancer.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            let is_shared = a == 100 && b & 0xc0 == 64;
+            !(address.is_loopback()
+                || address.is_private()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || is_shared)
+        }
+        IpAddr::V6(address) => {
+            !(address.is_loopback()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+                || address.is_unspecified())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,14 +210,6 @@ mod tests {
     }
 
     #[test]
-    fn a_look_takes_nothing() {
-        let (_, keyed) = keyed(1.0, 1, 100);
-        assert!((0..10).all(|_| keyed.look("a").is_ok()));
-        assert!(keyed.take("a").is_ok());
-        assert!(keyed.look("a").is_err());
-    }
-
-    #[test]
     fn a_million_keys_take_bounded_memory_and_those_that_ask_most_are_remembered() {
         let (_, keyed) = keyed(0.001, 2, 1000);
         assert!(keyed.take("greedy").is_ok() && keyed.take("greedy").is_ok());
@@ -243,6 +235,34 @@ mod tests {
         let (_, keyed) = keyed(2.5, 0, 100);
         assert!((0..3).all(|_| keyed.take("a").is_ok()) && keyed.take("a").is_err());
         assert!(quota(&RateConfig::default()).is_none());
+    }
+
+    #[test]
+    fn private_addresses_may_stand_for_everybody() {
+        let public = |text: &str| is_public(text.parse().expect("an address"));
+        for address in [
+            "192.0.2.1",
+            "8.8.8.8",
+            "2001:db8::1",
+            "100.63.0.1",
+            "172.32.0.1",
+        ] {
+            assert!(public(address), "{address}");
+        }
+        for address in [
+            "127.0.0.1",
+            "::1",
+            "10.1.2.3",
+            "172.17.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(!public(address), "{address}");
+        }
     }
 
     #[test]

@@ -2,11 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How often, and how many at once.
 ///
-/// A rate of 0 and a number of 0 mean that there is no limit.
+/// Rates are token buckets: `per_second` in the long run, `burst` at once; 0 a second is no limit. Who asks too often gets
+/// 429, and who finds no place gets 503, each with `Retry-After`, and in the JSON-RPC error `data.retryAfterMs` and
+/// `data.setting`. A call that is done at once takes no place among those that run. A queue that has been standing for 100
+/// milliseconds takes nobody in until it moves again.
+///
+/// An address of a private network, or loopback, may be a proxy or a balancer that stands for everybody. Where the default
+/// is for public addresses, it is for others only if the setting is written down.
 ///
 /// ```toml
 /// [limits]
@@ -19,7 +26,7 @@ use serde::Deserialize;
 /// [limits.tools.report]
 /// calls = 2
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitConfig {
     /// Requests of everybody together. Default: no limit.
@@ -30,10 +37,11 @@ pub struct LimitConfig {
     /// Requests of one principal that was proved. Default: 50 a second, 100 at once.
     pub principal: PrincipalRateConfig,
     /// Sessions that may begin in a minute, of one principal, or where none was proved from one address; as many may
-    /// begin at once. Default: 600.
-    pub initialize_per_minute: u32,
-    /// Failed attempts to authenticate from one address in a minute. Default: 10.
-    pub failed_authentications_per_minute: u32,
+    /// begin at once. 0 for no limit. Default: 600 for principals and public addresses.
+    pub initialize_per_minute: Option<u32>,
+    /// Failed attempts to authenticate from one address in a minute that are answered as such; further ones get 429.
+    /// 0 for no limit. Default: 10 for public addresses.
+    pub failed_authentications_per_minute: Option<u32>,
     /// Calls that run at once. Default: 256 for each core.
     pub calls: Option<usize>,
     /// Calls of one principal that run at once, if it was proved. Default: 64.
@@ -49,7 +57,7 @@ pub struct LimitConfig {
 }
 
 /// A token bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateConfig {
     /// How many a second, in the long run; 0 for no limit.
@@ -59,7 +67,7 @@ pub struct RateConfig {
 }
 
 /// The token bucket of each principal.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrincipalRateConfig {
     /// How many a second, in the long run; 0 for no limit. Default: 50.
@@ -87,7 +95,7 @@ impl PrincipalRateConfig {
 }
 
 /// The limits of one tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLimitConfig {
     /// How many calls a second, in the long run; 0 for no limit.
@@ -104,8 +112,8 @@ impl Default for LimitConfig {
             server: RateConfig::default(),
             address: RateConfig::default(),
             principal: PrincipalRateConfig::default(),
-            initialize_per_minute: 600,
-            failed_authentications_per_minute: 10,
+            initialize_per_minute: None,
+            failed_authentications_per_minute: None,
             calls: None,
             calls_per_principal: 64,
             queue: 256,

@@ -116,11 +116,13 @@ impl Hits {
     }
 
     /// How often a limit was hit.
+    #[cfg(test)]
     pub(crate) fn of(&self, limit: Limit) -> u64 {
         self.0[limit as usize].load(Relaxed)
     }
 
     /// All of them.
+    #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = (Limit, u64)> + '_ {
         Limit::ALL.into_iter().map(|limit| (limit, self.of(limit)))
     }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub(crate) use bucket::subnet;
+pub(crate) use bucket::{is_public, subnet};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
 pub(crate) use hits::Hits;
 pub use hits::Limit;
@@ -33,6 +33,9 @@ pub(crate) struct Limits {
     principals: Option<Keyed>,
     handshakes: Option<Keyed>,
     failures: Option<Keyed>,
+    /// Whether the two before apply to addresses that may stand for everybody.
+    handshakes_everywhere: bool,
+    failures_everywhere: bool,
     tools: HashMap<Box<str>, ToolLimits>,
     calls: Places,
     calls_of: places::Keyed,
@@ -67,13 +70,15 @@ impl Limits {
             addresses: keyed(&config.address, Limit::AddressRate),
             principals: keyed(&config.principal.rate(), Limit::PrincipalRate),
             handshakes: keyed(
-                &RateConfig::a_minute(config.initialize_per_minute),
+                &RateConfig::a_minute(config.initialize_per_minute.unwrap_or(600)),
                 Limit::Initialize,
             ),
             failures: keyed(
-                &RateConfig::a_minute(config.failed_authentications_per_minute),
+                &RateConfig::a_minute(config.failed_authentications_per_minute.unwrap_or(10)),
                 Limit::FailedAuthentications,
             ),
+            handshakes_everywhere: config.initialize_per_minute.is_some(),
+            failures_everywhere: config.failed_authentications_per_minute.is_some(),
             tools: tools.collect(),
             calls: Places::new(config.calls(), queue, Limit::Calls),
             calls_of: places::Keyed::new(config.calls_per_principal, queue, Limit::PrincipalCalls),
@@ -108,7 +113,7 @@ impl Limits {
     pub(crate) fn admit(&self, principal: &Principal) -> Result<(), Refused> {
         match &self.principals {
             Some(principals) if is_proved(principal) => {
-                self.counted(principals.take(principal.name()))
+                self.counted(principals.take(principal.id()))
             }
             _ => Ok(()),
         }
@@ -124,34 +129,30 @@ impl Limits {
         principal: &Principal,
         address: Option<IpAddr>,
     ) -> Result<(), Refused> {
-        let (Some(handshakes), Some(address)) = (&self.handshakes, address) else {
+        let Some(handshakes) = &self.handshakes else {
             return Ok(());
         };
-        self.counted(if is_proved(principal) {
-            handshakes.take(principal.name())
-        } else {
-            handshakes.take(&subnet(address))
+        self.counted(match address {
+            _ if is_proved(principal) => handshakes.take(principal.id()),
+            Some(address) if self.handshakes_everywhere || is_public(address) => {
+                handshakes.take(&subnet(address))
+            }
+            _ => Ok(()),
         })
     }
 
-    /// Whether somebody at an address may still try to prove who it is.
+    /// Somebody failed to prove who it is. Whoever can prove it is never kept from that.
     ///
     /// # Errors
     ///
-    /// It failed too often lately.
-    pub(crate) fn may_prove(&self, address: IpAddr) -> Result<(), Refused> {
-        let Some(failures) = &self.failures else {
-            return Ok(());
-        };
-        self.counted(failures.look(&subnet(address)))
-    }
-
-    /// Somebody at an address failed to prove who it is.
-    pub(crate) fn failed_proof(&self, address: IpAddr) {
-        if let Some(failures) = &self.failures {
-            // Those that come too often are refused the next time they ask.
-            let _ = failures.take(&subnet(address));
-        }
+    /// That happened too often at its address.
+    pub(crate) fn failed_proof(&self, address: Option<IpAddr>) -> Result<(), Refused> {
+        self.counted(match (&self.failures, address) {
+            (Some(failures), Some(address)) if self.failures_everywhere || is_public(address) => {
+                failures.take(&subnet(address))
+            }
+            _ => Ok(()),
+        })
     }
 
     /// A tool is about to be called. Returns its own limits, if it has any.
@@ -195,7 +196,7 @@ impl Limits {
     #[inline]
     fn of_principal(&self, principal: &Principal) -> Option<Places> {
         if is_proved(principal) {
-            self.calls_of.of(principal.name())
+            self.calls_of.of(principal.id())
         } else {
             None
         }
@@ -301,7 +302,7 @@ mod tests {
     #[test]
     fn sessions_of_an_address_begin_at_a_rate() {
         let limits = Limits::new(&LimitConfig {
-            initialize_per_minute: 3,
+            initialize_per_minute: Some(3),
             ..LimitConfig::default()
         });
         let anonymous = Principal::anonymous();
@@ -318,15 +319,31 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_to_prove_itself_too_often_is_not_asked_again() {
+    fn who_fails_to_prove_itself_too_often_is_told_to_wait() {
         let limits = Limits::new(&LimitConfig::default());
-        for _ in 0..10 {
-            assert!(limits.may_prove(SOMEBODY).is_ok());
-            limits.failed_proof(SOMEBODY);
-        }
-        let refused = limits.may_prove(SOMEBODY).expect_err("too often");
+        assert!((0..10).all(|_| limits.failed_proof(Some(SOMEBODY)).is_ok()));
+        let refused = limits.failed_proof(Some(SOMEBODY)).expect_err("too often");
         assert_eq!(refused.limit, Limit::FailedAuthentications);
-        assert!(limits.may_prove(ANOTHER).is_ok());
+        assert!(limits.failed_proof(Some(ANOTHER)).is_ok());
+    }
+
+    #[test]
+    fn addresses_that_may_be_a_balancer_are_limited_only_if_somebody_says_so() {
+        let balancer = Some(IpAddr::from([10, 0, 0, 1]));
+        let anonymous = Principal::anonymous();
+        let limits = Limits::new(&LimitConfig::default());
+        for _ in 0..10_000 {
+            assert!(limits.failed_proof(balancer).is_ok());
+            assert!(limits.begin_session(&anonymous, balancer).is_ok());
+        }
+        let limits = Limits::new(&LimitConfig {
+            initialize_per_minute: Some(1),
+            failed_authentications_per_minute: Some(1),
+            ..LimitConfig::default()
+        });
+        assert!(limits.failed_proof(balancer).is_ok() && limits.failed_proof(balancer).is_err());
+        let begin = || limits.begin_session(&anonymous, balancer);
+        assert!(begin().is_ok() && begin().is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,29 @@
 //! Bytes and sockets. Nothing here knows the protocol.
+//!
+//! [`Client`] is how this program asks others for anything: within what a [`Guard`] permits, in time, and up to a
+//! size. [`Bulkhead`], [`Breaker`] and [`Backoff`] keep one place that is slow or down from holding up the others.
 
+mod answer;
+mod backoff;
 mod body;
+mod proxies;
+mod breaker;
+mod bulkhead;
+mod client;
+mod connect;
+mod fetch_error;
+mod guard;
+mod inflate;
+mod resolve;
 
+pub use answer::{Answer, Fetched};
+pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
 pub(crate) use body::{ReadError, read_capped};
+pub use breaker::{Breaker, BreakerState};
+pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
+pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
+pub use fetch_error::{Cause, FetchError, Phase};
+pub use guard::{EgressConfig, Guard, HostRuleError};
+pub use proxies::TrustedProxies;
+pub use resolve::{Resolve, SystemResolver};

@@ -1,16 +1,24 @@
 //! Where sealing keys come from.
 
-use std::fmt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use serde::Deserialize;
+use crate::environment::Secret;
 
 /// How session ids and cursors are sealed.
+///
+/// A session id is not a key into a table: it is the session, sealed. A server that has the key opens it, whichever
+/// server issued it. So replicas that share `seal.keys` answer each other's sessions, and sessions outlive a restart. With
+/// a key made at start they end with the process; clients then get 404 and begin a new one.
+///
+/// Make a key with `openssl rand -base64 32`. To rotate keys put the new one in front, and take the old one away a day
+/// later: the first seals, all of them open, and no session lives longer than a day.
 ///
 /// ```toml
 /// [seal]
 /// keys = ["a long random secret shared by all replicas"]
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SealConfig {
     /// Secrets of at least 32 bytes that all replicas share. The first seals, all of them open: to rotate, put a
@@ -18,29 +26,6 @@ pub struct SealConfig {
     /// do not have.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
-}
-
-/// A text that is never shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself. Do not log it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[secret]")
-    }
 }
 
 /// Why a key cannot be used.

@@ -14,7 +14,8 @@ mod key_ring;
 mod revoked;
 mod session;
 
-pub use config::{KeyError, SealConfig, Secret};
+pub use crate::environment::Secret;
+pub use config::{KeyError, SealConfig};
 pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;
 pub(crate) use key_ring::random_bytes;

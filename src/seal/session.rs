@@ -11,7 +11,7 @@ use crate::protocol::{ClientCapabilities, Revision};
 /// How long a session lasts, from its `initialize` on.
 const SESSION_LIFE_SECONDS: u64 = 24 * 60 * 60;
 
-/// What client names and versions, and names of principals, are cut to.
+/// What client names and versions are cut to. Ids of principals are not longer than this, so that none is cut.
 const CLIENT_TEXT_MAX_BYTES: usize = 64;
 const PRINCIPAL_MAX_BYTES: usize = 128;
 

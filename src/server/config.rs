@@ -1,6 +1,7 @@
 //! What can be set about the server, whatever carries its messages.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::protocol::Implementation;
 
@@ -11,7 +12,7 @@ use crate::protocol::Implementation;
 /// name = "weather"
 /// call_timeout_seconds = 30
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// What the server calls itself. Default: `longshore`.
@@ -41,7 +42,7 @@ pub struct ServerConfig {
 }
 
 /// When several messages may come in one array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum BatchPolicy {
@@ -55,7 +56,7 @@ pub enum BatchPolicy {
 }
 
 /// How arguments that do not fit a tool's schema are reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ValidationErrors {

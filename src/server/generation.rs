@@ -32,6 +32,8 @@ pub(crate) struct Generation {
     list_tail: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
+    /// What can be done, as the newest revision puts it.
+    pub(crate) capabilities: Value,
 }
 
 /// One list, for each revision; serialised on first use.
@@ -52,7 +54,7 @@ impl Listings {
 }
 
 /// The keys of `_meta` that the specification owns.
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Generation {
     pub(crate) fn new(catalog: Catalog, config: &ServerConfig) -> Self {
@@ -72,6 +74,7 @@ impl Generation {
             prompts: Listings::default(),
             has_completions: catalog.has_completions(),
             kept: Kept::new(config.contents_cache_bytes),
+            capabilities: capabilities(&catalog, Revision::V2026_07_28),
             server_info: info,
             catalog,
             result_tail,

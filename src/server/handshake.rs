@@ -60,7 +60,7 @@ impl Server {
             capabilities: params.capabilities,
             client_name: &params.client_info.name,
             client_version: &params.client_info.version,
-            principal: principal.name(),
+            principal: principal.id(),
             replica: self.replica,
             now: local.now(),
         });
@@ -96,7 +96,7 @@ impl Server {
             .open(&self.keys, &self.mount, id)
             .filter(|session| {
                 local.now() < session.expires
-                    && session.belongs_to(principal.name())
+                    && session.belongs_to(principal.id())
                     && !self.revoked.contains(session)
             })
             .ok_or_else(|| {

@@ -35,7 +35,7 @@ pub(crate) struct HttpHead<'a> {
 impl HttpHead<'_> {
     fn headers(&mut self) -> Headers<'_> {
         Headers {
-            mcp: self.mcp,
+            mcp: Some(self.mcp),
             all: self.headers,
         }
     }

@@ -55,7 +55,7 @@ impl Key {
         let principal = match (scope, principal.kind()) {
             (CacheScope::Public, _) => None,
             (CacheScope::Private, PrincipalKind::Anonymous) => return None,
-            (CacheScope::Private, _) => Some(Arc::from(principal.name())),
+            (CacheScope::Private, _) => Some(Arc::from(principal.id())),
         };
         Some(Self {
             uri: Arc::from(uri),

@@ -26,7 +26,8 @@ pub type MethodFuture = Pin<Box<dyn Future<Output = Result<Value, ErrorObject>> 
 /// });
 /// ```
 pub trait MethodHandler: Send + Sync + 'static {
-    /// Runs once. `params` is an object, `{}` if the request had none.
+    /// Runs once. `params` is an object, `{}` if the request had none. The result is an object too; anything else is
+    /// an error of the server's own to the caller.
     ///
     /// # Errors
     ///

@@ -18,6 +18,7 @@ mod local;
 mod logging;
 mod method;
 mod mirror;
+mod plain;
 mod prompts;
 mod reply;
 mod resources;
@@ -60,6 +61,7 @@ use crate::limit::Limits;
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
+use crate::state::SharedState;
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
@@ -79,6 +81,8 @@ pub(crate) struct Server {
     inflight: Arc<Inflight>,
     levels: Levels,
     pub(crate) limits: Limits,
+    #[expect(dead_code, reason = "streams and questions are about to use it")]
+    pub(crate) state: SharedState,
 }
 
 /// What comes of a message.
@@ -131,7 +135,8 @@ fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
 
 /// The headers of an HTTP request.
 struct Headers<'a> {
-    mcp: &'a McpHeaders,
+    /// Those that the protocol gives a meaning to; `None` where no message came that they could belong to.
+    mcp: Option<&'a McpHeaders>,
     /// All of them; a call takes them along.
     all: &'a mut HeaderMap,
 }
@@ -140,6 +145,7 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
+        state: SharedState,
         catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
         limits: Limits,
@@ -156,6 +162,7 @@ impl Server {
             inflight: Arc::default(),
             levels: Levels::default(),
             limits,
+            state,
         }
     }
 
@@ -197,7 +204,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
-        let mcp = headers.as_ref().map(|headers| headers.mcp);
+        let mcp = headers.as_ref().and_then(|headers| headers.mcp);
         match stateless::check_envelope(request, mcp) {
             // A call's level is looked at after its name.
             Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
@@ -305,8 +312,8 @@ impl Server {
         if caller.revision.has_sessions() {
             return Ok(caller.session.map(|session| self.levels.get(session)));
         }
-        if let Some(headers) = headers {
-            stateless::check_name(request, name, headers.mcp)?;
+        if let Some(mcp) = headers.and_then(|headers| headers.mcp) {
+            stateless::check_name(request, name, mcp)?;
         }
         stateless::log_level(request)
     }
@@ -401,11 +408,18 @@ impl Server {
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
         });
-        let stateless = caller.revision.has_result_type();
+        let server_info = caller
+            .revision
+            .has_result_type()
+            .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
         let start = move |context| handler.call(context, params);
         let conclude = move |outcome| match outcome {
-            Outcome::Done(Ok(result)) => other_result(&id, result, stateless),
+            Outcome::Done(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+            Outcome::Done(Ok(_)) => {
+                tracing::error!(method = %name, "a method is at fault: its result is no object");
+                tools::internal_error(&id)
+            }
             Outcome::Done(Err(error)) => Reply::error(&id, &error),
             Outcome::TimedOut(limit) => {
                 let seconds = limit.as_secs_f64();
@@ -424,13 +438,18 @@ impl Server {
     }
 }
 
-fn other_result(id: &str, mut result: Value, stateless: bool) -> Reply {
-    if stateless && let Value::Object(result) = &mut result {
+/// `server_info` is there in the stateless era, whose results say more than their own.
+fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {
+    if let Some(server_info) = server_info {
         result.entry("resultType").or_insert("complete".into());
+        let meta = result.entry("_meta").or_insert_with(|| Map::new().into());
+        if let Value::Object(meta) = meta {
+            meta.entry(generation::SERVER_INFO).or_insert(server_info);
+        }
     }
     let mut out = begin(id, 128);
     out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(result.to_string().as_bytes());
+    out.extend_from_slice(Value::Object(result).to_string().as_bytes());
     out.push(b'}');
     Reply::document(out)
 }

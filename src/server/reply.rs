@@ -51,6 +51,12 @@ pub(crate) enum Refusal {
     SessionUnknown,
     /// Somebody asked too often, or too much is going on.
     Limited(Refused),
+    /// There is no such tool. To a message that is an ordinary answer.
+    Tool,
+    /// Arguments that the tool does not take; likewise.
+    Arguments,
+    /// The call ran out of time; likewise.
+    TimedOut,
 }
 
 impl Answer {
@@ -72,6 +78,14 @@ impl Reply {
             Self::Answer(answer) => Some(answer),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
         }
+    }
+
+    /// Says why the answer is what it is, for transports that have a status for that.
+    pub(crate) fn because(mut self, refusal: Refusal) -> Self {
+        if let Self::Answer(answer) = &mut self {
+            answer.refusal = Some(refusal);
+        }
+        self
     }
 
     /// A whole document.
@@ -168,7 +182,7 @@ pub(crate) fn finish(
             let mut meta = meta.clone();
             if with_server_info {
                 out.extend_from_slice(br#","resultType":"complete""#);
-                meta.entry("io.modelcontextprotocol/serverInfo")
+                meta.entry(super::generation::SERVER_INFO)
                     .or_insert_with(|| generation.server_info.clone());
             }
             out.extend_from_slice(br#","_meta":"#);

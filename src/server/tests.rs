@@ -13,6 +13,7 @@ use crate::auth::Principal;
 use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
+use crate::state::SharedState;
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -35,6 +36,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
     Server::new(
         config,
         keys,
+        SharedState::default(),
         catalog,
         HashMap::new(),
         Limits::new(&LimitConfig::default()),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::call::{self, Outcome, Step, Terms};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
-use super::reply::{Answer, Reply, begin, finish};
+use super::reply::{Answer, Refusal, Reply, begin, finish};
 use super::stream::CallStream;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{
@@ -114,6 +114,7 @@ impl Server {
         };
         if !caller.revision.has_sessions()
             && let Some(headers) = &headers
+            && headers.mcp.is_some()
         {
             stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
         }
@@ -215,7 +216,7 @@ impl ResultWriter<'_> {
                     limit_s = limit.as_secs_f64(),
                     "a call ran out of time"
                 );
-                self.failure(&ToolError::new(message))
+                self.error_result(&message).because(Refusal::TimedOut)
             }
             Outcome::Panicked => {
                 tracing::error!(
@@ -287,12 +288,10 @@ impl ResultWriter<'_> {
                     ValidationErrors::Tool => true,
                 };
                 if !to_model {
-                    return Reply::error(
-                        self.id,
-                        &ErrorObject::new(ErrorCode::InvalidParams, message),
-                    );
+                    let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+                    return Reply::refused(Refusal::Arguments, Some(self.id), &error);
                 }
-                self.error_result(&message)
+                self.error_result(&message).because(Refusal::Arguments)
             }
             ToolErrorKind::Failed => {
                 if let Some(source) = error.source() {
@@ -326,7 +325,8 @@ fn unknown_tool(generation: &Generation, id: &str, name: &str) -> Reply {
         message.push_str(nearest);
         message.push('?');
     }
-    Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+    let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+    Reply::refused(Refusal::Tool, Some(id), &error)
 }
 
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {

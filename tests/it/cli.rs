@@ -49,7 +49,7 @@ fn what_cannot_be_done_is_said_with_its_place_and_a_way_out() {
         (
             &["run", "--config", path],
             &[],
-            &["longshore.toml", "line 2", "from 0 to 65535"],
+            &["longshore.toml:2:1", "from 0 to 65535"],
         ),
         (
             &["run", "--config", &missing],
@@ -74,7 +74,7 @@ fn what_cannot_be_done_is_said_with_its_place_and_a_way_out() {
         (
             &["run"],
             &[("LONGSHORE_PROT", "1")],
-            &["LONGSHORE_PROT", "LONGSHORE_PORT", "unset"],
+            &["LONGSHORE_PROT", "mean LONGSHORE_PORT", "unset"],
         ),
         (
             &["run"],
@@ -103,6 +103,84 @@ fn a_command_line_that_makes_no_sense_is_told_from_a_server_that_fails() {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(part) && text.contains("--help"), "{text}");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_file_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("longshore.yaml");
+    std::fs::write(&path, "http:\n  prot: 1\n  workers: many\n").expect("written");
+    let path = path.to_str().expect("UTF-8");
+    for arguments in [
+        &["config", "check", "--config", path][..],
+        &["run", "--config", path],
+    ] {
+        let (code, text) = complaint(arguments, &[]);
+        assert_eq!(code, Some(1), "{text}");
+        for part in [
+            "longshore.yaml:2:3",
+            "mean http.port?",
+            "longshore.yaml:3:3",
+            "http.workers",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in: {text}");
+        }
+    }
+}
+
+#[test]
+fn settings_are_explained_and_described() {
+    let said = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let output = longshore(arguments, variables).output().expect("started");
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{output:?}"
+        );
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let variables = [
+        ("PORT", "8123"),
+        (
+            "LONGSHORE_SEAL__KEYS",
+            "a key that is long enough to be one and secret",
+        ),
+    ];
+    let text = said(
+        &["config", "explain", "--set", "--workers", "3"],
+        &variables,
+    );
+    for line in [
+        "http.port 8123 restart PORT",
+        "http.workers 3 restart --workers",
+        "seal.keys [\"[secret]\"] restart LONGSHORE_SEAL__KEYS",
+    ] {
+        let found = text
+            .lines()
+            .any(|l| l.split_whitespace().collect::<Vec<_>>().join(" ") == line);
+        assert!(found, "{line} is not in\n{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&said(&["config", "explain", "--json"], &variables)).expect("JSON");
+    let settings = json["settings"].as_array().expect("a list");
+    let port = settings
+        .iter()
+        .find(|s| s["setting"] == "http.port")
+        .expect("a port");
+    assert_eq!(
+        (&port["value"], &port["origin"], &port["detail"]),
+        (&8123.into(), &"environment".into(), &"PORT".into())
+    );
+    assert!(!json.to_string().contains("long enough"));
+    let schema: serde_json::Value =
+        serde_json::from_str(&said(&["config", "schema"], &[])).expect("JSON");
+    assert_eq!(schema["properties"]["transport"]["x-reload"], "restart");
+    assert!(said(&["config", "check"], &[]).contains("valid"));
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(
+            said(&["completions", shell], &[]).contains("config"),
+            "{shell}"
+        );
     }
 }
 

@@ -229,8 +229,12 @@ fn with_methods(app: App) -> App {
         "com.example/panic",
         |_: Arc<CallContext>, params: Value| async move {
             assert!(params["fine"] == true, "on purpose");
-            Ok(json!(1))
+            Ok(json!({"fine": true}))
         },
+    )
+    .method(
+        "com.example/number",
+        |_: Arc<CallContext>, _: Value| async { Ok(json!(1)) },
     )
     .method("ping", |_: Arc<CallContext>, _: Value| async {
         Ok(json!("not mine"))
@@ -257,6 +261,8 @@ fn a_method_of_the_applications_own_is_answered_in_every_revision() {
         .result();
     assert_eq!(answer["params"]["a"], 1);
     assert_eq!(answer["resultType"], "complete");
+    let server_info = &answer["_meta"]["io.modelcontextprotocol/serverInfo"];
+    assert_eq!(server_info["name"], "test");
     Stateless::new("com.example/fail", json!({}))
         .send(&server)
         .error(200, 7, "1");
@@ -290,7 +296,15 @@ fn a_method_that_panics_costs_its_request_and_no_other() {
         "Internal error"
     );
     let fine = panic.params(|params| params["fine"] = true.into());
-    assert_eq!(fine.send_on(&mut connection).result(), json!(1));
+    let result = fine.send_on(&mut connection).result();
+    assert_eq!(result["fine"], true);
+}
+
+#[test]
+fn rpc_04_a_method_whose_result_is_no_object_is_at_fault() {
+    let server = Serve::new().app(with_methods).start();
+    let number = Stateless::new("com.example/number", json!({})).send(&server);
+    assert_eq!(number.error(200, -32603, "1"), "Internal error");
 }
 
 // === Tools and their callers ===

@@ -6,12 +6,19 @@ use std::time::Duration;
 use longshore::{CallContext, Config, tool};
 use serde_json::{Value, json};
 
+use crate::auth::{BOB, CI, holder};
 use crate::support::{Gate, Response, Running, Serve, Stateless, request};
 
 /// Returns the message it was given.
 #[tool]
 async fn echo(message: String) -> String {
     message
+}
+
+/// Returns the message in capitals.
+#[tool]
+async fn shout(message: String) -> String {
+    message.to_uppercase()
 }
 
 fn echoing() -> Stateless {
@@ -67,24 +74,30 @@ fn everybody_together_has_a_rate() {
 
 #[test]
 fn a_tool_has_a_rate_and_others_have_not() {
-    let server = limited(|c| {
-        c.toolsets.push("demo".to_owned());
-        c.limits = serde_json::from_value(json!({
-            "tools": {"calculate": {"per_second": 0.01, "burst": 1}}
-        }))
-        .expect("settings");
-    });
-    let call = || Stateless::call("calculate", json!({"expression": "1+1"}));
-    call().send(&server);
+    let server = Serve::new()
+        .tool(echo)
+        .tool(shout)
+        .configured(|c| {
+            c.limits = serde_json::from_value(json!({
+                "tools": {"shout": {"per_second": 0.01, "burst": 1}}
+            }))
+            .expect("settings");
+        })
+        .start();
+    let call = || Stateless::call("shout", json!({"message": "hi"}));
+    call().send(&server).result();
     refused(&call().send(&server), 429, "limits.tools", "1");
     let session = server.session("2025-11-25");
-    let response = session.call("calculate", &json!({"expression": "1+1"}));
+    let response = session.call("shout", &json!({"message": "hi"}));
     refused(&response, 429, "limits.tools", "1");
+    for _ in 0..10 {
+        echoing().send(&server).result();
+    }
 }
 
 #[test]
 fn sessions_of_an_address_begin_at_a_rate() {
-    let server = limited(|c| c.limits.initialize_per_minute = 2);
+    let server = limited(|c| c.limits.initialize_per_minute = Some(2));
     let initialize = request("initialize", &json!({"protocolVersion": "2025-11-25"}));
     for _ in 0..2 {
         server.post(&[], &initialize).result();
@@ -93,6 +106,49 @@ fn sessions_of_an_address_begin_at_a_rate() {
     refused(&response, 429, "limits.initialize_per_minute", "1");
     // Who needs no session is not affected.
     echoing().send(&server).result();
+}
+
+#[test]
+fn a_principal_that_was_proved_has_a_rate_of_its_own() {
+    let server = limited(|c| {
+        c.auth.api_keys = vec![holder("ci", CI), holder("bob", BOB)];
+        c.limits.principal.per_second = 0.01;
+        c.limits.principal.burst = 2;
+    });
+    let call = |key: &str| {
+        let bearer = format!("Bearer {key}");
+        echoing().and("authorization", &bearer).send(&server)
+    };
+    call(CI).result();
+    call(CI).result();
+    refused(&call(CI), 429, "limits.principal", "");
+    // Others are not affected, and rates belong to who asks, not to what is asked.
+    call(BOB).result();
+    let tools =
+        format!("GET /tools HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {CI}\r\n\r\n");
+    let response = server.connect().send(tools).receive();
+    assert_eq!(response.status, 429);
+    assert!(response.header("retry-after").is_some());
+}
+
+#[test]
+fn who_fails_to_prove_itself_too_often_is_told_to_wait_and_others_are_not_kept_out() {
+    let server = limited(|c| {
+        c.auth.api_keys = vec![holder("ci", CI)];
+        c.limits.failed_authentications_per_minute = Some(2);
+    });
+    let call = |key: &str| {
+        let bearer = format!("Bearer {key}");
+        echoing().and("authorization", &bearer).send(&server)
+    };
+    for _ in 0..2 {
+        assert_eq!(call("lsk_wrong").status, 401);
+    }
+    let setting = "limits.failed_authentications_per_minute";
+    refused(&call("lsk_wrong"), 429, setting, "");
+    call(CI).result();
+    // Who shows nothing tries nothing.
+    assert_eq!(echoing().send(&server).status, 401);
 }
 
 #[test]
@@ -116,7 +172,7 @@ fn calls_beyond_their_number_wait_in_line_and_the_last_is_refused() {
     // Whichever of the two came first waits; the other is refused.
     let mut third = server.connect();
     third.send(call());
-    let mut both = [&mut second, &mut third];
+    let both = [&mut second, &mut third];
     for connection in &both {
         let timeout = Some(Duration::from_millis(20));
         connection

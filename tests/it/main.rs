@@ -6,17 +6,22 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod abuse;
+mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
+mod everything;
 mod hostile;
 mod layers;
 mod library;
 mod limits;
 mod offer_attributes;
 mod prompts;
+mod rest;
 mod resources;
 mod revisions;
+mod state;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;

@@ -5,13 +5,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{meta, request};
+use crate::support::{Conversation, meta, request};
 
 /// The program, as a client starts it.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// What was asked, so that what comes back can be checked.
+    conversation: Conversation,
 }
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -35,6 +37,7 @@ impl Program {
             child,
             input,
             output,
+            conversation: Conversation::default(),
         }
     }
 
@@ -51,6 +54,9 @@ impl Program {
 
     /// Writes a line.
     fn send(&mut self, line: &str) -> &mut Self {
+        if let Ok(message) = serde_json::from_str(line) {
+            self.conversation.sent(&message, None);
+        }
         self.write(format!("{line}\n"))
     }
 
@@ -59,7 +65,9 @@ impl Program {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("UTF-8");
         assert!(line.ends_with('\n'), "the output ended after {line:?}");
-        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
+        let message = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+        self.conversation.received(&message, None);
+        message
     }
 
     fn ask(&mut self, line: &str) -> Value {

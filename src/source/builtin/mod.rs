@@ -2,6 +2,7 @@
 
 mod demo;
 mod demo_verbs;
+mod everything;
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub struct UnknownToolset {
     name: String,
 }
 
-const NAMES: [&str; 1] = ["demo"];
+const NAMES: [&str; 2] = ["demo", "everything"];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -28,6 +29,7 @@ pub(crate) struct Toolset {
 pub(crate) fn builtin(name: &str) -> Result<Toolset, UnknownToolset> {
     match name {
         "demo" => Ok(demo::toolset()),
+        "everything" => Ok(everything::toolset()),
         _ => Err(UnknownToolset {
             name: name.to_owned(),
         }),

@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::net::TrustedProxies;
 
 /// Listening and serving over HTTP.
 ///
@@ -13,7 +16,7 @@ use serde::Deserialize;
 /// allowed_hosts = ["mcp.example.com"]
 /// allowed_origins = ["https://app.example.com"]
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Address to listen on. Default: 127.0.0.1.
@@ -33,9 +36,14 @@ pub struct HttpConfig {
     /// from loopback, elsewhere none. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
+    /// Networks of the proxies in front, such as `10.0.0.0/8`, whose word about where a request came from counts.
+    /// Default: none.
+    pub trusted_proxies: TrustedProxies,
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
+    pub rest: bool,
     /// Limits.
     pub limits: HttpLimits,
 }
@@ -43,15 +51,16 @@ pub struct HttpConfig {
 /// How much and how long.
 ///
 /// Times are kept by a sweep of one second: what takes longer is ended at most a second late.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
     /// Connections at once; for more, those that have been idle for longest are closed, and if there are none, they
     /// wait in the backlog. Default: 20000, or what the process may open less 512.
     pub connections: usize,
     /// Connections at once from one address (of IPv6: from 64 bits of it); 0 for no limit. For more, those of the address
-    /// that have been idle for longest are closed, and if there are none, the new ones. Default: 1024.
-    pub connections_per_address: usize,
+    /// that have been idle for longest are closed, and if there are none, the new ones. Default: 1024 for public addresses;
+    /// others may be a balancer, and have this limit only if it is written down.
+    pub connections_per_address: Option<usize>,
     /// Bytes of a request's target. Default: 8 KiB; beyond: 414.
     pub target_bytes: usize,
     /// Bytes of request line and header fields, at most 64 KiB. Default: 32 KiB; beyond: 431.
@@ -89,7 +98,9 @@ impl Default for HttpConfig {
             insecure: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
             strict_accept: false,
+            rest: true,
             limits: HttpLimits::default(),
         }
     }
@@ -99,7 +110,7 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connections: 20_000,
-            connections_per_address: 1024,
+            connections_per_address: None,
             target_bytes: 8 * 1024,
             header_bytes: 32 * 1024,
             body_bytes: 4 * 1024 * 1024,

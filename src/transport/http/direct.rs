@@ -9,6 +9,7 @@ use http::{Request, Response};
 use super::connection::{ConnectionState, Phase, WorkerClock};
 use super::service::WorkerService;
 use super::{HttpConfig, Layers, router};
+use crate::auth::Gate;
 use crate::net::Body;
 use crate::server::{Local, Server};
 
@@ -21,7 +22,12 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
-        let router = Arc::new(router(server, config, Layers::default()));
+        let router = Arc::new(router(
+            server,
+            Arc::new(Gate::open()),
+            config,
+            Layers::default(),
+        ));
         Self {
             service: WorkerService::new(router, Arc::new(Local::new())),
             connection: Arc::new(ConnectionState::new(

@@ -12,8 +12,8 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use super::config::HttpConfig;
 use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
+use super::service::Entered;
 use super::status::{Rejection, respond};
-use crate::auth::Principal;
 use crate::net::{Body, read_capped};
 use crate::server::{HttpHead, Local, Server, VersionHeader};
 
@@ -22,7 +22,6 @@ use crate::server::{HttpHead, Local, Server, VersionHeader};
 pub(crate) struct Endpoint {
     pub(crate) server: Arc<Server>,
     pub(crate) config: HttpConfig,
-    pub(crate) principal: Arc<Principal>,
 }
 
 const METHODS: &str = "POST, DELETE";
@@ -31,21 +30,20 @@ const METHODS_STATELESS: &str = "POST";
 impl Endpoint {
     /// A message from head to answer.
     #[inline]
-    pub(crate) async fn post(
+    pub(super) async fn post(
         &self,
+        entered: &Entered<'_>,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
         headers: &mut HeaderMap,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
-        let limits = &self.server.limits;
-        limits.admit(&self.principal).map_err(Rejection::Limited)?;
         summary.check_media(self.config.strict_accept)?;
         let body = self.read(connection, body).await?;
         let handled = poll_fn(|cx| {
             let mut head = HttpHead {
-                principal: &self.principal,
+                principal: entered.principal,
                 peer: connection.map(|connection| connection.peer()),
                 headers,
                 mcp: &summary.mcp,
@@ -58,8 +56,9 @@ impl Endpoint {
     }
 
     /// Anything else: the end of a session (LH-09), or a refusal.
-    pub(crate) fn other(
+    pub(super) fn other(
         &self,
+        entered: &Entered<'_>,
         method: &Method,
         local: &Local,
         summary: &Summary,
@@ -76,7 +75,7 @@ impl Endpoint {
             return Err(Rejection::MethodNotAllowed(allowed));
         }
         let head = HttpHead {
-            principal: &self.principal,
+            principal: entered.principal,
             peer: None,
             headers,
             mcp: &summary.mcp,
@@ -95,7 +94,7 @@ impl Endpoint {
     /// The whole body, if it is not too large and comes in time. On HTTP/1 the connection's own clock decides
     /// that, on HTTP/2 a timer for each stream.
     #[inline]
-    async fn read(
+    pub(super) async fn read(
         &self,
         connection: Option<&Arc<ConnectionState>>,
         body: &mut Body,

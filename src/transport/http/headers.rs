@@ -176,6 +176,11 @@ impl Summary {
         stream || any || !present
     }
 
+    /// Whether the body is JSON.
+    pub(crate) fn check_body(&self) -> Result<(), Rejection> {
+        self.is_json
+    }
+
     /// HTTP-07: the body is JSON, and the client takes an answer in one of the two forms there are. Some clients
     /// name only one of them, and some none; they are answered all the same.
     #[inline]

@@ -14,7 +14,10 @@ mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod openapi;
 mod peers;
+mod rest;
+mod route;
 mod sending;
 mod service;
 mod status;
@@ -36,10 +39,11 @@ pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
 pub(crate) use headers::is_host;
+pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
 
-use crate::auth::Principal;
+use crate::auth::Gate;
 use crate::server::Server;
 use accept::Acceptor;
 use cors::Cors;
@@ -85,6 +89,7 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
+        gate: Arc<Gate>,
         mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
@@ -92,7 +97,7 @@ impl Listener {
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(router(Arc::clone(&server), config.clone(), layers));
+        let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
@@ -124,15 +129,12 @@ impl Listener {
     }
 }
 
-fn router(server: Arc<Server>, config: HttpConfig, layers: Layers) -> Router {
+fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
     Router {
         guard: HostGuard::new(&config),
         cors: Cors::new(&config.allowed_origins),
-        endpoint: Endpoint {
-            server,
-            principal: Arc::new(Principal::anonymous()),
-            config,
-        },
+        endpoint: Endpoint { server, config },
+        gate,
         layers,
         started: Instant::now(),
         draining: AtomicBool::new(false),

@@ -22,8 +22,11 @@ use super::connection::{ConnectionState, Phase};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
+use super::rest::RestRequest;
+use super::route::{Guarded, Open, Place, Route};
 use super::sending;
-use super::status::Rejection;
+use super::status::{Rejection, deny};
+use crate::auth::{AuthError, Gate, Presented, Principal};
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 
@@ -31,6 +34,7 @@ use crate::server::Local;
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
     pub(crate) layers: Layers,
@@ -134,7 +138,8 @@ impl Router {
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
         // Probes come by address, from whoever runs the machine.
-        if head.uri.path() != HEALTH {
+        let path = head.uri.path();
+        if path == "/mcp" || !matches!(Route::of(path), Some((route, _)) if route.is_probe()) {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -147,25 +152,14 @@ impl Router {
         if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
             self.guard.report(rejection.setting(), &head.headers);
         }
-        rejection.into_rpc()
+        let route = Route::of(head.uri.path()).map(|(route, _)| route);
+        rejection.into_response(route)
     }
 
     /// Counts the limit that was hit, if it was one.
     fn count(&self, rejection: Rejection) {
         if let Some(limit) = rejection.limit() {
             self.endpoint.server.limits.hits.count(limit);
-        }
-    }
-
-    /// Whether the address that a request comes from may still ask.
-    #[inline]
-    fn arrive(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Rejection> {
-        match connection {
-            None => Ok(()),
-            Some(connection) => {
-                let limits = &self.endpoint.server.limits;
-                limits.arrive(connection.peer()).map_err(Rejection::Limited)
-            }
         }
     }
 
@@ -181,40 +175,102 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
+        let Some((route, _)) = Route::of(head.uri.path()) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(Open::Health) => return self.health(route, &head.method),
+        };
+        let limits = &self.endpoint.server.limits;
+        if let Some(connection) = connection
+            && let Err(refused) = limits.arrive(connection.peer())
+        {
+            return Rejection::Limited(refused).into_response(Some(route));
+        }
+        let proved;
+        let principal = match self.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match self.enter(local, connection, route, head).await {
+                Ok(principal) => {
+                    proved = principal;
+                    &proved
+                }
+                Err(refused) => return refused,
+            },
+        };
+        let entered = Entered { principal };
         let Parts {
             method,
             uri,
             headers,
             ..
         } = head;
-        if uri.path() != HEALTH
-            && let Err(rejection) = self.arrive(connection)
-        {
-            return rejection.into_rpc();
-        }
-        match uri.path() {
-            "/mcp" | "/mcp/" if *method == Method::POST => {
+        match guarded {
+            Guarded::Mcp if *method == Method::POST => {
                 let answer = self
                     .endpoint
-                    .post(local, connection, summary, headers, body);
+                    .post(&entered, local, connection, summary, headers, body);
                 answer.await.unwrap_or_else(|rejection| {
                     self.count(rejection);
                     rejection.into_rpc()
                 })
             }
-            "/mcp" | "/mcp/" => self
+            Guarded::Mcp => self
                 .endpoint
-                .other(method, local, summary, headers)
+                .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            HEALTH => self.health(method),
-            _ => Rejection::NotFound.into_problem(),
+            Guarded::Rest(_) if !route.has(method) => {
+                Rejection::MethodNotAllowed(route.methods).into_problem()
+            }
+            Guarded::Rest(rest) => {
+                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
+                let request = RestRequest {
+                    rest,
+                    name,
+                    query: uri.query(),
+                    summary,
+                    headers,
+                    connection,
+                };
+                Box::pin(request.answer(&self.endpoint, &entered, body)).await
+            }
+        }
+    }
+
+    /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
+    /// known who sent it, and who that is does not ask too often. Headers that hold credentials are gone after that.
+    async fn enter(
+        &self,
+        local: &Local,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &mut Parts,
+    ) -> Result<Arc<Principal>, Response<Body>> {
+        let peer = connection.map(|connection| connection.peer());
+        let limits = &self.endpoint.server.limits;
+        let limited = |refused| Rejection::Limited(refused).into_response(Some(route));
+        let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        match self.gate.admit(presented).await {
+            Ok(principal) => {
+                limits.admit(&principal).map_err(limited)?;
+                self.gate.strip(&mut head.headers);
+                Ok(principal)
+            }
+            Err(error) => {
+                tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                if matches!(error, AuthError::Invalid(_)) {
+                    limits.failed_proof(peer).map_err(limited)?;
+                }
+                Err(deny(&error, route))
+            }
         }
     }
 
     /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, method: &Method) -> Response<Body> {
-        if method != Method::GET && method != Method::HEAD {
-            return Rejection::MethodNotAllowed("GET, HEAD").into_problem();
+    fn health(&self, route: &Route, method: &Method) -> Response<Body> {
+        if !route.has(method) {
+            return Rejection::MethodNotAllowed(route.methods).into_problem();
         }
         let draining = self.draining.load(Ordering::Relaxed);
         let tools = self.endpoint.server.tool_count();
@@ -237,7 +293,11 @@ impl Router {
     }
 }
 
-const HEALTH: &str = "/health";
+/// Somebody who was let in; nothing but the router makes one.
+#[derive(Debug)]
+pub(super) struct Entered<'r> {
+    pub(super) principal: &'r Arc<Principal>,
+}
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
 #[derive(Clone)]

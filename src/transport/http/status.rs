@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::connection::ConnectionState;
 use super::events::EventStream;
+use super::route::Route;
+use crate::auth::AuthError;
 use crate::limit::{Limit, Refused};
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -119,6 +121,15 @@ impl Rejection {
         )
     }
 
+    /// In the form that a route has for refusals.
+    pub(super) fn into_response(self, route: Option<&Route>) -> Response<Body> {
+        if route.is_some_and(Route::speaks_rpc) {
+            self.into_rpc()
+        } else {
+            self.into_problem()
+        }
+    }
+
     /// On the MCP endpoint: a JSON-RPC error. For codes of the specification's own there are none here; ours
     /// are the status.
     pub(crate) fn into_rpc(self) -> Response<Body> {
@@ -141,19 +152,14 @@ impl Rejection {
     /// Elsewhere: a problem document (RFC 9457).
     pub(crate) fn into_problem(self) -> Response<Body> {
         let status = self.status();
-        let mut problem = json!({
-            "status": status.as_u16(),
-            "title": status.canonical_reason(),
-            "detail": self.message(),
-        });
+        let mut problem = problem(status, &self.message());
         if let Some(setting) = self.setting() {
             problem["setting"] = setting.into();
         }
-        self.respond(
-            status,
-            "application/problem+json",
-            problem.to_string().into_bytes(),
-        )
+        if let Self::Limited(refused) = self {
+            problem["retryAfterMs"] = refused.retry_after_ms().into();
+        }
+        self.respond(status, PROBLEM, problem.to_string().into_bytes())
     }
 
     fn respond(self, status: StatusCode, media: &'static str, body: Vec<u8>) -> Response<Body> {
@@ -174,6 +180,18 @@ impl Rejection {
     }
 }
 
+/// The media type of problem documents.
+pub(super) const PROBLEM: &str = "application/problem+json";
+
+/// A problem document (RFC 9457) without any type of its own: the status says what it is.
+pub(super) fn problem(status: StatusCode, detail: &str) -> Value {
+    json!({
+        "status": status.as_u16(),
+        "title": status.canonical_reason(),
+        "detail": detail,
+    })
+}
+
 impl From<ReadError> for Rejection {
     fn from(error: ReadError) -> Self {
         match error {
@@ -181,6 +199,58 @@ impl From<ReadError> for Rejection {
             ReadError::Broken(_) => Self::BodyBroken,
         }
     }
+}
+
+/// Nobody is let in: on the MCP endpoint a JSON-RPC error, elsewhere a problem document (AUTH-02, AUTH-04).
+pub(super) fn deny(error: &AuthError, route: &Route) -> Response<Body> {
+    let (status, code) = match error {
+        AuthError::Missing => (StatusCode::UNAUTHORIZED, None),
+        AuthError::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
+        AuthError::Invalid(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+        AuthError::InsufficientScope { .. } => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
+        AuthError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, None),
+    };
+    let message = match error {
+        AuthError::Missing => {
+            "A credential is needed: send Authorization: Bearer with a token or an API key"
+                .to_owned()
+        }
+        error => error.to_string(),
+    };
+    let (media, body) = if route.speaks_rpc() {
+        let error = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        let mut body = Vec::new();
+        error.write(&mut body, None);
+        ("application/json", body)
+    } else {
+        let problem = problem(status, &message);
+        (PROBLEM, problem.to_string().into_bytes())
+    };
+    let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    // What is good for one caller is not for the next.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
+    } else if let Some(challenge) = challenge(code, &message) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+/// What the caller has to show (RFC 6750, 3). Who has shown nothing is told no error.
+fn challenge(code: Option<&str>, message: &str) -> Option<HeaderValue> {
+    let text = match code {
+        None => "Bearer".to_owned(),
+        Some(code) => {
+            let quotable = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+            let message: String = message.chars().filter(quotable).collect();
+            format!(r#"Bearer error="{code}", error_description="{message}""#)
+        }
+    };
+    HeaderValue::try_from(text).ok()
 }
 
 /// What the server said, over HTTP.
@@ -239,6 +309,17 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
         Refusal::Limited(refused) => limited_status(refused),
+        Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,
+    }
+}
+
+/// The same where no message was sent, and so none says what happened.
+pub(super) fn plain_status(refusal: Refusal) -> StatusCode {
+    match refusal {
+        Refusal::Tool => StatusCode::NOT_FOUND,
+        Refusal::Arguments => StatusCode::BAD_REQUEST,
+        Refusal::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        other => refusal_status(other),
     }
 }
 
@@ -252,7 +333,7 @@ fn limited_status(refused: Refused) -> StatusCode {
 
 /// When it is worth asking again, for programs that have never heard of JSON-RPC: `Retry-After`, and for rates the
 /// fields of the IETF's draft on rate limits.
-fn say_when(headers: &mut HeaderMap, refused: Refused) {
+pub(super) fn say_when(headers: &mut HeaderMap, refused: Refused) {
     let seconds = refused.retry_after_seconds();
     headers.insert(RETRY_AFTER, seconds.into());
     let Some((burst, window)) = refused.quota else {

@@ -335,12 +335,14 @@ async fn serve(
     });
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&state)));
     let connection_state = Arc::clone(&state);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
+    let respond = move |request: hyper::Request<Incoming>| {
         let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));
         async move { service.serve(&state, request).await }
-    });
+    };
     let ended = if multiplexed {
         let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
+        // hyper makes each stream a task and moves it about on the way; a pointer is moved for less.
+        let service = service_fn(move |request| Box::pin(respond(request)));
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.http2_streams)
@@ -356,7 +358,7 @@ async fn serve(
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_buf_size(64 * 1024)
-            .serve_connection(io, service);
+            .serve_connection(io, service_fn(respond));
         until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
     };
     if let Err(error) = ended {

@@ -16,7 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
 
 use framing::Frame;
@@ -29,7 +30,7 @@ use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, CallStream, Local, Part, Reply, Server, StdioPeer};
 
 /// Serving over standard input and output.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdioConfig {
     /// How messages are told apart: `auto`, `newline` or `content-length`. Default: `auto`, by the first bytes

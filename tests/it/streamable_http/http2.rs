@@ -12,7 +12,7 @@ use longshore::tool;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{End, Gate, Running, Serve, Stateless, request};
+use crate::support::{Conversation, End, Gate, Running, Serve, Stateless, request};
 
 /// Returns the message it was given.
 #[tool]
@@ -57,14 +57,17 @@ async fn send(sender: &mut SendRequest<Full<Bytes>>, text: &str) -> (StatusCode,
         .expect("an answer");
     assert_eq!(response.headers().get("connection"), None);
     let status = response.status();
+    let session = response.headers().get("mcp-session-id");
+    let session = session.map(|id| id.to_str().expect("ASCII").to_owned());
     let body = Limited::new(response.into_body(), 1 << 20)
         .collect()
         .await
         .expect("a body");
-    (
-        status,
-        serde_json::from_slice(&body.to_bytes()).expect("JSON"),
-    )
+    let answer = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+    let mut conversation = Conversation::default();
+    conversation.sent_bytes(text.as_bytes());
+    conversation.received(&answer, session.as_deref());
+    (status, answer)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,26 +221,30 @@ async fn a_connection_that_does_nothing_is_ended() {
     until_closed(&sender).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_has_an_age_and_what_is_open_comes_to_its_end() {
-    let (gate, tool) = Gate::new();
+#[test]
+fn a_connection_has_an_age_and_is_told_goaway_then() {
+    const GOAWAY: u8 = 7;
     let server = Serve::new()
-        .tool(tool)
+        .tool(echo)
         .limits(|l| l.connection_seconds = 1)
         .start();
-    let mut sender = connect(&server).await;
-    let mut calling = sender.clone();
-    let call = Stateless::call("gate", json!({})).text();
-    let calling = tokio::spawn(async move { send(&mut calling, &call).await });
-    tokio::task::block_in_place(|| gate.begun());
-    // It takes no further streams from some moment on; the open one is not touched by that.
-    let refused = async { while sender.ready().await.is_ok() {} };
-    let refused = tokio::time::timeout(Duration::from_secs(20), refused).await;
-    refused.expect("no further streams");
-    gate.assert_running();
-    gate.open();
-    assert_eq!(calling.await.expect("no panic").0, StatusCode::OK);
-    until_closed(&sender).await;
+    let connection = server.connect();
+    let mut stream = connection.stream();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .expect("a socket");
+    loop {
+        let mut frame = [0; 9];
+        stream.read_exact(&mut frame).expect("a frame");
+        let [_, high, low, kind, ..] = frame;
+        let mut payload = vec![0; usize::from(high) << 8 | usize::from(low)];
+        stream.read_exact(&mut payload).expect("a payload");
+        if kind == GOAWAY {
+            // The last stream and the code: no error.
+            assert_eq!(payload[4..8], [0; 4]);
+            return;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Conversation;
+
 /// How long a test waits for bytes that should come, or for an end that should.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
+    /// What was asked, so that what comes back can be checked.
+    conversation: Conversation,
 }
 
 #[derive(Debug)]
@@ -27,6 +31,7 @@ impl Connection {
         stream.set_nodelay(true).expect("a socket");
         Self {
             stream: BufReader::new(stream),
+            conversation: Conversation::default(),
         }
     }
 
@@ -37,6 +42,7 @@ impl Connection {
     }
 
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.conversation.sent_bytes(bytes.as_ref());
         self.stream.get_mut().write_all(bytes.as_ref())
     }
 
@@ -69,6 +75,7 @@ impl Connection {
     }
 
     /// Reads one answer.
+    #[track_caller]
     pub(crate) fn receive(&mut self) -> Response {
         let mut response = self.receive_head();
         let length = response
@@ -83,7 +90,32 @@ impl Connection {
             self.stream.read_exact(&mut body).expect("a body");
         }
         response.body = String::from_utf8(body).expect("UTF-8");
+        self.check(&response);
         response
+    }
+
+    /// Checks the messages of an answer.
+    #[track_caller]
+    fn check(&mut self, response: &Response) {
+        let session = response.header("mcp-session-id");
+        let messages: Vec<Value> = match response.header("content-type") {
+            Some("application/json") => serde_json::from_str(&response.body).into_iter().collect(),
+            Some("text/event-stream") => {
+                let data = response
+                    .body
+                    .lines()
+                    .filter_map(|l| l.strip_prefix("data: "));
+                data.filter_map(|data| serde_json::from_str(data).ok())
+                    .collect()
+            }
+            _ => return,
+        };
+        for message in messages {
+            // Other paths have JSON of their own.
+            if message.is_array() || message.get("jsonrpc").is_some() {
+                self.conversation.received(&message, session);
+            }
+        }
     }
 
     /// Reads a chunk of a body; `None` after the last.
@@ -112,7 +144,9 @@ impl Connection {
             !message.trim_end().contains('\n'),
             "a message in several lines: {event:?}"
         );
-        Some(serde_json::from_str(message).expect("JSON"))
+        let message = serde_json::from_str(message).expect("JSON");
+        self.conversation.received(&message, None);
+        Some(message)
     }
 
     fn line(&mut self) -> String {

@@ -3,9 +3,11 @@
 mod client;
 mod gate;
 mod mcp;
+mod schema;
 mod server;
 
 pub(crate) use client::{Connection, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use mcp::{Session, Stateless, meta, request};
+pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};

@@ -77,6 +77,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         if arguments.json {
             continue;
         }
+        let mut baseline = None;
         if arguments.product_only {
             println!("{case:<18} {}", of_which(ours.total(), ours.in_tasks()));
         } else {
@@ -90,10 +91,15 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
                     ours.in_tasks() - theirs.in_tasks()
                 ),
             );
+            baseline = Some(theirs);
         }
         if arguments.by_function {
             println!();
             ours.print(arguments.functions);
+            if let Some(baseline) = baseline {
+                println!("\n  and bare hyper");
+                baseline.print(arguments.functions);
+            }
         }
     }
     if arguments.json {

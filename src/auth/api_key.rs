@@ -1,0 +1,578 @@
+//! API keys: kept as digests, found by digest, read again when they change.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
+use super::principal::{Facts, hex};
+use super::scopes::Implied;
+use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
+
+/// Longest key that is looked up.
+const KEY_MAX_BYTES: usize = 512;
+/// A key that people made up themselves has at least so many bytes; shorter ones can be guessed.
+const KEY_MIN_BYTES: usize = 24;
+/// Largest file of keys.
+const FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// Most files in a folder of keys.
+const FILES_MAX: usize = 1024;
+/// What new keys begin with, so that scanners for leaked secrets know them.
+const PREFIX: &str = "lsk_";
+const HASH_PREFIX: &str = "sha256:";
+
+type Digest = [u8; 32];
+
+/// A key, as nobody can get it back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash(Digest);
+
+impl KeyHash {
+    /// The hash of a key.
+    pub fn of(key: &str) -> Self {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
+        Self(hash)
+    }
+
+    /// Reads `sha256:` and 64 hexadecimal digits, or a key itself.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, without repeating it.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        if let Some(digits) = text.strip_prefix(HASH_PREFIX) {
+            return unhex(digits)
+                .map(Self)
+                .ok_or("a hash is \"sha256:\" and 64 hexadecimal digits");
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err("a key has visible ASCII characters only");
+        }
+        if text.len() < KEY_MIN_BYTES {
+            return Err("a key has at least 24 characters; make one with `longshore key new`");
+        }
+        if KEY_MAX_BYTES < text.len() {
+            return Err("a key has at most 512 characters");
+        }
+        Ok(Self::of(text))
+    }
+}
+
+/// As it is written in configuration.
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{HASH_PREFIX}{}", hex(&self.0))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHash")
+    }
+}
+
+fn unhex(digits: &str) -> Option<Digest> {
+    let digits = digits.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let nibble = |digit: u8| char::from(digit).to_digit(16);
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::try_from(nibble(pair[0])? << 4 | nibble(pair[1])?).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Makes a key that nobody can guess: 256 random bits.
+///
+/// # Errors
+///
+/// The system gives out no random numbers.
+pub fn new_key() -> Result<String, std::io::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+/// The keys that open the gate.
+#[derive(Debug)]
+pub(crate) struct ApiKeys {
+    /// From the configuration; these stay.
+    fixed: Vec<Holder>,
+    file: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    implied: Implied,
+    table: ArcSwap<Table>,
+    /// What the file and the folder said when they were last read.
+    seen: Mutex<Vec<Holder>>,
+}
+
+/// Whose keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holder {
+    name: String,
+    keys: Vec<KeyHash>,
+    scopes: Vec<String>,
+    groups: Vec<String>,
+}
+
+/// By digest. Whoever measures how long a look-up takes learns something of digests, and from these nothing of keys.
+#[derive(Default)]
+struct Table(HashMap<KeyHash, Arc<Principal>, foldhash::fast::RandomState>);
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Table").field(&self.0.len()).finish()
+    }
+}
+
+impl ApiKeys {
+    /// Reads keys from wherever the configuration says that they are.
+    pub(crate) fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
+        let fixed = config.api_keys.iter().map(Holder::configured);
+        let keys = Self {
+            fixed: fixed.collect::<Result<_, _>>()?,
+            file: config.api_keys_file.clone(),
+            folder: config.api_keys_dir.clone(),
+            implied: Implied::new(&config.implied_scopes),
+            table: ArcSwap::default(),
+            seen: Mutex::default(),
+        };
+        let read = keys.read()?;
+        let table = keys.table_of(&read)?;
+        if table.0.is_empty() {
+            return Err(AuthSetupError::NoKeys);
+        }
+        keys.table.store(Arc::new(table));
+        *keys.seen.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        Ok(keys)
+    }
+
+    /// Whether keys may change while the server runs.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.file.is_some() || self.folder.is_some()
+    }
+
+    /// Reads the file and the folder again. What does not make sense leaves the keys as they are.
+    pub(crate) fn refresh(&self) {
+        let read = match self.read() {
+            Ok(read) => read,
+            Err(error) => return self.keep(&error),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == read {
+            return;
+        }
+        match self.table_of(&read) {
+            Ok(table) => {
+                tracing::info!(
+                    keys = table.0.len(),
+                    "API keys have changed and were read again"
+                );
+                self.table.store(Arc::new(table));
+                *seen = read;
+            }
+            Err(error) => self.keep(&error),
+        }
+    }
+
+    #[cold]
+    #[expect(clippy::unused_self, reason = "the keys are what is kept")]
+    fn keep(&self, error: &AuthSetupError) {
+        tracing::error!(%error, "API keys were not read again: those from before stay in force");
+    }
+
+    /// What the file and the folder say.
+    fn read(&self) -> Result<Vec<Holder>, AuthSetupError> {
+        let mut holders = Vec::new();
+        if let Some(file) = &self.file {
+            let text = read_file(file)?;
+            for (number, line) in lines(&text) {
+                holders.push(Holder::line(line).map_err(|problem| mistake(file, number, problem))?);
+            }
+        }
+        if let Some(folder) = &self.folder {
+            for file in files_of(folder)? {
+                let name = file.file_name().and_then(|name| name.to_str());
+                let name = name.unwrap_or_default().to_owned();
+                let text = read_file(&file)?;
+                let mut keys = Vec::new();
+                for (number, line) in lines(&text) {
+                    let key = KeyHash::parse(line);
+                    keys.push(key.map_err(|problem| mistake(&file, number, problem))?);
+                }
+                if !is_name(&name) {
+                    return Err(mistake(&file, 1, BAD_NAME));
+                }
+                holders.push(Holder {
+                    name,
+                    keys,
+                    scopes: Vec::new(),
+                    groups: Vec::new(),
+                });
+            }
+        }
+        Ok(holders)
+    }
+
+    fn table_of(&self, read: &[Holder]) -> Result<Table, AuthSetupError> {
+        let mut table = Table::default();
+        let mut principals: HashMap<&str, Arc<Principal>> = HashMap::new();
+        let old = self.table.load();
+        for holder in self.fixed.iter().chain(read) {
+            let principal = principals.entry(&holder.name).or_insert_with(|| {
+                // All that is said of one name counts, wherever it stands.
+                let same = self.fixed.iter().chain(read);
+                let same = || same.clone().filter(|other| other.name == holder.name);
+                let scopes = same().flat_map(|other| &other.scopes);
+                let groups = same().flat_map(|other| &other.groups);
+                let name = format!("key:{}", holder.name);
+                let facts = Facts {
+                    scopes: self.implied.expand(scopes.map(String::as_str)),
+                    groups: groups.map(|group| group.as_str().into()).collect(),
+                    ..Facts::default()
+                };
+                let unchanged = old.0.values().find(|p| {
+                    p.name() == name
+                        && p.scopes().eq(facts.scopes.iter().map(|s| &**s))
+                        && p.groups().eq(facts.groups.iter().map(|g| &**g))
+                });
+                match unchanged {
+                    Some(principal) => Arc::clone(principal),
+                    None => {
+                        let marks = [holder.name.as_str()];
+                        let principal = Principal::of(PrincipalKind::ApiKey, &name, &marks);
+                        Arc::new(principal.with_facts(facts))
+                    }
+                }
+            });
+            for key in &holder.keys {
+                let before = table.0.insert(*key, Arc::clone(principal));
+                if before.is_some_and(|before| before != *principal) {
+                    return Err(AuthSetupError::SharedKey {
+                        name: holder.name.clone(),
+                    });
+                }
+            }
+        }
+        Ok(table)
+    }
+
+    fn find(&self, key: &str) -> Option<Arc<Principal>> {
+        if KEY_MAX_BYTES < key.len() {
+            return None;
+        }
+        let hash = KeyHash::of(key);
+        let table = self.table.load();
+        let (known, principal) = table.0.get_key_value(&hash)?;
+        // A look-up may compare digests byte by byte; what lets somebody in does not.
+        verify_slices_are_equal(&known.0, &hash.0).ok()?;
+        Some(Arc::clone(principal))
+    }
+}
+
+impl Proof for ApiKeys {
+    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+        // A bearer token that is no key may be one of an issuer's. In its own header a key can be nothing else.
+        let found = match (presented.api_key(), presented.bearer()) {
+            (Some(key), _) => match self.find(key) {
+                None => return Judgement::refused("the API key is not known"),
+                found => found,
+            },
+            (None, Some(token)) => self.find(token),
+            (None, None) => None,
+        };
+        found.map_or(Judgement::Absent, Judgement::Proven)
+    }
+}
+
+impl Holder {
+    fn configured(config: &ApiKeyConfig) -> Result<Self, AuthSetupError> {
+        let fault = |problem| AuthSetupError::Key {
+            name: config.name.clone(),
+            problem,
+        };
+        if !is_name(&config.name) {
+            return Err(fault(BAD_NAME));
+        }
+        if config.keys.is_empty() {
+            return Err(fault("keys is empty: give it a key, or the hash of one"));
+        }
+        let keys = config.keys.iter().map(|key| KeyHash::parse(key.expose()));
+        Ok(Self {
+            name: config.name.clone(),
+            keys: keys.collect::<Result<_, _>>().map_err(fault)?,
+            scopes: config.scopes.clone(),
+            groups: config.groups.clone(),
+        })
+    }
+
+    /// `name key scope scope ...`; a word that begins with `@` is a group.
+    fn line(line: &str) -> Result<Self, &'static str> {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(name), Some(key)) = (words.next(), words.next()) else {
+            return Err("a line has a name and a key or its hash, then scopes, if any");
+        };
+        if !is_name(name) {
+            return Err(BAD_NAME);
+        }
+        let (groups, scopes): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('@'));
+        Ok(Self {
+            name: name.to_owned(),
+            keys: vec![KeyHash::parse(key)?],
+            scopes: scopes.into_iter().map(str::to_owned).collect(),
+            groups: groups.into_iter().map(|g| g[1..].to_owned()).collect(),
+        })
+    }
+}
+
+const BAD_NAME: &str = "the name of a key's holder has 1 to 64 characters of A-Z, a-z, 0-9, '_', '-', '.', '@' and '+'";
+
+fn is_name(name: &str) -> bool {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"_-.@+".contains(&b);
+    (1..=64).contains(&name.len()) && name.bytes().all(good)
+}
+
+/// Lines that say something, with their numbers.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(number, line)| (number + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn mistake(path: &Path, line: usize, problem: &'static str) -> AuthSetupError {
+    AuthSetupError::Line {
+        path: path.to_owned(),
+        line,
+        problem,
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, AuthSetupError> {
+    use std::io::Read as _;
+    let failed = |source| AuthSetupError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    // Not by its length, which a file need not have.
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    let mut file = file.take(FILE_MAX_BYTES + 1);
+    file.read_to_string(&mut text).map_err(failed)?;
+    if FILE_MAX_BYTES < text.len() as u64 {
+        return Err(failed(std::io::Error::other("it has more than 1 MiB")));
+    }
+    Ok(text)
+}
+
+/// The files of a folder, by name. Those that begin with a dot are how Kubernetes mounts secrets.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>, AuthSetupError> {
+    let failed = |source| AuthSetupError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_file() {
+            files.push(path);
+        }
+        if FILES_MAX < files.len() {
+            return Err(failed(std::io::Error::other("it has more than 1024 files")));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::environment::Secret;
+
+    const KEY: &str = "lsk_canary-canary-canary-canary-canary-canary-c";
+
+    fn configured(keys: &[(&str, &[&str])]) -> AuthConfig {
+        AuthConfig {
+            api_keys: keys
+                .iter()
+                .map(|(name, keys)| ApiKeyConfig {
+                    name: (*name).to_owned(),
+                    keys: keys.iter().map(|k| Secret::from((*k).to_owned())).collect(),
+                    scopes: vec!["files".to_owned()],
+                    groups: Vec::new(),
+                })
+                .collect(),
+            ..AuthConfig::default()
+        }
+    }
+
+    fn judged(keys: &ApiKeys, header: &'static str, value: &str) -> Judgement {
+        let mut headers = HeaderMap::new();
+        headers.insert(header, value.parse().expect("a value"));
+        let presented = Presented::read(&headers, None, None, 0).expect("well-formed");
+        keys.judge(&presented)
+    }
+
+    fn name(judgement: Judgement) -> Option<String> {
+        match judgement {
+            Judgement::Proven(principal) => Some(principal.name().to_owned()),
+            Judgement::Absent => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_is_known_in_either_header_by_itself_or_its_hash() {
+        let other = new_key().expect("a key");
+        let hash = KeyHash::of(&other).to_string();
+        let keys = ApiKeys::new(&configured(&[("ci", &[KEY, &hash])])).expect("keys");
+        let bearer = |key: &str| name(judged(&keys, "authorization", &format!("Bearer {key}")));
+        assert_eq!(bearer(KEY).as_deref(), Some("key:ci"));
+        assert_eq!(bearer(&other).as_deref(), Some("key:ci"));
+        assert_eq!(
+            name(judged(&keys, "x-api-key", KEY)).as_deref(),
+            Some("key:ci")
+        );
+        // The hash opens nothing.
+        assert_eq!(bearer(&hash.replace(':', "")), None);
+        assert_eq!(bearer(&KEY[1..]), None);
+        assert!(matches!(
+            judged(&keys, "x-api-key", &hash),
+            Judgement::Refused(_)
+        ));
+        assert!(matches!(
+            judged(&keys, "x-api-key", &"x".repeat(4096)),
+            Judgement::Refused(_)
+        ));
+    }
+
+    #[test]
+    fn new_keys_are_long_and_never_the_same() {
+        let (one, other) = (new_key().expect("a key"), new_key().expect("a key"));
+        assert_ne!(one, other);
+        assert!(
+            one.starts_with(PREFIX) && one.len() == PREFIX.len() + 43,
+            "{one}"
+        );
+        assert!(KeyHash::parse(&one).is_ok());
+        assert_eq!(
+            KeyHash::parse(&KeyHash::of(&one).to_string()),
+            Ok(KeyHash::of(&one))
+        );
+    }
+
+    #[test]
+    fn sec_12_mistakes_are_told_without_the_key() {
+        for (keys, expected) in [
+            (vec![("ci", &["canary"][..])], "at least 24"),
+            (vec![("ci", &["sha256:canary"][..])], "64 hexadecimal"),
+            (
+                vec![("ci", &["canary canary canary canary"][..])],
+                "visible ASCII",
+            ),
+            (vec![("ci", &[][..])], "keys is empty"),
+            (vec![("a b", &[KEY][..])], "1 to 64 characters"),
+            (
+                vec![("a", &[KEY][..]), ("b", &[KEY][..])],
+                "belongs to somebody else",
+            ),
+        ] {
+            let config = configured(&keys);
+            let error = ApiKeys::new(&config).expect_err("refused").to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("canary"), "{error}");
+            assert!(!format!("{config:?}").contains("canary"));
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_line_for_each_key_and_is_read_again_when_it_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("keys");
+        let hash = KeyHash::of("the key of the other one");
+        let write = |text: &str| std::fs::write(&file, text).expect("written");
+        write(&format!(
+            "# who     key\n\nci {KEY} files:read @ops\nbob {hash}\n"
+        ));
+        let config = AuthConfig {
+            api_keys_file: Some(file.clone()),
+            ..AuthConfig::default()
+        };
+        let keys = ApiKeys::new(&config).expect("keys");
+        let principal = keys.find(KEY).expect("known");
+        assert_eq!(principal.name(), "key:ci");
+        assert_eq!(principal.scopes().collect::<Vec<_>>(), ["files:read"]);
+        assert_eq!(principal.groups().collect::<Vec<_>>(), ["ops"]);
+        let bob = keys.find("the key of the other one").expect("known");
+        write(&format!("bob {hash}\n"));
+        keys.refresh();
+        assert!(
+            keys.find(KEY).is_none(),
+            "what was taken away opens nothing"
+        );
+        let same = keys.find("the key of the other one").expect("known");
+        assert!(Arc::ptr_eq(&bob, &same));
+        // What makes no sense, or is not there, leaves the keys as they are.
+        for broken in ["bob", "bob canary-too-short"] {
+            write(broken);
+            keys.refresh();
+            assert!(keys.find("the key of the other one").is_some());
+        }
+        let error = ApiKeys::new(&config).expect_err("refused").to_string();
+        assert!(
+            error.contains("line 1") && !error.contains("canary"),
+            "{error}"
+        );
+        std::fs::remove_file(&file).expect("removed");
+        keys.refresh();
+        assert!(keys.find("the key of the other one").is_some());
+        write("# nobody");
+        assert!(matches!(ApiKeys::new(&config), Err(AuthSetupError::NoKeys)));
+    }
+
+    #[test]
+    fn a_folder_has_a_file_for_each_holder_as_mounted_secrets_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        };
+        write(
+            "ci",
+            &format!("{KEY}\n{}\n", KeyHash::of("an older key of the same")),
+        );
+        write("..data", "not a key");
+        std::fs::create_dir(folder.path().join("..2026")).expect("made");
+        let config = AuthConfig {
+            api_keys_dir: Some(folder.path().to_owned()),
+            ..AuthConfig::default()
+        };
+        let keys = ApiKeys::new(&config).expect("keys");
+        for key in [KEY, "an older key of the same"] {
+            assert_eq!(keys.find(key).expect("known").name(), "key:ci");
+        }
+        write("alice", "another-key-of-another-one");
+        keys.refresh();
+        assert_eq!(
+            keys.find("another-key-of-another-one")
+                .expect("known")
+                .name(),
+            "key:alice"
+        );
+    }
+}

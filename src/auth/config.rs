@@ -1,0 +1,338 @@
+//! What can be set about who may call.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::environment::Secret;
+
+/// Who may call.
+///
+/// Without any of these, nobody is asked for a proof. What each proof is, and how to set it up, is told in
+/// [security.md](security.md).
+///
+/// ```toml
+/// [auth]
+/// api_keys = [{ name = "ci", keys = ["sha256:..."], scopes = ["files:read"] }]
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthConfig {
+    /// Which proofs are accepted, in the order in which they are tried. Default: all that are configured, in the order
+    /// of their list here.
+    #[serde(deserialize_with = "proofs")]
+    pub proofs: Vec<ProofKind>,
+    /// The name of the principal that callers become who show nothing. Default: none, they are refused if there is any
+    /// proof.
+    pub anonymous: Option<String>,
+    /// API keys: tables of a `name`, its `keys` and their `scopes` and `groups`; or texts, `name=key`. A key is itself
+    /// or its hash, as `longshore key new` prints it.
+    #[serde(deserialize_with = "api_keys")]
+    #[schemars(with = "Vec<ApiKeyConfig>")]
+    pub api_keys: Vec<ApiKeyConfig>,
+    /// A file of keys, a line for each: name, key or hash, then scopes, and groups with `@` in front. It is read again
+    /// when it changes.
+    pub api_keys_file: Option<PathBuf>,
+    /// A folder of keys, such as a mounted secret: a file for each name, with a key or a hash in each line. It is read
+    /// again when it changes.
+    pub api_keys_dir: Option<PathBuf>,
+    /// Users that a trusted proxy names.
+    pub forwarded: ForwardedConfig,
+    /// Scopes that bring others along: `{ admin = ["files:read", "files:write"] }`.
+    pub implied_scopes: BTreeMap<String, Vec<String>>,
+}
+
+/// A kind of proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProofKind {
+    /// API keys.
+    ApiKey,
+    /// Users that a trusted proxy names.
+    Forwarded,
+}
+
+/// Whose keys.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKeyConfig {
+    /// Whose; the principal is `key:` and this name.
+    pub name: String,
+    /// Keys, or their hashes: `sha256:` and 64 hexadecimal digits. To rotate, add the new one, and take the old one
+    /// away later.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub keys: Vec<Secret>,
+    /// Scopes that the holder has.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Groups that the holder is in.
+    #[serde(default)]
+    pub groups: Vec<String>,
+}
+
+/// Users that a proxy in front has signed in. It counts only from `http.trusted_proxies`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForwardedConfig {
+    /// The header with the user's name, such as `X-Forwarded-User`. Default: none, no user is forwarded.
+    pub user_header: Option<String>,
+    /// The header with the user's groups, separated by commas. Default: none.
+    pub groups_header: Option<String>,
+}
+
+/// Why nobody could be let in as it was configured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthSetupError {
+    /// A file or folder cannot be read.
+    #[error("cannot read API keys from {}", path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A line of a file makes no sense.
+    #[error("{}, line {line}: {problem}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A configured key makes no sense.
+    #[error("auth.api_keys, {name:?}: {problem}")]
+    Key {
+        /// Whose it is.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// One key for two.
+    #[error(
+        "auth.api_keys: a key of {name:?} belongs to somebody else too; make another with `longshore key new`"
+    )]
+    SharedKey {
+        /// One of the two.
+        name: String,
+    },
+    /// API keys are wanted, and there is none.
+    #[error("there is no API key, so that nobody could call; make one with `longshore key new`")]
+    NoKeys,
+    /// A proof that is listed and not configured.
+    #[error("auth.proofs has {kind:?}, but {setting} is not set; set it, or take {kind:?} out")]
+    NotConfigured {
+        /// Which one.
+        kind: &'static str,
+        /// What has to be set.
+        setting: &'static str,
+    },
+    /// No proxy could forward a user.
+    #[error(
+        "auth.forwarded.user_header is set, but no proxy is trusted; name the networks of your proxies in http.trusted_proxies"
+    )]
+    ForwardedByNobody,
+    /// What should name a header does not.
+    #[error("auth.forwarded: {name:?} is no name of a header")]
+    Header {
+        /// What it says instead.
+        name: String,
+    },
+    /// A name that others have.
+    #[error(
+        "auth.anonymous is {name:?}; give it a name of 1 to 64 visible characters without ':', which names of others have, that is not \"local\""
+    )]
+    Anonymous {
+        /// The name.
+        name: String,
+    },
+}
+
+impl AuthConfig {
+    /// The proofs that are accepted, in their order.
+    pub(crate) fn kinds(&self) -> Vec<ProofKind> {
+        if !self.proofs.is_empty() {
+            return self.proofs.clone();
+        }
+        let all = [ProofKind::ApiKey, ProofKind::Forwarded];
+        all.into_iter().filter(|kind| self.has(*kind)).collect()
+    }
+
+    /// Whether a kind of proof is configured.
+    pub(crate) fn has(&self, kind: ProofKind) -> bool {
+        match kind {
+            ProofKind::ApiKey => {
+                !self.api_keys.is_empty()
+                    || self.api_keys_file.is_some()
+                    || self.api_keys_dir.is_some()
+            }
+            ProofKind::Forwarded => self.forwarded.user_header.is_some(),
+        }
+    }
+
+    /// Whether callers are asked for a proof.
+    pub(crate) fn proves_anything(&self) -> bool {
+        !self.kinds().is_empty()
+    }
+}
+
+impl ProofKind {
+    const ALL: [(&'static str, Self); 2] =
+        [("api_key", Self::ApiKey), ("forwarded", Self::Forwarded)];
+
+    /// What it is called, and what has to be set for it.
+    pub(crate) fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ApiKey => (
+                "api_key",
+                "auth.api_keys, auth.api_keys_file or auth.api_keys_dir",
+            ),
+            Self::Forwarded => ("forwarded", "auth.forwarded.user_header"),
+        }
+    }
+}
+
+fn proofs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ProofKind>, D::Error> {
+    let names: Vec<String> = crate::environment::list(deserializer)?;
+    let kind = |name: &String| {
+        let known = ProofKind::ALL.iter().find(|(known, _)| known == name);
+        known.map(|(_, kind)| *kind).ok_or_else(|| {
+            let known = ProofKind::ALL.map(|(name, _)| format!("`{name}`"));
+            D::Error::custom(format_args!(
+                "unknown variant `{name}`, expected {}",
+                known.join(" or ")
+            ))
+        })
+    };
+    names.iter().map(kind).collect()
+}
+
+/// A list of tables or texts, or one text with commas. What does not fit is not repeated: it may be a key.
+fn api_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiKeyConfig>, D::Error> {
+    struct Entries;
+    struct Entry(ApiKeyConfig);
+    const FORM: &str = "an API key is a table with a name and keys, or a text: name=key";
+
+    fn entry<E: serde::de::Error>(text: &str) -> Result<ApiKeyConfig, E> {
+        let Some((name, key)) = text.split_once('=') else {
+            return Err(E::custom(FORM));
+        };
+        Ok(ApiKeyConfig {
+            name: name.trim().to_owned(),
+            keys: vec![Secret::from(key.trim().to_owned())],
+            ..ApiKeyConfig::default()
+        })
+    }
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<ApiKeyConfig>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of API keys")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            let parts = text
+                .split(',')
+                .map(str::trim)
+                .filter(|part| !part.is_empty());
+            parts.map(entry).collect()
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(Entry(entry)) = parts.next_element()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Entry {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct One;
+            impl<'de> Visitor<'de> for One {
+                type Value = ApiKeyConfig;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str(FORM)
+                }
+
+                fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                    entry(text)
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                    ApiKeyConfig::deserialize(MapAccessDeserializer::new(map))
+                }
+            }
+            deserializer.deserialize_any(One).map(Self)
+        }
+    }
+
+    deserializer.deserialize_any(Entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(config: serde_json::Value) -> Result<AuthConfig, String> {
+        serde_json::from_value(config).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn keys_are_tables_or_texts() {
+        let forms = [
+            json!({"api_keys": [{"name": "ci", "keys": ["k1"]}, {"name": "bob", "keys": ["k2"], "scopes": ["s"]}]}),
+            json!({"api_keys": ["ci=k1", "bob = k2"]}),
+            json!({"api_keys": "ci=k1, bob=k2,"}),
+        ];
+        for form in forms {
+            let config = read(form).expect("sound");
+            let keys: Vec<_> = config
+                .api_keys
+                .iter()
+                .map(|entry| (entry.name.as_str(), entry.keys[0].expose()))
+                .collect();
+            assert_eq!(keys, [("ci", "k1"), ("bob", "k2")]);
+        }
+    }
+
+    #[test]
+    fn sec_12_what_does_not_fit_is_not_repeated() {
+        for form in [
+            json!({"api_keys": "canary"}),
+            json!({"api_keys": ["canary"]}),
+            json!({"api_keys": [{"name": "ci", "key": "canary"}]}),
+        ] {
+            let error = read(form).expect_err("refused");
+            assert!(!error.contains("canary"), "{error}");
+        }
+        let form = json!({"api_keys": [{"name": "ci", "keys": "canary"}]});
+        assert!(!format!("{:?}", read(form).expect("sound")).contains("canary"));
+    }
+
+    #[test]
+    fn proofs_are_those_that_are_configured_or_those_that_are_listed() {
+        let kinds = |config| read(config).expect("sound").kinds();
+        assert_eq!(kinds(json!({})), []);
+        let both = json!({"api_keys": "a=b", "forwarded": {"user_header": "x-user"}});
+        assert_eq!(kinds(both), [ProofKind::ApiKey, ProofKind::Forwarded]);
+        let listed = json!({"proofs": "forwarded,api_key"});
+        assert_eq!(kinds(listed), [ProofKind::Forwarded, ProofKind::ApiKey]);
+        let error = read(json!({"proofs": ["apikey"]})).expect_err("refused");
+        assert!(error.contains("`api_key`"), "{error}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Users whose names a trusted proxy forwards.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+
+use super::config::{AuthSetupError, ForwardedConfig};
+use super::principal::Facts;
+use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
+use crate::net::TrustedProxies;
+
+/// Longest name, in bytes.
+const NAME_MAX_BYTES: usize = 256;
+/// Most groups that are taken.
+const GROUPS_MAX: usize = 256;
+
+/// A header in which a proxy names the user that it has signed in. From anybody else it counts for nothing.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    user: HeaderName,
+    groups: Option<HeaderName>,
+    trusted: TrustedProxies,
+}
+
+impl Forwarded {
+    /// `None` if no header is configured.
+    pub(crate) fn new(
+        config: &ForwardedConfig,
+        trusted: &TrustedProxies,
+    ) -> Result<Option<Self>, AuthSetupError> {
+        let Some(user) = &config.user_header else {
+            return Ok(None);
+        };
+        if trusted.is_empty() {
+            return Err(AuthSetupError::ForwardedByNobody);
+        }
+        let name = |text: &String| {
+            let name: Result<HeaderName, _> = text.parse();
+            name.map_err(|_| AuthSetupError::Header { name: text.clone() })
+        };
+        Ok(Some(Self {
+            user: name(user)?,
+            groups: config.groups_header.as_ref().map(name).transpose()?,
+            trusted: trusted.clone(),
+        }))
+    }
+
+    fn user(&self, presented: &Presented<'_>) -> Result<Option<Principal>, AuthError> {
+        let Some(name) = presented.header(&self.user)? else {
+            return Ok(None);
+        };
+        let name = name.to_str().map_err(|_| BAD_NAME)?.trim();
+        if name.is_empty() || NAME_MAX_BYTES < name.len() {
+            return Err(BAD_NAME);
+        }
+        let principal = Principal::of(PrincipalKind::Forwarded, &format!("user:{name}"), &[name]);
+        let groups = match &self.groups {
+            Some(header) => presented.header(header)?,
+            None => None,
+        };
+        let groups = match groups {
+            Some(groups) => groups.to_str().map_err(|_| BAD_NAME)?,
+            None => "",
+        };
+        let groups = groups.split(',').map(str::trim).filter(|g| !g.is_empty());
+        Ok(Some(principal.with_facts(Facts {
+            subject: Some(name.into()),
+            groups: groups.take(GROUPS_MAX).map(Into::into).collect(),
+            ..Facts::default()
+        })))
+    }
+}
+
+const BAD_NAME: AuthError = AuthError::Malformed("the forwarded name of the user is not legible");
+
+impl Proof for Forwarded {
+    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+        let from_proxy = presented
+            .peer()
+            .is_some_and(|peer| self.trusted.contains(peer));
+        if !from_proxy {
+            return Judgement::Absent;
+        }
+        match self.user(presented) {
+            Ok(Some(principal)) => Judgement::Proven(Arc::new(principal)),
+            Ok(None) => Judgement::Absent,
+            Err(error) => Judgement::Refused(error),
+        }
+    }
+
+    fn headers(&self) -> Vec<HeaderName> {
+        let user = Some(self.user.clone());
+        user.into_iter().chain(self.groups.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    fn proxy() -> Forwarded {
+        let config = ForwardedConfig {
+            user_header: Some("X-Forwarded-User".to_owned()),
+            groups_header: Some("X-Forwarded-Groups".to_owned()),
+        };
+        let trusted = TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]);
+        Forwarded::new(&config, &trusted)
+            .expect("sound")
+            .expect("configured")
+    }
+
+    fn judged(peer: Option<[u8; 4]>, pairs: &[(&'static str, &str)]) -> Judgement {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(
+                *name,
+                HeaderValue::from_bytes(value.as_bytes()).expect("a value"),
+            );
+        }
+        let peer = peer.map(IpAddr::from);
+        let presented = Presented::read(&headers, None, peer, 0).expect("well-formed");
+        proxy().judge(&presented)
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_can_say_who_the_user_is() {
+        let alice = [
+            ("x-forwarded-user", "alice"),
+            ("x-forwarded-groups", "a, b,,"),
+        ];
+        match judged(Some([10, 1, 2, 3]), &alice) {
+            Judgement::Proven(principal) => {
+                assert_eq!(principal.name(), "user:alice");
+                assert_eq!(principal.groups().collect::<Vec<_>>(), ["a", "b"]);
+            }
+            other => panic!("{other:?}"),
+        }
+        for peer in [None, Some([11, 1, 2, 3]), Some([127, 0, 0, 1])] {
+            assert!(
+                matches!(judged(peer, &alice), Judgement::Absent),
+                "{peer:?}"
+            );
+        }
+        assert!(matches!(
+            judged(Some([10, 0, 0, 1]), &[]),
+            Judgement::Absent
+        ));
+    }
+
+    #[test]
+    fn names_that_may_mean_several_users_are_refused() {
+        let long = "x".repeat(NAME_MAX_BYTES + 1);
+        for pairs in [
+            &[("x-forwarded-user", "alice"), ("x-forwarded-user", "bob")][..],
+            &[("x-forwarded-user", "")],
+            &[("x-forwarded-user", "\u{e9}")],
+            &[("x-forwarded-user", &long)],
+            &[
+                ("x-forwarded-user", "a"),
+                ("x-forwarded-groups", "a"),
+                ("x-forwarded-groups", "b"),
+            ],
+        ] {
+            let judged = judged(Some([10, 0, 0, 1]), pairs);
+            assert!(
+                matches!(judged, Judgement::Refused(AuthError::Malformed(_))),
+                "{judged:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_header_without_trusted_proxies_is_a_mistake() {
+        let config = ForwardedConfig {
+            user_header: Some("x-forwarded-user".to_owned()),
+            groups_header: None,
+        };
+        let error = Forwarded::new(&config, &TrustedProxies::default()).expect_err("refused");
+        assert!(
+            error.to_string().contains("http.trusted_proxies"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Who is let in: the proofs in their order, and what happens to those who have none.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
+
+use super::presented::API_KEY_HEADER;
+use super::{AuthError, Judgement, Presented, Principal, Proof};
+
+/// Says of each request who sent it.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    proofs: Vec<Arc<dyn Proof>>,
+    /// Who callers are that show nothing; `None` if they are refused.
+    anonymous: Option<Arc<Principal>>,
+    /// Headers that nobody behind the gate gets to see.
+    credentials: Vec<HeaderName>,
+}
+
+impl Gate {
+    /// A gate that lets everybody in, as the anonymous principal.
+    pub(crate) fn open() -> Self {
+        Self::new(Vec::new(), None)
+    }
+
+    /// A gate with these proofs. Without any, it is open. `anonymous` is who those are that show nothing.
+    pub(crate) fn new(proofs: Vec<Arc<dyn Proof>>, anonymous: Option<&str>) -> Self {
+        let anonymous = match anonymous {
+            Some(name) => Some(Principal::anonymous_called(name)),
+            None => proofs.is_empty().then(Principal::anonymous),
+        };
+        let mut credentials = vec![AUTHORIZATION, PROXY_AUTHORIZATION, API_KEY_HEADER];
+        credentials.extend(proofs.iter().flat_map(|proof| proof.headers()));
+        Self {
+            proofs,
+            anonymous: anonymous.map(Arc::new),
+            credentials,
+        }
+    }
+
+    /// The principal of everybody, if nobody is asked for a proof.
+    #[inline]
+    pub(crate) fn everybody(&self) -> Option<&Arc<Principal>> {
+        if self.proofs.is_empty() {
+            self.anonymous.as_ref()
+        } else {
+            None
+        }
+    }
+
+    /// Finds out who sent a request. What was shown and is no good never passes for nothing.
+    pub(crate) async fn admit(
+        &self,
+        presented: Result<Presented<'_>, AuthError>,
+    ) -> Result<Arc<Principal>, AuthError> {
+        let presented = &presented?;
+        for proof in &self.proofs {
+            let judgement = match proof.judge(presented) {
+                Judgement::Later(judgement) => judgement.await,
+                judgement => judgement,
+            };
+            match judgement {
+                Judgement::Absent => {}
+                Judgement::Proven(principal) => return Ok(principal),
+                Judgement::Refused(error) => return Err(error),
+                Judgement::Later(_) => {
+                    tracing::error!(?proof, "a proof puts its judgement off twice");
+                    return Err(AuthError::Unavailable("the caller was not judged".into()));
+                }
+            }
+        }
+        if presented.is_something() {
+            return Err(AuthError::Invalid("the credential is not known".into()));
+        }
+        self.anonymous.clone().ok_or(AuthError::Missing)
+    }
+
+    /// Takes away the headers that hold credentials: what is behind the gate has no use for them, and must not pass
+    /// them on.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
+        for name in &self.credentials {
+            headers.remove(name);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a caller can prove itself with.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::HeaderName;
+
+use super::{AuthError, Presented, Principal};
+
+/// A way in which callers prove who they are.
+///
+/// API keys, access tokens and users forwarded by a proxy are such proofs. Add one of your own with
+/// [`App::authenticator`](crate::App::authenticator); it is asked before those that are configured.
+///
+/// It is asked for every HTTP request, before anything of the body is read, so it should be quick; what has to wait goes
+/// into [`Judgement::Later`].
+///
+/// ```
+/// use http::HeaderName;
+/// use longshore::auth::{Judgement, Presented, Principal, Proof};
+/// use std::sync::Arc;
+///
+/// /// Badges that the gate of our network has checked already.
+/// #[derive(Debug)]
+/// struct Badge;
+///
+/// const BADGE: HeaderName = HeaderName::from_static("x-badge");
+///
+/// impl Proof for Badge {
+///     fn judge(&self, presented: &Presented<'_>) -> Judgement {
+///         match presented.header(&BADGE) {
+///             Err(error) => Judgement::Refused(error),
+///             Ok(None) => Judgement::Absent,
+///             Ok(Some(badge)) => match badge.to_str() {
+///                 Ok(number) => Judgement::Proven(Arc::new(Principal::new(format!("badge:{number}")))),
+///                 Err(_) => Judgement::refused("the badge is not legible"),
+///             },
+///         }
+///     }
+///
+///     fn headers(&self) -> Vec<HeaderName> {
+///         vec![BADGE]
+///     }
+/// }
+///
+/// let app = longshore::App::new().authenticator(Badge);
+/// ```
+pub trait Proof: fmt::Debug + Send + Sync + 'static {
+    /// Looks at what a request shows.
+    fn judge(&self, presented: &Presented<'_>) -> Judgement;
+
+    /// Headers that hold the proof, beside `Authorization` and `X-API-Key`: tools do not get to see them. Default:
+    /// none.
+    fn headers(&self) -> Vec<HeaderName> {
+        Vec::new()
+    }
+}
+
+/// What a proof says of a request.
+pub enum Judgement {
+    /// Nothing of this kind was shown, or something that another kind may know: the next one is asked.
+    Absent,
+    /// It was proved who is calling. Whoever hands out the same `Arc` again spares the server some work.
+    Proven(Arc<Principal>),
+    /// What was shown is no good. No other proof is asked.
+    Refused(AuthError),
+    /// It takes time to say. The judgement in it must not be `Later` again.
+    Later(Pin<Box<dyn Future<Output = Judgement> + Send>>),
+}
+
+impl Judgement {
+    /// What was shown is no good; the caller is told why.
+    pub fn refused(reason: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        Self::Refused(AuthError::Invalid(reason.into()))
+    }
+}
+
+impl fmt::Debug for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("Absent"),
+            Self::Proven(principal) => f.debug_tuple("Proven").field(principal).finish(),
+            Self::Refused(error) => f.debug_tuple("Refused").field(error).finish(),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}

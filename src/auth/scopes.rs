@@ -1,0 +1,67 @@
+//! Scopes that stand for others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Which scopes others bring along (AUTH-10).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Implied(BTreeMap<String, Vec<String>>);
+
+impl Implied {
+    pub(crate) fn new(implied: &BTreeMap<String, Vec<String>>) -> Self {
+        Self(implied.clone())
+    }
+
+    /// The scopes, and all that they bring along.
+    pub(crate) fn expand<'s>(&self, scopes: impl Iterator<Item = &'s str>) -> Arc<[Box<str>]> {
+        let mut known = BTreeSet::new();
+        let mut all: Vec<Box<str>> = Vec::new();
+        let mut waiting: Vec<&str> = scopes.collect();
+        waiting.reverse();
+        while let Some(scope) = waiting.pop() {
+            if known.insert(scope.to_owned()) {
+                all.push(scope.into());
+                let implied = self.0.get(scope).into_iter().flatten();
+                waiting.extend(implied.map(String::as_str));
+            }
+        }
+        all.into()
+    }
+}
+
+/// Whether a text is one scope as RFC 6749 has it: visible ASCII without quotation marks and backslashes.
+pub(crate) fn is_scope(text: &str) -> bool {
+    let good = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
+    !text.is_empty() && text.bytes().all(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auth_10_broad_scopes_bring_narrow_ones_along_and_circles_end() {
+        let implied = Implied(BTreeMap::from([
+            (
+                "admin".to_owned(),
+                vec!["files".to_owned(), "users".to_owned()],
+            ),
+            (
+                "files".to_owned(),
+                vec!["files:read".to_owned(), "admin".to_owned()],
+            ),
+        ]));
+        let expanded = |scopes: &[&str]| {
+            let mut all: Vec<_> = implied
+                .expand(scopes.iter().copied())
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            all.sort();
+            all.join(" ")
+        };
+        assert_eq!(expanded(&["files:read"]), "files:read");
+        assert_eq!(expanded(&["admin", "x"]), "admin files files:read users x");
+        assert_eq!(expanded(&[]), "");
+    }
+}

@@ -1,0 +1,139 @@
+//! `longshore config`: what can be set, whether it is right, and where each value comes from.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::{Args, Subcommand};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+
+use super::run::load;
+use super::{Failure, RunArgs};
+use crate::app::{App, AppError};
+use crate::config::{Effective, Flags, Origin, schema};
+
+/// What `config` is told.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the JSON Schema of the configuration file, for editors
+    ///
+    /// YAML: put `# yaml-language-server: $schema=./longshore.schema.json` into the file's first line.
+    /// JSON: `"$schema": "./longshore.schema.json"`. TOML: `#:schema ./longshore.schema.json`.
+    #[command(verbatim_doc_comment)]
+    Schema,
+    /// Say whether a server with these settings would start, and every mistake if not
+    Check(RunArgs),
+    /// Print every setting with its value, and where that comes from
+    Explain(ExplainArgs),
+}
+
+#[derive(Debug, Args)]
+struct ExplainArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Only settings that somebody set, or that were detected
+    #[arg(long)]
+    set: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(super) fn config(args: ConfigArgs) -> Result<(), Failure> {
+    match args.command {
+        ConfigCommand::Schema => print(&format!("{:#}\n", schema())),
+        ConfigCommand::Check(args) => check(&Flags::from(args)),
+        ConfigCommand::Explain(args) => explain(args),
+    }
+}
+
+/// Goes as far as serving would, but for the address.
+fn check(flags: &Flags) -> Result<(), Failure> {
+    let loaded = load(flags)?;
+    let set = loaded
+        .explain()
+        .into_iter()
+        .filter(|one| one.origin != Origin::Default)
+        .count();
+    let file = loaded.file.as_deref().map_or_else(
+        || "without a file".to_owned(),
+        |file| format!("with {}", file.display()),
+    );
+    let server = App::new().config(loaded.config).server()?;
+    print(&format!(
+        "the configuration is valid ({file}; {set} settings have a value that is not the default; {} tools)\n",
+        server.tool_count()
+    ))
+}
+
+fn explain(args: ExplainArgs) -> Result<(), Failure> {
+    let loaded = load(&Flags::from(args.run))?;
+    let mut settings = loaded.explain();
+    if args.set {
+        settings.retain(|one| one.origin != Origin::Default);
+    }
+    if args.json {
+        let settings: Vec<_> = settings.iter().map(as_json).collect();
+        let document = json!({
+            "file": loaded.file.as_deref().map(std::path::Path::to_string_lossy),
+            "settings": settings,
+        });
+        return print(&format!("{document:#}\n"));
+    }
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_header(["SETTING", "VALUE", "CHANGES", "FROM"]);
+    if io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    for one in &settings {
+        let value = match &one.value {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let reload = serde_json::to_value(one.reload).unwrap_or_default();
+        let reload = reload.as_str().unwrap_or_default();
+        table.add_row([&*one.setting, &*value, reload, &*one.from]);
+    }
+    print(&format!("{}\n", table.trim_fmt()))
+}
+
+fn as_json(one: &Effective) -> Value {
+    let (kind, detail) = match &one.origin {
+        Origin::Detected { evidence } => ("detector", json!(evidence)),
+        Origin::File { line, column } => ("file", json!({ "line": line, "column": column })),
+        Origin::Variable { name } => ("environment", json!(name)),
+        Origin::Flag { name } => ("flag", json!(name)),
+        Origin::Default => ("default", Value::Null),
+    };
+    json!({
+        "setting": one.setting,
+        "value": one.value,
+        "origin": kind,
+        "detail": detail,
+        "reload": one.reload,
+    })
+}
+
+/// Writes to standard output. A reader that has seen enough is no mistake.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(AppError::from(error).into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,201 @@
+//! A configuration file as a tree in which everything knows its line: YAML, TOML, or JSON with comments.
+
+use std::path::Path;
+
+use super::load::ConfigError;
+use super::tree::{Content, Node, Origin};
+
+mod json;
+mod toml;
+mod yaml;
+
+/// Bytes of a configuration file, and of a file with a secret.
+const FILE_MAX: u64 = 4 * 1024 * 1024;
+
+/// What is wrong with a file's syntax, and where if that is known.
+struct SyntaxError {
+    place: Option<(usize, usize)>,
+    message: String,
+}
+
+/// Reads a file by the end of its name.
+pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
+    let text = read_text(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let extension = path.extension().and_then(|e| e.to_str());
+    let parse: fn(&str) -> Result<Node, SyntaxError> = match extension {
+        Some("yaml" | "yml") => yaml::parse,
+        Some("toml") => toml::parse,
+        Some("json" | "jsonc" | "json5") => json::parse,
+        _ => {
+            return Err(ConfigError::Kind {
+                path: path.to_owned(),
+            });
+        }
+    };
+    let failed = |place: Option<(usize, usize)>, message: String| ConfigError::File {
+        place: match place {
+            Some((line, column)) => format!("{}:{line}:{column}", path.display()),
+            None => path.display().to_string(),
+        },
+        message,
+    };
+    let tree = parse(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| failed(error.place, error.message))?;
+    match (&tree.content, &tree.origin) {
+        (Content::Table(_), _) => Ok(tree),
+        (Content::Leaf(serde_json::Value::Null), _) => Ok(Node::empty()),
+        (_, Origin::File { line, column }) => Err(failed(
+            Some((*line, *column)),
+            "there is a single value where settings should be, such as `transport: http`"
+                .to_owned(),
+        )),
+        _ => Ok(tree),
+    }
+}
+
+/// A file's text, if it is of a reasonable size.
+pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    if FILE_MAX < text.len() as u64 {
+        return Err(std::io::Error::other(format!(
+            "it has more than {FILE_MAX} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+/// Turns offsets in a text into lines and columns.
+struct Places<'a> {
+    text: &'a str,
+    /// Where each line begins.
+    lines: Vec<usize>,
+}
+
+impl<'a> Places<'a> {
+    fn new(text: &'a str) -> Self {
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            text,
+            lines: std::iter::once(0).chain(breaks).collect(),
+        }
+    }
+
+    fn at(&self, offset: usize) -> (usize, usize) {
+        let line = self.lines.partition_point(|start| *start <= offset).max(1);
+        let before = self.text.get(self.lines[line - 1]..offset);
+        (line, before.map_or(0, |text| text.chars().count()) + 1)
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let (line, column) = self.at(offset);
+        Origin::File { line, column }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tree::parts;
+    use serde_json::json;
+
+    const TOML: &str = "transport = \"http\"\n\n[http]\nport = 8_080\nallowed_hosts = [\n  \"a\",\n  \"b\",\n]\n[http.limits]\nbody_bytes = 0x10\n[[list]]\nname = 1.5\n";
+    const YAML: &str = "# a comment\ntransport: http\n\nhttp:\n  port: 8080\n  allowed_hosts:\n    - a\n    - b\n  limits: {body_bytes: 16}\nlist:\n  - name: 1.5\n";
+    const JSON: &str = "{\n  // a comment\n  \"transport\": \"http\",\n  \"http\": {\n    \"port\": 8080,\n    \"allowed_hosts\": [\n      \"a\",\n      \"b\"\n    ], \"limits\": {\"body_bytes\": 16},\n  },\n \"list\": [{\"name\": 1.5}]}";
+
+    fn place(tree: &Node, setting: &str) -> (usize, usize) {
+        match tree.get(&parts(setting)).expect("it is there").origin {
+            Origin::File { line, column } => (line, column),
+            _ => (0, 0),
+        }
+    }
+
+    fn parsed(tree: Result<Node, SyntaxError>) -> Node {
+        tree.unwrap_or_else(|e| panic!("{:?} {}", e.place, e.message))
+    }
+
+    #[test]
+    fn the_three_kinds_say_the_same_and_know_their_places() {
+        let expected = json!({
+            "transport": "http",
+            "http": {"port": 8080, "allowed_hosts": ["a", "b"], "limits": {"body_bytes": 16}},
+            "list": [{"name": 1.5}],
+        });
+        let (toml, yaml, json) = (
+            parsed(toml::parse(TOML)),
+            parsed(yaml::parse(YAML)),
+            parsed(json::parse(JSON)),
+        );
+        assert_eq!(toml.to_value(), expected);
+        assert_eq!(yaml.to_value(), expected);
+        assert_eq!(json.to_value(), expected);
+        for (setting, in_toml, in_yaml, in_json) in [
+            ("http.port", (4, 1), (5, 3), (5, 5)),
+            ("http.allowed_hosts.1", (7, 3), (8, 7), (8, 7)),
+            ("http.limits.body_bytes", (10, 1), (9, 12), (9, 19)),
+            ("list.0.name", (12, 1), (11, 5), (11, 12)),
+        ] {
+            assert_eq!(place(&toml, setting), in_toml, "toml {setting}");
+            assert_eq!(place(&yaml, setting), in_yaml, "yaml {setting}");
+            assert_eq!(place(&json, setting), in_json, "json {setting}");
+        }
+    }
+
+    #[test]
+    fn syntax_errors_have_a_place() {
+        for (tree, line) in [
+            (toml::parse("[http]\nport = \n"), 2),
+            (toml::parse("[http]\nport = 1\nport = 2\n"), 3),
+            (yaml::parse("http:\n  port: [1\nx: }\n"), 3),
+            (yaml::parse("http:\n  port: 1\n  port: 2\n"), 3),
+            (json::parse("{\n\"http\": {\"port\": }}"), 2),
+            (json::parse("{\n\"http\": 1,\n\"http\": 2}"), 3),
+        ] {
+            let Err(error) = tree else {
+                panic!("no error for line {line}")
+            };
+            assert_eq!(
+                error.place.map(|(line, _)| line),
+                Some(line),
+                "{}",
+                error.message
+            );
+            assert!(!error.message.is_empty() && !error.message.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn an_empty_yaml_file_has_no_settings() {
+        for text in ["", "# only a comment\n", "---\n"] {
+            let tree = parsed(yaml::parse(text));
+            assert!(
+                matches!(tree.content, Content::Leaf(serde_json::Value::Null)),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn aliases_do_not_explode() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for n in 1..12 {
+            let item = format!("*a{}", n - 1);
+            bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![item; 10].join(",")));
+        }
+        assert!(yaml::parse(&bomb).is_err());
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        let places = Places::new("äöü: x\ny");
+        assert_eq!(places.at("äöü".len()), (1, 4));
+        assert_eq!(places.at("äöü: x\n".len()), (2, 1));
+        assert_eq!(places.at(1000), (2, 1));
+    }
+}

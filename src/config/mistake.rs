@@ -1,0 +1,247 @@
+//! What is wrong with a setting, in the words of whoever wrote it.
+
+use std::fmt;
+use std::path::Path;
+
+use super::tree::{Node, Origin};
+
+/// A setting that does not exist, or cannot have its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Which setting, such as `http.port`; empty if it is about all of them.
+    pub setting: String,
+    /// Where it was said: `longshore.yaml:3:5`, a variable, or a flag.
+    pub place: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl Mistake {
+    pub(super) fn new(
+        path: &[String],
+        origin: &Origin,
+        file: Option<&Path>,
+        message: impl Into<String>,
+    ) -> Self {
+        let place = match origin {
+            Origin::File { .. } => format!("configuration file {}", origin.describe(file)),
+            Origin::Variable { name } => format!("environment variable {name}"),
+            Origin::Default | Origin::Detected { .. } => "configuration".to_owned(),
+            Origin::Flag { name } => name.clone(),
+        };
+        Self {
+            setting: path.join("."),
+            place,
+            message: message.into(),
+        }
+    }
+
+    /// From a refusal of serde's at a path.
+    pub(super) fn of_value(
+        path: &[String],
+        tree: &Node,
+        file: Option<&Path>,
+        refusal: &str,
+        is_secret: bool,
+    ) -> Self {
+        let node = tree.nearest(path);
+        let message = if let Some(unknown) = Unknown::parse(refusal) {
+            unknown.explain(path, &node.origin)
+        } else if let Some(field) = refusal.strip_prefix("missing field ") {
+            let owner = match path {
+                [] => String::new(),
+                _ => format!(" in {}", path.join(".")),
+            };
+            format!("{} is missing{owner}", field.trim())
+        } else if is_secret || node.substituted {
+            format!("{}: {}", path.join("."), expectation(refusal))
+        } else {
+            format!("{}: {}", path.join("."), in_words(refusal))
+        };
+        Self::new(path, &node.origin, file, message)
+    }
+}
+
+/// Whether a refusal is about what was not said.
+pub(super) fn is_missing(refusal: &str) -> bool {
+    refusal.starts_with("missing field ")
+}
+
+/// A name that is not among those that there are.
+struct Unknown<'a> {
+    name: &'a str,
+    /// Names of settings, rather than what one setting may be.
+    is_field: bool,
+    known: Vec<&'a str>,
+}
+
+impl<'a> Unknown<'a> {
+    fn parse(refusal: &'a str) -> Option<Self> {
+        let is_field = refusal.starts_with("unknown field ");
+        if !is_field && !refusal.starts_with("unknown variant ") {
+            return None;
+        }
+        let mut names = refusal.split('`').skip(1).step_by(2);
+        Some(Self {
+            name: names.next()?,
+            is_field,
+            known: names.collect(),
+        })
+    }
+
+    fn explain(&self, path: &[String], origin: &Origin) -> String {
+        let nearest = nearest(self.name, &self.known);
+        if !self.is_field {
+            let there_are = format!("it can be {}", self.known.join(", "));
+            let setting = path.join(".");
+            return match nearest {
+                Some(near) => format!(
+                    "{setting} cannot be {:?}; did you mean {near}? {there_are}",
+                    self.name
+                ),
+                None => format!("{setting} cannot be {:?}; {there_are}", self.name),
+            };
+        }
+        let parent = path.split_last().map_or(&[][..], |(_, parent)| parent);
+        let full = |name: &str| {
+            let mut path = parent.to_vec();
+            path.push(name.to_owned());
+            match origin {
+                Origin::Variable { .. } => variable_of(&path.join(".")),
+                _ => path.join("."),
+            }
+        };
+        // Where serde lost the path, the name is all there is.
+        let unknown = match path.last() {
+            Some(last) if last == self.name => path.join("."),
+            _ => format!("{}.{}", path.join("."), self.name),
+        };
+        match nearest {
+            Some(near) => format!(
+                "there is no setting {unknown}; did you mean {}?",
+                full(near)
+            ),
+            None if self.known.is_empty() => format!("there is no setting {unknown}"),
+            None => {
+                const SHOWN: usize = 16;
+                let mut known = self.known[..self.known.len().min(SHOWN)].join(", ");
+                if SHOWN < self.known.len() {
+                    known.push_str(" and others");
+                }
+                match parent {
+                    [] => format!("there is no setting {unknown}; there are {known}"),
+                    _ => format!(
+                        "there is no setting {unknown}; {} has {known}",
+                        parent.join(".")
+                    ),
+                }
+            }
+        }
+    }
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    const LIKENESS: f64 = 0.75;
+    let name = name.to_lowercase();
+    let likeness = |known: &str| {
+        let known = known.to_lowercase();
+        // A part of the name that is right counts: `timeout` for `call_timeout_seconds`.
+        let contained = 3 < name.len() && (known.contains(&name) || name.contains(&known));
+        let alike = strsim::jaro_winkler(&name, &known)
+            .max(strsim::normalized_damerau_levenshtein(&name, &known));
+        if contained { alike.max(0.8) } else { alike }
+    };
+    known
+        .iter()
+        .map(|known| (likeness(known), *known))
+        .filter(|(likeness, _)| LIKENESS <= *likeness)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, known)| known)
+}
+
+/// The variable for a setting.
+pub(super) fn variable_of(setting: &str) -> String {
+    format!("LONGSHORE_{}", setting.to_uppercase().replace('.', "__"))
+}
+
+/// A message of serde's with the names of types in words.
+fn in_words(message: &str) -> String {
+    // The value is left out: where a table should be, somebody may have put the secret that belongs into it.
+    if message.contains("expected struct ") {
+        return "there is a single value where a table of settings should be".to_owned();
+    }
+    typed(message)
+}
+
+/// Only what was expected: what was found is secret, or may be.
+fn expectation(message: &str) -> String {
+    if message.contains("expected struct ") {
+        return in_words(message);
+    }
+    match message.rsplit_once("expected ") {
+        Some((_, expected)) => typed(&format!("expected {expected}")),
+        None => "it cannot have this value".to_owned(),
+    }
+}
+
+fn typed(message: &str) -> String {
+    const WORDS: [(&str, &str); 11] = [
+        ("expected u8", "expected a whole number from 0 to 255"),
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        (
+            "expected u32",
+            "expected a whole number from 0 to 4294967295",
+        ),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected i64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected f32", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected a table of settings"),
+    ];
+    let mut message = WORDS
+        .iter()
+        .fold(message.to_owned(), |message, (type_name, words)| {
+            message.replace(type_name, words)
+        });
+    if message.ends_with("expected a string") && !message.contains("null") {
+        message.push_str("; put it in quotes");
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let known = [
+            "host",
+            "port",
+            "workers",
+            "allowed_hosts",
+            "call_timeout_seconds",
+        ];
+        for (name, near) in [
+            ("prot", Some("port")),
+            ("hots", Some("host")),
+            ("Port", Some("port")),
+            ("allowed-hosts", Some("allowed_hosts")),
+            ("allowedHosts", Some("allowed_hosts")),
+            ("timeout", Some("call_timeout_seconds")),
+            ("zebra", None),
+        ] {
+            assert_eq!(nearest(name, &known), near, "{name}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! What can be set, as the types say it: a JSON Schema for editors, and a list of settings for everything else.
+
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Config;
+
+/// When a changed setting takes effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Reload {
+    /// As soon as the file is read again.
+    Live,
+    /// When the server is started again.
+    #[default]
+    Restart,
+}
+
+/// One thing that can be set.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its path: `http.port`; `[]` follows a list whose items have settings of their own, and `<name>` stands for a name
+    /// that is up to the writer.
+    pub path: String,
+    /// What it is for.
+    pub description: String,
+    /// What it is if nobody says so.
+    pub default: Value,
+    /// When a change takes effect.
+    pub reload: Reload,
+    /// Its value is never shown.
+    pub is_secret: bool,
+    /// Values with a meaning, and what that is.
+    pub choices: Vec<(String, String)>,
+}
+
+/// A table of settings.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) path: String,
+    pub(super) description: String,
+    pub(super) settings: Vec<Setting>,
+}
+
+/// The mark of settings that take effect without a restart, in the schemas of the types.
+const RELOAD: &str = "x-reload";
+
+/// The JSON Schema of the configuration file.
+pub fn schema() -> Value {
+    let mut schema = RAW.clone();
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("title".to_owned(), "Longshore configuration".into());
+        // Where a JSON file says which schema it has.
+        if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert("$schema".to_owned(), json!({ "type": "string" }));
+        }
+    }
+    let tables = tables();
+    mark(&mut schema, None, &tables);
+    schema
+}
+
+/// Every setting, in the order of the types.
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    sections().iter().flat_map(|section| &section.settings)
+}
+
+pub(super) fn sections() -> &'static [Section] {
+    static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| {
+        let mut walk = Walk {
+            definitions: RAW.get("$defs").and_then(Value::as_object),
+            sections: Vec::new(),
+            depth: 0,
+        };
+        walk.table("", &RAW, String::new(), Reload::Restart);
+        walk.sections
+    });
+    &SECTIONS
+}
+
+/// What is known of the setting at a path, whatever names and positions are in it.
+pub(super) fn setting(path: &[String]) -> Option<&'static Setting> {
+    settings().find(|setting| fits(&setting.path, path))
+}
+
+/// Whether the value at a path is never shown: it is a secret, or within a setting that is one.
+pub(super) fn is_secret(path: &[String]) -> bool {
+    (1..=path.len()).any(|length| setting(&path[..length]).is_some_and(|setting| setting.is_secret))
+}
+
+fn fits(pattern: &str, path: &[String]) -> bool {
+    let mut path = path.iter();
+    for part in pattern.split('.') {
+        let (name, is_list) = match part.strip_suffix("[]") {
+            Some(name) => (name, true),
+            None => (part, false),
+        };
+        let Some(actual) = path.next() else {
+            return false;
+        };
+        if name != "<name>" && name != actual {
+            return false;
+        }
+        if is_list && path.next().is_none() {
+            return false;
+        }
+    }
+    path.next().is_none()
+}
+
+/// References to the types that are tables of settings rather than settings.
+fn tables() -> Vec<String> {
+    let definitions = RAW.get("$defs").and_then(Value::as_object);
+    let tables = definitions
+        .into_iter()
+        .flatten()
+        .filter(|(_, schema)| schema.get("properties").is_some());
+    tables.map(|(name, _)| format!("#/$defs/{name}")).collect()
+}
+
+static RAW: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Config).to_value());
+
+/// Says of every property whether it can be changed live, where a type has not said so.
+fn mark(schema: &mut Value, inherited: Option<&Value>, tables: &[String]) {
+    let own = schema.get(RELOAD).cloned();
+    let reload = own.as_ref().or(inherited).cloned();
+    match schema {
+        Value::Object(members) => {
+            for (name, member) in members.iter_mut() {
+                match (&**name, member) {
+                    ("properties", Value::Object(properties)) => {
+                        for property in properties.values_mut() {
+                            mark(property, reload.as_ref(), tables);
+                            if let Some(property) = property.as_object_mut()
+                                && !property.contains_key(RELOAD)
+                                && !tables
+                                    .iter()
+                                    .any(|table| property.get("$ref").is_some_and(|r| r == table))
+                            {
+                                let reload = reload.clone().unwrap_or_else(|| json!("restart"));
+                                property.insert(RELOAD.to_owned(), reload);
+                            }
+                        }
+                    }
+                    ("default" | "const" | "enum" | "examples", _) => {}
+                    (_, member) => mark(member, reload.as_ref(), tables),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                mark(item, inherited, tables);
+            }
+        }
+        _ => {}
+    }
+}
+
+struct Walk<'a> {
+    definitions: Option<&'a Map<String, Value>>,
+    sections: Vec<Section>,
+    depth: usize,
+}
+
+/// Types that contain themselves are not followed further than this.
+const DEPTH_MAX: usize = 8;
+
+impl<'a> Walk<'a> {
+    /// Collects what a table has; tables in it come after it.
+    fn table(&mut self, path: &str, schema: &'a Value, description: String, reload: Reload) {
+        if DEPTH_MAX <= self.depth {
+            return;
+        }
+        self.depth += 1;
+        let at = self.sections.len();
+        self.sections.push(Section {
+            path: path.to_owned(),
+            description,
+            settings: Vec::new(),
+        });
+        for (name, property) in self.properties(schema) {
+            let path = match path {
+                "" => name.to_owned(),
+                _ => format!("{path}.{name}"),
+            };
+            self.property(at, &path, property, reload);
+        }
+        self.depth -= 1;
+    }
+
+    fn property(&mut self, section: usize, path: &str, property: &'a Value, reload: Reload) {
+        let own = text(property, "description");
+        let inner = self.resolve(property);
+        let reload = reload_of(property)
+            .or_else(|| reload_of(inner))
+            .unwrap_or(reload);
+        if !self.properties(inner).is_empty() && !is_optional(property) {
+            let intro = match text(inner, "description") {
+                "" => own,
+                text => text,
+            };
+            self.table(path, inner, intro.to_owned(), reload);
+            return;
+        }
+        let items = inner.get("items").map(|items| self.resolve(items));
+        let values = inner
+            .get("additionalProperties")
+            .map(|values| self.resolve(values));
+        let is_secret = [Some(inner), items, values]
+            .into_iter()
+            .flatten()
+            .any(|schema| schema.get("writeOnly") == Some(&Value::Bool(true)));
+        let setting = Setting {
+            path: path.to_owned(),
+            description: match own {
+                "" => text(inner, "description").to_owned(),
+                own => own.to_owned(),
+            },
+            default: property.get("default").cloned().unwrap_or(Value::Null),
+            reload,
+            is_secret,
+            choices: self.choices(items.unwrap_or(inner)),
+        };
+        self.sections[section].settings.push(setting);
+        let nested = match (items, values) {
+            (Some(items), _) => Some((format!("{path}[]"), items)),
+            (None, Some(values)) => Some((format!("{path}.<name>"), values)),
+            (None, None) if !self.properties(inner).is_empty() => Some((path.to_owned(), inner)),
+            (None, None) => None,
+        };
+        if let Some((path, schema)) = nested
+            && !self.properties(schema).is_empty()
+        {
+            self.table(
+                &path,
+                schema,
+                text(schema, "description").to_owned(),
+                reload,
+            );
+        }
+    }
+
+    /// The schema that a reference means; for an optional type, that of its value.
+    fn resolve(&self, schema: &'a Value) -> &'a Value {
+        let mut schema = schema;
+        for _ in 0..DEPTH_MAX {
+            let reference = schema.get("$ref").and_then(Value::as_str);
+            if let Some(name) = reference.and_then(|r| r.strip_prefix("#/$defs/")) {
+                match self
+                    .definitions
+                    .and_then(|definitions| definitions.get(name))
+                {
+                    Some(definition) => schema = definition,
+                    None => return schema,
+                }
+                continue;
+            }
+            let alternatives = schema.get("anyOf").and_then(Value::as_array);
+            match alternatives.map(|all| all.iter().filter(|one| !is_null(one)).collect::<Vec<_>>())
+            {
+                Some(alternatives) if alternatives.len() == 1 => schema = alternatives[0],
+                _ => return schema,
+            }
+        }
+        schema
+    }
+
+    /// What an object has, in all of its forms.
+    fn properties(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
+        let mut found: Vec<(&str, &Value)> = Vec::new();
+        let mut add = |schema: &'a Value| {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            for (name, property) in properties.into_iter().flatten() {
+                if !found.iter().any(|(known, _)| known == name) {
+                    found.push((name, property));
+                }
+            }
+        };
+        add(schema);
+        for form in ["oneOf", "anyOf", "allOf"] {
+            for alternative in schema
+                .get(form)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
+                add(self.resolve(alternative));
+            }
+        }
+        found
+    }
+
+    fn choices(&self, schema: &'a Value) -> Vec<(String, String)> {
+        let as_text = |value: &Value| value.as_str().map(str::to_owned);
+        let mut choices = Vec::new();
+        for choice in schema
+            .get("oneOf")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            if let Some(name) = choice.get("const").and_then(as_text) {
+                choices.push((name, text(choice, "description").to_owned()));
+            }
+            let names = choice.get("enum").and_then(Value::as_array);
+            choices.extend(
+                names
+                    .into_iter()
+                    .flatten()
+                    .filter_map(as_text)
+                    .map(|name| (name, String::new())),
+            );
+        }
+        let names = schema.get("enum").and_then(Value::as_array);
+        choices.extend(
+            names
+                .into_iter()
+                .flatten()
+                .filter_map(as_text)
+                .map(|name| (name, String::new())),
+        );
+        choices
+    }
+}
+
+fn text<'a>(schema: &'a Value, member: &str) -> &'a str {
+    schema
+        .get(member)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn is_null(schema: &Value) -> bool {
+    text(schema, "type") == "null"
+}
+
+fn is_optional(schema: &Value) -> bool {
+    let alternatives = schema.get("anyOf").and_then(Value::as_array);
+    alternatives.is_some_and(|all| all.iter().any(is_null))
+}
+
+fn reload_of(schema: &Value) -> Option<Reload> {
+    match text(schema, RELOAD) {
+        "live" => Some(Reload::Live),
+        "restart" => Some(Reload::Restart),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tree::parts;
+
+    #[test]
+    fn settings_are_found_whatever_names_are_in_them() {
+        for (pattern, path, does_fit) in [
+            ("http.port", "http.port", true),
+            ("http.port", "http", false),
+            ("http", "http.port", false),
+            ("auth.keys[].hash", "auth.keys.0.hash", true),
+            ("auth.keys[].hash", "auth.keys.0.name", false),
+            ("auth.keys[]", "auth.keys", false),
+            ("tools.<name>.url", "tools.weather.url", true),
+        ] {
+            assert_eq!(fits(pattern, &parts(path)), does_fit, "{pattern} {path}");
+        }
+        assert!(is_secret(&parts("seal.keys")) && is_secret(&parts("seal.keys.0")));
+        assert!(!is_secret(&parts("http.port")) && !is_secret(&[]));
+    }
+
+    #[test]
+    fn every_setting_has_a_description_and_says_when_it_changes() {
+        for setting in settings() {
+            assert!(!setting.description.is_empty(), "{}", setting.path);
+        }
+        let schema = schema();
+        let properties = &schema["$defs"]["HttpConfig"]["properties"];
+        assert_eq!(properties["port"][RELOAD], "restart");
+        assert_eq!(properties["port"]["default"], 3000);
+    }
+
+    #[test]
+    fn the_schema_accepts_what_is_right_and_refuses_what_is_not() {
+        let schema = jsonschema::validator_for(&schema()).expect("a schema");
+        assert!(schema.is_valid(&json!({"http": {"port": 1}, "toolsets": ["demo"]})));
+        assert!(!schema.is_valid(&json!({"http": {"prot": 1}})));
+        assert!(!schema.is_valid(&json!({"transport": "carrier pigeon"})));
+    }
+}

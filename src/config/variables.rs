@@ -1,0 +1,222 @@
+//! Settings in environment variables.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::load::mistakes_within;
+use super::mistake::{Mistake, nearest, variable_of};
+use super::tree::{Node, Origin, parts};
+use super::{Config, file, schema};
+use crate::environment::Probe;
+
+const PREFIX: &str = "LONGSHORE_";
+const FILE: &str = "LONGSHORE_CONFIG";
+/// How much is logged. Not a setting of the configuration: it is read before there is one.
+const LOG: &str = "LONGSHORE_LOG";
+/// At the end of a name: the value is in a file.
+const IN_FILE: &str = "_FILE";
+
+/// Variables with short names, and the setting each stands for; the later outdo the earlier.
+const SHORT: [(&str, &str); 5] = [
+    ("LONGSHORE_HOST", "http.host"),
+    ("LONGSHORE_PORT", "http.port"),
+    ("LONGSHORE_WORKERS", "http.workers"),
+    ("LONGSHORE_TRANSPORT", "transport"),
+    ("LONGSHORE_TOOLSET", "toolsets"),
+];
+
+/// Names that other MCP servers have for the same, and that people's deployments already set. `LONGSHORE_` names outdo them.
+const ALIASES: [(&str, &str); 3] = [
+    ("MCP_HOST", "http.host"),
+    ("MCP_PORT", "http.port"),
+    ("MCP_TRANSPORT", "transport"),
+];
+const FILE_ALIAS: &str = "MCP_CONFIG_PATH";
+
+/// A setting that a variable has.
+pub(super) struct Variable {
+    pub(super) tree: Node,
+    /// The file in which its value was.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// The configuration file that the environment names.
+pub(super) fn config_file(probe: &Probe) -> Option<PathBuf> {
+    let named = probe.variable(FILE).or_else(|| probe.variable(FILE_ALIAS));
+    named.map(PathBuf::from)
+}
+
+/// The short name of a setting's variable, if it has one, else the long one.
+pub(super) fn name_for(setting: &str) -> String {
+    let short = SHORT.iter().find(|(_, known)| *known == setting);
+    match short {
+        Some((name, _)) => (*name).to_owned(),
+        None if setting.contains(['[', '<']) => String::new(),
+        None => variable_of(setting),
+    }
+}
+
+/// What the variables say, least important first. What makes no sense is left out and reported.
+pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variable> {
+    let mut found = Vec::new();
+    let aliases = ALIASES.iter().filter(|(name, _)| {
+        // For a Service called `mcp`, Kubernetes sets `MCP_PORT=tcp://...`.
+        probe
+            .variable(name)
+            .is_some_and(|value| !value.contains("://"))
+    });
+    found.extend(aliases.map(|(name, setting)| (*name, parts(setting))));
+    let mut short = Vec::new();
+    for (name, value) in probe.variables(PREFIX) {
+        if [FILE, LOG].contains(&name) || is_from_kubernetes(name, value) {
+            continue;
+        }
+        match setting_of(name) {
+            Ok((setting, true)) => short.push((name, setting)),
+            Ok((setting, false)) => found.push((name, setting)),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    found.append(&mut short);
+    if probe.variable("PORT").is_some() {
+        found.push(("PORT", parts("http.port")));
+    }
+    let mut read = Vec::new();
+    for (name, path) in found {
+        let mut value = probe.variable(name).unwrap_or_default();
+        if name == "MCP_TRANSPORT" && ["streamable-http", "streamable_http"].contains(&value) {
+            value = "http";
+        }
+        match variable(name, &path, value) {
+            Ok(variable) => read.push(variable),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    read
+}
+
+/// The setting that a name stands for, and whether it does so in short.
+fn setting_of(name: &str) -> Result<(Vec<String>, bool), Mistake> {
+    if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
+        return Ok((parts(setting), true));
+    }
+    let path: Vec<_> = name[PREFIX.len()..]
+        .split("__")
+        .map(str::to_ascii_lowercase)
+        .collect();
+    if 1 < path.len() || schema::setting(&path).is_some() {
+        return Ok((path, false));
+    }
+    let long: Vec<_> = schema::settings()
+        .map(|setting| name_for(&setting.path))
+        .collect();
+    let known: Vec<_> = long.iter().map(String::as_str).chain([FILE, LOG]).collect();
+    let message = match nearest(name, &known) {
+        Some(near) => {
+            format!("there is no such setting; did you mean {near}? Correct its name, or unset it")
+        }
+        None => format!(
+            "there is no such setting; names are {PREFIX}<PART>__<NAME>, such as LONGSHORE_HTTP__PORT, and a few short ones, such as \
+             LONGSHORE_PORT; correct its name, or unset it"
+        ),
+    };
+    Err(Mistake::new(&[], &origin(name), None, message))
+}
+
+fn origin(name: &str) -> Origin {
+    Origin::Variable {
+        name: name.to_owned(),
+    }
+}
+
+/// One setting from a variable, or from the file that it names.
+fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Mistake> {
+    let origin = origin(name);
+    let in_file = path.last().and_then(|last| last.strip_suffix("_file"));
+    // A setting whose own name ends like this is meant before a secret in a file.
+    if let Some(last) = in_file
+        && schema::setting(path).is_none()
+    {
+        let mut secret = path[..path.len() - 1].to_vec();
+        secret.push(last.to_owned());
+        return match schema::setting(&secret) {
+            Some(setting) if setting.is_secret => from_file(&secret, &origin, value),
+            Some(_) => Err(Mistake::new(
+                &secret,
+                &origin,
+                None,
+                format!(
+                    "only secrets are read from files; {} takes the value itself",
+                    name.trim_end_matches(IN_FILE)
+                ),
+            )),
+            None => typed(path, &origin, value).map(|tree| Variable { tree, file: None }),
+        };
+    }
+    typed(path, &origin, value).map(|tree| Variable { tree, file: None })
+}
+
+fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, Mistake> {
+    let text = file::read_text(file.as_ref()).map_err(|error| {
+        let message = format!("cannot read {file}: {error}");
+        Mistake::new(path, origin, None, message)
+    })?;
+    let text = text.trim_end_matches(['\n', '\r']);
+    if text.is_empty() {
+        let message = format!("{file} is empty; put the secret in it");
+        return Err(Mistake::new(path, origin, None, message));
+    }
+    // Several lines are several secrets where there can be several.
+    let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+    let as_list = Node::single(path, origin, lines.into());
+    let tree = match mistakes_within::<Config>(&as_list, path) {
+        None => as_list,
+        Some(_) => {
+            let as_text = Node::single(path, origin, text.into());
+            match mistakes_within::<Config>(&as_text, path) {
+                None => as_text,
+                Some(mistake) => return Err(mistake),
+            }
+        }
+    };
+    Ok(Variable {
+        tree,
+        file: Some(file.into()),
+    })
+}
+
+/// A variable's text as the type that its setting has.
+///
+/// What one variable says has to make sense by itself; so a mistake is told by the variable's name.
+fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Mistake> {
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        let as_json = Node::single(path, origin, value);
+        if mistakes_within::<Config>(&as_json, path).is_none() {
+            return Ok(as_json);
+        }
+    }
+    let as_text = Node::single(path, origin, text.into());
+    match mistakes_within::<Config>(&as_text, path) {
+        None => Ok(as_text),
+        Some(mistake) => Err(mistake),
+    }
+}
+
+/// Whether Kubernetes put a variable there for a Service whose name begins with `longshore`: for one called
+/// `longshore-demo` it sets `LONGSHORE_DEMO_SERVICE_HOST`, `LONGSHORE_DEMO_PORT=tcp://...` and so on in every pod.
+fn is_from_kubernetes(name: &str, value: &str) -> bool {
+    if name[PREFIX.len()..].contains("__") {
+        return false;
+    }
+    let of_a_port = name.split_once("_PORT_").is_some_and(|(_, rest)| {
+        let mut parts = rest.split('_');
+        parts.next().is_some_and(|port| port.parse::<u16>().is_ok())
+            && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    });
+    of_a_port
+        || name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.ends_with("_PORT") && value.contains("://")
+}

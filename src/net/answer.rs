@@ -1,0 +1,187 @@
+//! What another server answers, read within bounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::inflate::{Inflate, InflateError};
+use super::{FetchError, Phase};
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fetched {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, inflated.
+    pub body: Bytes,
+    /// Where it came from, after redirects.
+    pub url: Url,
+}
+
+/// An answer whose head is there, and whose body may be arriving.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Where it comes from, after redirects.
+    pub url: Url,
+    pub(super) body: Incoming,
+    pub(super) host: String,
+    pub(super) idle: Duration,
+    /// When it has to be whole, and how long that was at first.
+    pub(super) total: Option<(Instant, Duration)>,
+    pub(super) max: usize,
+    pub(super) seen: usize,
+}
+
+impl Answer {
+    /// The next part of the body as it came; `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// It breaks off, takes too long, or becomes too large.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
+        loop {
+            let idle = Instant::now() + self.idle;
+            let (deadline, phase, limit) = match self.total {
+                Some((total, limit)) if total <= idle => (total, Phase::Total, limit),
+                _ => (idle, Phase::Body, self.idle),
+            };
+            let frame =
+                timeout_at(deadline, self.body.frame())
+                    .await
+                    .map_err(|_| FetchError::Timeout {
+                        host: self.host.clone(),
+                        phase,
+                        limit,
+                    })?;
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|error| FetchError::Broken {
+                host: self.host.clone(),
+                source: Arc::new(error),
+            })?;
+            // Trailers say nothing that matters here.
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if data.is_empty() {
+                continue;
+            }
+            self.seen = self.seen.saturating_add(data.len());
+            if self.max < self.seen {
+                return Err(self.too_large());
+            }
+            return Ok(Some(data));
+        }
+    }
+
+    /// How many bytes the body may have. For streams that have no end.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max = bytes;
+        self
+    }
+
+    /// The whole body, inflated.
+    ///
+    /// # Errors
+    ///
+    /// It breaks off, takes too long, becomes too large, or is not encoded as it says.
+    pub async fn read(mut self) -> Result<Fetched, FetchError> {
+        if self.body.size_hint().lower() > self.max as u64 {
+            return Err(self.too_large());
+        }
+        let body = match self.encoding()? {
+            Encoding::Identity => self.read_plain().await?,
+            Encoding::Gzip => self.read_gzip().await?,
+        };
+        Ok(Fetched {
+            status: self.status,
+            headers: self.headers,
+            body,
+            url: self.url,
+        })
+    }
+
+    fn encoding(&self) -> Result<Encoding, FetchError> {
+        let mut values = self.headers.get_all(CONTENT_ENCODING).iter();
+        let (first, second) = (values.next(), values.next());
+        let text = first
+            .map_or("", |value| value.to_str().unwrap_or("?"))
+            .trim();
+        if second.is_none() && (text.is_empty() || text.eq_ignore_ascii_case("identity")) {
+            Ok(Encoding::Identity)
+        } else if second.is_none()
+            && (text.eq_ignore_ascii_case("gzip") || text.eq_ignore_ascii_case("x-gzip"))
+        {
+            Ok(Encoding::Gzip)
+        } else {
+            Err(FetchError::Encoding {
+                host: self.host.clone(),
+            })
+        }
+    }
+
+    async fn read_plain(&mut self) -> Result<Bytes, FetchError> {
+        let Some(first) = self.chunk().await? else {
+            return Ok(Bytes::new());
+        };
+        if self.body.is_end_stream() {
+            return Ok(first);
+        }
+        let mut whole = first.to_vec();
+        while let Some(data) = self.chunk().await? {
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.into())
+    }
+
+    async fn read_gzip(&mut self) -> Result<Bytes, FetchError> {
+        let Some(first) = self.chunk().await? else {
+            // An answer to HEAD, or one that is empty.
+            return Ok(Bytes::new());
+        };
+        let mut inflate = Inflate::new(self.max);
+        let mut next = Some(first);
+        while let Some(data) = next {
+            inflate.push(&data).map_err(|e| self.not_inflated(&e))?;
+            next = self.chunk().await?;
+        }
+        inflate.finish().map_err(|e| self.not_inflated(&e))
+    }
+
+    fn not_inflated(&self, error: &InflateError) -> FetchError {
+        match error {
+            InflateError::TooLarge => self.too_large(),
+            InflateError::Malformed => FetchError::Encoding {
+                host: self.host.clone(),
+            },
+        }
+    }
+
+    fn too_large(&self) -> FetchError {
+        FetchError::TooLarge {
+            host: self.host.clone(),
+            max: self.max,
+        }
+    }
+}
+
+enum Encoding {
+    Identity,
+    Gzip,
+}

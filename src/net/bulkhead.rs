@@ -1,0 +1,268 @@
+//! Keeps what happens to one from happening to all: so many at once, so long in the queue, and none while it is down.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::Backoff;
+use super::backoff::chance;
+use super::breaker::{Breaker, BreakerState};
+
+/// How many may be on their way to one place, and when to stop trying.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BulkheadConfig {
+    /// How many calls may be under way at once. Default: 128.
+    pub concurrency: usize,
+    /// How long a call waits for its turn, in milliseconds. Default: 1000.
+    pub queue_ms: u64,
+    /// After how many failures in a row no more calls are let through for a while. 0 for never. Default: 5.
+    pub breaker_failures: u32,
+    /// How long that is at first, in milliseconds; it doubles up to a minute while failures go on. Default: 5000.
+    pub breaker_pause_ms: u64,
+}
+
+impl Default for BulkheadConfig {
+    fn default() -> Self {
+        Self {
+            concurrency: 128,
+            queue_ms: 1000,
+            breaker_failures: 5,
+            breaker_pause_ms: 5000,
+        }
+    }
+}
+
+/// The way to one place.
+#[derive(Debug)]
+pub struct Bulkhead {
+    name: String,
+    turns: Arc<Semaphore>,
+    concurrency: usize,
+    queue: Duration,
+    breaker: Option<Mutex<Breaker>>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    entered: AtomicU64,
+    failed: AtomicU64,
+    refused_full: AtomicU64,
+    refused_tripped: AtomicU64,
+}
+
+/// Why somebody was not let through. What they wanted has not happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Turned {
+    /// Too many are on their way.
+    #[error("too many calls are under way; try again in a moment")]
+    Full,
+    /// It failed too often.
+    #[error("it failed too often lately; try again in {} s", wait.as_secs().max(1))]
+    Down {
+        /// When it is worth another try.
+        wait: Duration,
+    },
+}
+
+/// How a bulkhead is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BulkheadStats {
+    /// Calls under way.
+    pub under_way: usize,
+    /// Calls let through so far.
+    pub entered: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Calls not let through for want of room.
+    pub refused_full: u64,
+    /// Calls not let through since it was down.
+    pub refused_tripped: u64,
+    /// The breaker's state; [`Passing`](BreakerState::Passing) where there is none.
+    pub breaker: BreakerState,
+}
+
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+impl Bulkhead {
+    /// The way to a place of this name, which is for logs.
+    pub fn new(name: impl Into<String>, config: &BulkheadConfig) -> Self {
+        let concurrency = config.concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        let base = Duration::from_millis(config.breaker_pause_ms);
+        let pause = Backoff {
+            base,
+            max: PAUSE_MAX.max(base),
+        };
+        Self {
+            name: name.into(),
+            turns: Arc::new(Semaphore::new(concurrency)),
+            concurrency,
+            queue: Duration::from_millis(config.queue_ms),
+            breaker: (config.breaker_failures > 0)
+                .then(|| Mutex::new(Breaker::new(config.breaker_failures, pause))),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Waits for a turn. The pass says how it went; one that is dropped without a word says nothing.
+    ///
+    /// # Errors
+    ///
+    /// There was no turn in time, or the place is down.
+    pub async fn enter(&self) -> Result<Pass<'_>, Turned> {
+        let turn = match self.turns.clone().try_acquire_owned() {
+            Ok(turn) => turn,
+            Err(_) => timeout(self.queue, self.turns.clone().acquire_owned())
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .ok_or_else(|| {
+                    self.counts.refused_full.fetch_add(1, Ordering::Relaxed);
+                    Turned::Full
+                })?,
+        };
+        // Asked last, so that a probe has its turn already.
+        if let Some(Err(wait)) = self.with_breaker(|breaker| breaker.enter(Instant::now())) {
+            self.counts.refused_tripped.fetch_add(1, Ordering::Relaxed);
+            return Err(Turned::Down { wait });
+        }
+        self.counts.entered.fetch_add(1, Ordering::Relaxed);
+        Ok(Pass {
+            bulkhead: self,
+            _turn: turn,
+            told: false,
+        })
+    }
+
+    /// How it is doing.
+    pub fn stats(&self) -> BulkheadStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        BulkheadStats {
+            under_way: self.concurrency - self.turns.available_permits().min(self.concurrency),
+            entered: count(&self.counts.entered),
+            failed: count(&self.counts.failed),
+            refused_full: count(&self.counts.refused_full),
+            refused_tripped: count(&self.counts.refused_tripped),
+            breaker: self
+                .with_breaker(|breaker| breaker.state())
+                .unwrap_or(BreakerState::Passing),
+        }
+    }
+
+    /// What it is the way to.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn with_breaker<R>(&self, look: impl FnOnce(&mut Breaker) -> R) -> Option<R> {
+        let breaker = self.breaker.as_ref()?;
+        let mut breaker = breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(look(&mut breaker))
+    }
+}
+
+/// A turn that somebody has.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    bulkhead: &'a Bulkhead,
+    _turn: OwnedSemaphorePermit,
+    told: bool,
+}
+
+impl Pass<'_> {
+    /// It went well, as far as the place is concerned.
+    pub fn succeeded(mut self) {
+        self.told = true;
+        self.bulkhead.with_breaker(Breaker::succeeded);
+    }
+
+    /// The place did not answer, or not as it should.
+    pub fn failed(mut self) {
+        self.told = true;
+        self.bulkhead.counts.failed.fetch_add(1, Ordering::Relaxed);
+        let tripped = self
+            .bulkhead
+            .with_breaker(|breaker| breaker.failed(Instant::now(), chance()));
+        if tripped == Some(true) {
+            tracing::warn!(
+                to = self.bulkhead.name,
+                "too many failures in a row; no calls are let through for a while"
+            );
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            self.bulkhead
+                .with_breaker(|breaker| breaker.abandoned(Instant::now()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> BulkheadConfig {
+        BulkheadConfig {
+            concurrency: 2,
+            queue_ms: 100,
+            breaker_failures: 2,
+            breaker_pause_ms: 1000,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_at_once_and_so_long_in_the_queue() {
+        let bulkhead = Bulkhead::new("a", &config());
+        let first = bulkhead.enter().await.expect("room");
+        let _second = bulkhead.enter().await.expect("room");
+        let before = Instant::now();
+        assert_eq!(bulkhead.enter().await.err(), Some(Turned::Full));
+        assert_eq!(before.elapsed(), Duration::from_millis(100));
+        assert_eq!(bulkhead.stats().under_way, 2);
+        first.succeeded();
+        assert!(bulkhead.enter().await.is_ok());
+        assert_eq!(bulkhead.stats().refused_full, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_come_in_when_somebody_leaves() {
+        let bulkhead = Bulkhead::new("a", &config());
+        let first = bulkhead.enter().await.expect("room");
+        let _second = bulkhead.enter().await.expect("room");
+        let leave = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            first.succeeded();
+        };
+        let (entered, ()) = tokio::join!(bulkhead.enter(), leave);
+        assert!(entered.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_down_is_left_alone_and_probed() {
+        let bulkhead = Bulkhead::new("a", &config());
+        for _ in 0..2 {
+            bulkhead.enter().await.expect("up").failed();
+        }
+        assert!(matches!(bulkhead.enter().await, Err(Turned::Down { .. })));
+        assert_eq!(bulkhead.stats().breaker, BreakerState::Tripped);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let probe = bulkhead.enter().await.expect("a probe");
+        assert!(bulkhead.enter().await.is_err());
+        drop(probe);
+        bulkhead.enter().await.expect("the next probe").succeeded();
+        assert!(bulkhead.enter().await.is_ok());
+        let stats = bulkhead.stats();
+        assert_eq!((stats.failed, stats.refused_tripped), (2, 2));
+    }
+}

@@ -1,0 +1,540 @@
+//! The one client with which this program asks others for anything.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
+    HOST, LOCATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+use super::connect::{Connector, Parts};
+use super::resolve::{self, Resolve};
+use super::{Answer, FetchError, Fetched, Guard, Phase};
+
+/// Asks other servers over HTTP/1.1 and HTTP/2, within what its [`Guard`] permits.
+///
+/// Connections are kept and shared by its clones, and by nobody else. No variable of the environment names it a
+/// proxy, no cookie is kept, and nothing is sent but what a request holds.
+///
+/// ```no_run
+/// use longshore::net::{Client, Guard, Outgoing};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder(Guard::public()).redirects(3).build()?;
+/// let answer = client.fetch(Outgoing::get("https://example.com/".parse()?)).await?;
+/// println!("{}: {} bytes", answer.status, answer.body.len());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Defaults
+///
+/// No redirect is followed. Connecting may take 3 s, agreeing on keys 5 s, the beginning of the answer 30 s, each
+/// further part 60 s, and all of it 60 s; the answer may have 8 MiB after inflating, and its head 64 KiB.
+#[derive(Clone)]
+pub struct Client {
+    inner: legacy::Client<Connector, Full<Bytes>>,
+    guard: Arc<Guard>,
+    deadlines: Deadlines,
+    max_body: usize,
+    redirects: usize,
+}
+
+/// How long each part of a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Looking up addresses; and then connecting to one of them. Default: 3 s each.
+    pub connect: Duration,
+    /// Agreeing on keys. Default: 5 s.
+    pub tls: Duration,
+    /// From then on until the answer begins. Default: 30 s.
+    pub first_byte: Duration,
+    /// From one part of the answer to the next. Default: 60 s.
+    pub idle: Duration,
+    /// Everything together, redirects included. Default: 60 s; `None` sets no such limit, for streams.
+    pub total: Option<Duration>,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(3),
+            tls: Duration::from_secs(5),
+            first_byte: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            total: Some(Duration::from_secs(60)),
+        }
+    }
+}
+
+impl Deadlines {
+    /// The defaults, with another limit for everything together, and no part longer than that.
+    pub fn total(total: Duration) -> Self {
+        let default = Self::default();
+        Self {
+            connect: default.connect.min(total),
+            tls: default.tls.min(total),
+            first_byte: total,
+            idle: total,
+            total: Some(total),
+        }
+    }
+}
+
+/// A [`Client`] in the making.
+pub struct ClientBuilder {
+    guard: Guard,
+    deadlines: Deadlines,
+    max_body: usize,
+    redirects: usize,
+    resolver: Option<Arc<dyn Resolve>>,
+    roots: Vec<CertificateDer<'static>>,
+    user_roots_only: bool,
+}
+
+/// Why a client cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// There is no certificate in what should have some.
+    #[error("there is no certificate in PEM form in it")]
+    NoCertificate,
+    /// A certificate that cannot be used.
+    #[error("a certificate in it cannot be used")]
+    Certificate(#[source] rustls::Error),
+    /// The library for TLS does not work.
+    #[error("TLS cannot be used")]
+    Tls(#[source] rustls::Error),
+}
+
+const MAX_BODY: usize = 8 * 1024 * 1024;
+const HEAD_BYTES: u16 = u16::MAX;
+const HEADERS: usize = 100;
+/// Connections to one host that wait for a next request.
+const IDLE_CONNECTIONS: usize = 32;
+const IDLE_CONNECTION_LIFE: Duration = Duration::from_secs(60);
+
+impl ClientBuilder {
+    /// How long each part may take.
+    #[must_use]
+    pub fn deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.deadlines = deadlines;
+        self
+    }
+
+    /// How many bytes an answer may have, after inflating. Default: 8 MiB.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
+        self
+    }
+
+    /// How many redirects are followed, each to where the guard permits. Default: none; the redirect itself is then
+    /// the answer.
+    #[must_use]
+    pub fn redirects(mut self, redirects: usize) -> Self {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Who looks up names. Default: the name servers of the system.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Accepts certificates of these authorities too, given in PEM form.
+    ///
+    /// # Errors
+    ///
+    /// There is none in it.
+    pub fn roots(mut self, pem: &[u8]) -> Result<Self, ClientError> {
+        let before = self.roots.len();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            self.roots
+                .push(certificate.map_err(|_| ClientError::NoCertificate)?);
+        }
+        if self.roots.len() == before {
+            return Err(ClientError::NoCertificate);
+        }
+        Ok(self)
+    }
+
+    /// Accepts certificates of no authorities but those given to [`roots`](Self::roots).
+    #[must_use]
+    pub fn own_roots_only(mut self) -> Self {
+        self.user_roots_only = true;
+        self
+    }
+
+    /// The client.
+    ///
+    /// # Errors
+    ///
+    /// A certificate that cannot be used.
+    pub fn build(self) -> Result<Client, ClientError> {
+        let tls = TlsConnector::from(Arc::new(self.tls()?));
+        let connector = Connector::new(Parts {
+            guard: self.guard.clone(),
+            resolver: self.resolver.unwrap_or_else(resolve::shared),
+            tls,
+            deadlines: self.deadlines,
+        });
+        let inner = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION_LIFE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .http1_max_buf_size(usize::from(HEAD_BYTES))
+            .http1_max_headers(HEADERS)
+            .http2_max_header_list_size(u32::from(HEAD_BYTES))
+            .build(connector);
+        Ok(Client {
+            inner,
+            guard: Arc::new(self.guard),
+            deadlines: self.deadlines,
+            max_body: self.max_body,
+            redirects: self.redirects,
+        })
+    }
+
+    fn tls(&self) -> Result<ClientConfig, ClientError> {
+        let mut roots = RootCertStore::empty();
+        if !self.user_roots_only {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        for root in &self.roots {
+            roots.add(root.clone()).map_err(ClientError::Certificate)?;
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(ClientError::Tls)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("guard", &self.guard)
+            .field("deadlines", &self.deadlines)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("guard", &self.guard)
+            .field("deadlines", &self.deadlines)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request to another server.
+#[derive(Clone)]
+pub struct Outgoing {
+    /// `GET`, `POST` and so on.
+    pub method: Method,
+    /// Where to. A fragment is not sent.
+    pub url: Url,
+    /// Headers. Those that are about the connection are the client's own, and left out here; so are `Host` and
+    /// `Content-Length`.
+    pub headers: HeaderMap,
+    /// The body; empty for none.
+    pub body: Bytes,
+    /// Other limits than the client's on everything together.
+    pub total: Option<Duration>,
+}
+
+impl Outgoing {
+    /// A request without headers and body.
+    pub fn new(method: Method, url: Url) -> Self {
+        Self {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            total: None,
+        }
+    }
+
+    /// A `GET`.
+    pub fn get(url: Url) -> Self {
+        Self::new(Method::GET, url)
+    }
+
+    /// A `POST` of a body of some kind.
+    pub fn post(url: Url, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut request = Self::new(Method::POST, url);
+        request
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        request.body = body.into();
+        request
+    }
+
+    /// Sets a header.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// Sets a limit of its own on everything together.
+    #[must_use]
+    pub fn within(mut self, total: Duration) -> Self {
+        self.total = Some(total);
+        self
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    /// Leaves out what may hold secrets: the query, headers and body.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("method", &self.method)
+            .field("host", &self.url.host_str())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Makes a client that obeys a guard.
+    pub fn builder(guard: Guard) -> ClientBuilder {
+        ClientBuilder {
+            guard,
+            deadlines: Deadlines::default(),
+            max_body: MAX_BODY,
+            redirects: 0,
+            resolver: None,
+            roots: Vec::new(),
+            user_roots_only: false,
+        }
+    }
+
+    /// What it may reach.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Sends a request and reads the whole answer. Statuses are not judged: 404 is an answer too.
+    ///
+    /// # Errors
+    ///
+    /// The guard does not permit it, nobody answers in time, or what is answered is too large or no HTTP.
+    pub async fn fetch(&self, mut request: Outgoing) -> Result<Fetched, FetchError> {
+        request
+            .headers
+            .entry(ACCEPT_ENCODING)
+            .or_insert(HeaderValue::from_static("gzip"));
+        self.open(request).await?.read().await
+    }
+
+    /// Sends a request and returns as soon as the answer begins, so that it can be read as it arrives.
+    ///
+    /// # Errors
+    ///
+    /// As of [`fetch`](Self::fetch).
+    pub fn open(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, FetchError>> {
+        Box::pin(self.follow(request))
+    }
+
+    async fn follow(&self, mut request: Outgoing) -> Result<Answer, FetchError> {
+        let limit = request.total.or(self.deadlines.total);
+        let total = limit.map(|limit| (Instant::now() + limit, limit));
+        clean(&mut request.headers);
+        let mut followed = 0;
+        loop {
+            let answer = self.send(&request, total).await?;
+            let location = match answer.headers.get(LOCATION) {
+                Some(location) if self.redirects > 0 && is_redirect(answer.status) => location,
+                _ => return Ok(answer),
+            };
+            if followed == self.redirects {
+                return Err(FetchError::Redirects {
+                    host: answer.host,
+                    max: self.redirects,
+                });
+            }
+            followed += 1;
+            let next = next_url(&request.url, location).map_err(|problem| {
+                let host = answer.host.clone();
+                FetchError::Redirect { host, problem }
+            })?;
+            redirect(&mut request, next, answer.status).map_err(|problem| {
+                let host = answer.host.clone();
+                FetchError::Redirect { host, problem }
+            })?;
+        }
+    }
+
+    async fn send(
+        &self,
+        request: &Outgoing,
+        total: Option<(Instant, Duration)>,
+    ) -> Result<Answer, FetchError> {
+        self.guard.check_url(&request.url)?;
+        let host = request.url.host_str().unwrap_or_default().to_owned();
+        let mut bare = request.url.clone();
+        bare.set_fragment(None);
+        let uri: Uri = bare
+            .as_str()
+            .parse()
+            .map_err(|_| FetchError::Url("it has characters that no request can have"))?;
+        let mut outgoing = Request::new(Full::new(request.body.clone()));
+        *outgoing.method_mut() = request.method.clone();
+        *outgoing.uri_mut() = uri;
+        *outgoing.headers_mut() = request.headers.clone();
+
+        // Connecting has its own deadlines; they come on top of the one for the answer.
+        let deadlines = &self.deadlines;
+        let connecting = deadlines.connect * 2 + deadlines.tls;
+        let head = Instant::now() + connecting + deadlines.first_byte;
+        let (deadline, phase, limit) = match total {
+            Some((total, limit)) if total <= head => (total, Phase::Total, limit),
+            _ => (head, Phase::FirstByte, deadlines.first_byte),
+        };
+        let answer = timeout_at(deadline, self.inner.request(outgoing))
+            .await
+            .map_err(|_| FetchError::Timeout {
+                host: host.clone(),
+                phase,
+                limit,
+            })?
+            .map_err(|error| failed(&host, error))?;
+        let (head, body) = answer.into_parts();
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            url: bare,
+            body,
+            host,
+            idle: deadlines.idle,
+            total,
+            max: self.max_body,
+            seen: 0,
+        })
+    }
+}
+
+/// The connector's own error where there is one.
+fn failed(host: &str, error: legacy::Error) -> FetchError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = source {
+        if let Some(own) = error.downcast_ref::<FetchError>() {
+            return own.clone();
+        }
+        source = error.source();
+    }
+    FetchError::Broken {
+        host: host.to_owned(),
+        source: Arc::new(error),
+    }
+}
+
+/// Leaves out what is the client's own to say, and says what it does not leave to others.
+fn clean(headers: &mut HeaderMap) {
+    for name in [
+        HOST,
+        CONNECTION,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        TE,
+        TRAILER,
+        EXPECT,
+    ] {
+        headers.remove(name);
+    }
+    for name in [
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "http2-settings",
+    ] {
+        headers.remove(name);
+    }
+    headers
+        .entry(USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!(
+            "longshore/",
+            env!("CARGO_PKG_VERSION")
+        )));
+    headers
+        .entry(ACCEPT_ENCODING)
+        .or_insert(HeaderValue::from_static("identity"));
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    )
+}
+
+fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
+    let text = std::str::from_utf8(location.as_bytes()).map_err(|_| "that is no URL")?;
+    let next = from.join(text).map_err(|_| "that is no URL")?;
+    if from.scheme() == "https" && next.scheme() != "https" {
+        return Err("from https to something else");
+    }
+    Ok(next)
+}
+
+/// Turns a request into the one that a redirect asks for (RFC 9110, 15.4). Nothing that may be a secret goes to
+/// another origin.
+fn redirect(request: &mut Outgoing, next: Url, status: StatusCode) -> Result<(), &'static str> {
+    let becomes_get = match status {
+        StatusCode::SEE_OTHER => request.method != Method::HEAD,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => request.method == Method::POST,
+        _ => false,
+    };
+    if becomes_get {
+        request.method = Method::GET;
+        request.body = Bytes::new();
+        request.headers.remove(CONTENT_TYPE);
+    }
+    if next.origin() != request.url.origin() {
+        if !request.body.is_empty() {
+            return Err("it has a body, which is not sent to another host");
+        }
+        let harmless = [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT];
+        let kept = harmless.map(|name| {
+            let value = request.headers.get(&name).cloned();
+            (name, value)
+        });
+        request.headers = kept
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect();
+    }
+    request.url = next;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

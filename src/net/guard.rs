@@ -1,0 +1,347 @@
+//! Which addresses may be reached.
+//!
+//! A URL is parsed once, and every address that its host resolves to is looked at before a connection is made; the
+//! connection then goes to an address that was looked at, so that a name whose answer changes in between gains
+//! nothing. What is not public is refused unless the [`Guard`] was told otherwise.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use url::{Host, Url};
+
+use super::FetchError;
+
+/// What may be reached: the rule that all outgoing requests of one purpose obey.
+///
+/// # Defaults
+///
+/// `https` and `http` to every public address, and nothing else: no loopback, no private, link-local, shared,
+/// documentation, multicast or reserved address, in whatever form it is written or embedded.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    https_only: bool,
+    hosts: Vec<HostRule>,
+    denied_hosts: Vec<HostRule>,
+    trusted: Vec<HostRule>,
+    networks: Vec<IpNet>,
+    loopback: bool,
+}
+
+/// What may be reached, as it is written in a configuration.
+///
+/// ```toml
+/// [sources.egress]
+/// hosts = ["api.example.com", "*.example.org"]
+/// networks = ["10.20.0.0/16"]
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EgressConfig {
+    /// Hosts that may be reached, and no others: `api.example.com`, `*.example.com` for all below a domain, with
+    /// `:8443` for one port only. Default: every host.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub hosts: Vec<String>,
+    /// Hosts that may not be reached, written alike. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub denied_hosts: Vec<String>,
+    /// Networks that may be reached though they are not public, such as `10.20.0.0/16`. Default: none.
+    pub networks: Vec<IpNet>,
+    /// Whether this machine itself may be reached, for development. Default: false.
+    pub loopback: bool,
+    /// Whether plain `http` is refused. Default: false.
+    pub https_only: bool,
+}
+
+impl EgressConfig {
+    /// The guard that this describes.
+    ///
+    /// # Errors
+    ///
+    /// A host that cannot be one, and how to write it.
+    pub fn guard(&self) -> Result<Guard, HostRuleError> {
+        let rules = |texts: &[String]| {
+            let rules = texts.iter().map(|text| HostRule::parse(text));
+            rules.collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Guard {
+            https_only: self.https_only,
+            hosts: rules(&self.hosts)?,
+            denied_hosts: rules(&self.denied_hosts)?,
+            trusted: Vec::new(),
+            networks: self.networks.clone(),
+            loopback: self.loopback,
+        })
+    }
+}
+
+/// What should name a host does not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} names no host; write api.example.com, *.example.com for all below a domain, or api.example.com:8443 for one port"
+)]
+pub struct HostRuleError {
+    text: String,
+}
+
+impl Guard {
+    /// Public addresses over `http` and `https`.
+    pub fn public() -> Self {
+        Self::default()
+    }
+
+    /// Refuses plain `http`.
+    #[must_use]
+    pub fn https_only(mut self) -> Self {
+        self.https_only = true;
+        self
+    }
+
+    /// Lets this machine itself be reached.
+    #[must_use]
+    pub fn allow_loopback(mut self) -> Self {
+        self.loopback = true;
+        self
+    }
+
+    /// Lets a network be reached that is not public.
+    #[must_use]
+    pub fn allow_network(mut self, network: IpNet) -> Self {
+        self.networks.push(network);
+        self
+    }
+
+    /// Trusts the host and port of a URL that whoever runs the server has written, and no caller can change: it may
+    /// be on this machine or in a private network, and plain `http`. Where it redirects to is not trusted.
+    ///
+    /// Link-local addresses stay closed, where clouds keep their credentials: those need [`allow_network`](Self::allow_network).
+    #[must_use]
+    pub fn trust(mut self, url: &Url) -> Self {
+        if let Some(host) = url.host() {
+            self.trusted.push(HostRule {
+                name: plain_host(&host),
+                below: false,
+                port: url.port_or_known_default(),
+            });
+        }
+        self
+    }
+
+    /// Whether a URL may be asked for, as far as its text tells.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it: its scheme, a user name in it, its host.
+    pub fn check_url(&self, url: &Url) -> Result<(), FetchError> {
+        let host = url.host().ok_or(FetchError::Url("it names no host"))?;
+        let name = plain_host(&host);
+        if HOST_CHARACTERS_MAX < name.len() {
+            return Err(FetchError::Url("its host is longer than 253 characters"));
+        }
+        let port = url.port_or_known_default().unwrap_or_default();
+        let trusted = self.trusts(&name, port);
+        match url.scheme() {
+            "https" => {}
+            "http" if trusted || !self.https_only => {}
+            "http" => return Err(FetchError::Url("only https may be used")),
+            _ => return Err(FetchError::Url("only http and https may be used")),
+        }
+        if port == 0 {
+            return Err(FetchError::Url("port 0 cannot be reached"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(FetchError::Url("it must not hold a user name or password"));
+        }
+        let matches = |rules: &[HostRule]| rules.iter().any(|rule| rule.matches(&name, port));
+        if matches(&self.denied_hosts) {
+            return Err(FetchError::Host { host: name });
+        }
+        if !trusted && !self.hosts.is_empty() && !matches(&self.hosts) {
+            return Err(FetchError::Host { host: name });
+        }
+        let literal = match host {
+            Host::Domain(_) => None,
+            Host::Ipv4(address) => Some(IpAddr::V4(address)),
+            Host::Ipv6(address) => Some(IpAddr::V6(address)),
+        };
+        match literal {
+            Some(address) if !self.permits(&name, port, address) => {
+                Err(FetchError::Address { host: name })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an address may be connected to on behalf of a host.
+    pub fn permits(&self, host: &str, port: u16, address: IpAddr) -> bool {
+        if is_public(address)
+            || self
+                .networks
+                .iter()
+                .any(|network| network.contains(&address))
+        {
+            return true;
+        }
+        let loopback = is_loopback(address);
+        if loopback && self.loopback {
+            return true;
+        }
+        (loopback || is_private(address)) && self.trusts(host, port)
+    }
+
+    fn trusts(&self, host: &str, port: u16) -> bool {
+        self.trusted.iter().any(|rule| rule.matches(host, port))
+    }
+}
+
+/// The longest name that DNS has.
+const HOST_CHARACTERS_MAX: usize = 253;
+
+/// A host as it is compared: without brackets, and without the dot that ends a full name.
+fn plain_host<S: AsRef<str>>(host: &Host<S>) -> String {
+    match host {
+        Host::Domain(name) => {
+            let name = name.as_ref();
+            name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+        }
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_string(),
+    }
+}
+
+/// One host, or all below a domain, with any port or one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostRule {
+    name: String,
+    below: bool,
+    port: Option<u16>,
+}
+
+impl HostRule {
+    fn parse(text: &str) -> Result<Self, HostRuleError> {
+        let error = || HostRuleError {
+            text: text.to_owned(),
+        };
+        let (host, below) = match text.strip_prefix("*.") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let with_port = match host.rsplit_once(':') {
+            Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
+                Some((name, port.parse().map_err(|_| error())?))
+            }
+            _ => None,
+        };
+        let (name, port) = match with_port {
+            Some((name, port)) => (name, Some(port)),
+            None => (host, None),
+        };
+        let host = match name.parse::<Ipv6Addr>() {
+            Ok(address) => Host::Ipv6(address),
+            Err(_) => Host::parse(name).map_err(|_| error())?,
+        };
+        let is_name = |name: &str| {
+            name.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+        };
+        match &host {
+            Host::Domain(name) if !is_name(name) => return Err(error()),
+            Host::Ipv4(_) | Host::Ipv6(_) if below => return Err(error()),
+            _ => {}
+        }
+        Ok(Self {
+            name: plain_host(&host),
+            below,
+            port,
+        })
+    }
+
+    fn matches(&self, host: &str, port: u16) -> bool {
+        let host_matches = if self.below {
+            host.strip_suffix(&*self.name)
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+        } else {
+            host == self.name
+        };
+        host_matches && self.port.is_none_or(|only| only == port)
+    }
+}
+
+/// Whether an address is one that everybody on the internet may use.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, d] = address.octets();
+    let special = match (a, b, c) {
+        (0 | 10 | 127, ..) => true,
+        (100, 64..=127, _) => true,
+        (169, 254, _) => true,
+        (172, 16..=31, _) => true,
+        (192, 0, 0 | 2) => true,
+        // What was the way from IPv4 to 6to4.
+        (192, 88, 99) => true,
+        (192, 168, _) => true,
+        (198, 18 | 19, _) | (198, 51, 100) => true,
+        (203, 0, 113) => true,
+        (224..=255, ..) => true,
+        // Where Azure answers its own machines.
+        (168, 63, 129) => d == 16,
+        _ => false,
+    };
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    if let Some(embedded) = embedded_v4(&segments) {
+        return is_public_v4(embedded);
+    }
+    match (segments[0], segments[1]) {
+        // Teredo, ORCHID, benchmarks and other special assignments.
+        (0x2001, 0..=0x01ff) => false,
+        // Documentation.
+        (0x2001, 0x0db8) | (0x3fff, 0..=0x0fff) => false,
+        // 6to4, which holds an IPv4 address.
+        (0x2002, _) => false,
+        // Global unicast is all that has been handed out; so mapped, compatible, local, link-local and multicast
+        // addresses are among those that it leaves out.
+        (first, _) => first & 0xe000 == 0x2000,
+    }
+}
+
+/// The IPv4 address behind NAT64's well-known prefix, which is how a network without IPv4 reaches it.
+fn embedded_v4(segments: &[u16; 8]) -> Option<Ipv4Addr> {
+    let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = *segments else {
+        return None;
+    };
+    Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => address == Ipv6Addr::LOCALHOST,
+    }
+}
+
+/// Whether an address belongs to a network that somebody runs for themselves.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            address.is_private() || (a == 100 && (64..=127).contains(&b))
+        }
+        // Where AWS answers its own machines lies in the same range, and is left out.
+        IpAddr::V6(address) => {
+            address.segments()[0] & 0xfe00 == 0xfc00 && address.segments()[..2] != [0xfd00, 0x0ec2]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

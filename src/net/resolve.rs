@@ -1,0 +1,65 @@
+//! From names to addresses, without the system's resolver, which a static binary does not have.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::LookupIpStrategy;
+
+/// Looks up the addresses of names.
+pub trait Resolve: Send + Sync + 'static {
+    /// All addresses of a name, of both families. A name without any is an error.
+    ///
+    /// # Errors
+    ///
+    /// There is no such name, or nobody who knows could be asked.
+    fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+}
+
+/// Asks the name servers of `/etc/resolv.conf`, after `/etc/hosts`. Both are read on first use. `localhost` and all
+/// below it are this machine, whatever anybody says (RFC 6761).
+#[derive(Debug, Default)]
+pub struct SystemResolver {
+    resolver: OnceLock<Result<TokioResolver, String>>,
+}
+
+impl SystemResolver {
+    fn get(&self) -> io::Result<&TokioResolver> {
+        let made = self.resolver.get_or_init(|| {
+            let mut builder = TokioResolver::builder_tokio().map_err(|e| e.to_string())?;
+            // Every address that a name has is looked at before one of them is used.
+            builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+            builder.build().map_err(|e| e.to_string())
+        });
+        made.as_ref().map_err(|e| {
+            io::Error::other(format!(
+                "the system's list of name servers cannot be used: {e}"
+            ))
+        })
+    }
+}
+
+impl Resolve for SystemResolver {
+    fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            let plain = name.strip_suffix('.').unwrap_or(name);
+            if plain == "localhost" || plain.ends_with(".localhost") {
+                return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+            }
+            let found = self
+                .get()?
+                .lookup_ip(name)
+                .await
+                .map_err(|e| io::Error::other(e.to_string()))?;
+            Ok(found.iter().collect())
+        })
+    }
+}
+
+/// The resolver that all clients of this process share, so that they share what it has learned.
+pub(super) fn shared() -> Arc<dyn Resolve> {
+    static SHARED: OnceLock<Arc<SystemResolver>> = OnceLock::new();
+    SHARED.get_or_init(Arc::default).clone()
+}

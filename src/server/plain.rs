@@ -1,0 +1,159 @@
+//! Tools for those who speak no MCP: calls and lists that no message asked for. They take the way that messages take,
+//! so that whatever is asked of those is asked of these.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::task::Context;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::call::OnDisconnect;
+use super::generation::supported_versions;
+use super::{Caller, Handled, Headers, Server, malformed};
+use crate::auth::Principal;
+use crate::protocol::message::{Params, Request};
+use crate::protocol::scan::Scanner;
+use crate::protocol::{Method, Revision};
+
+/// What answers carry where messages have their id.
+const ID: &str = "0";
+
+impl Server {
+    /// Calls a tool with a body of arguments: a JSON object, or nothing. The reply is an answer to `tools/call` of the
+    /// newest revision.
+    pub(crate) fn call_plainly(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        principal: &Arc<Principal>,
+        headers: &mut HeaderMap,
+        name: &str,
+        body: &Bytes,
+    ) -> Handled {
+        let Some(arguments) = object(body) else {
+            return Handled::Now(malformed("the body is a JSON object: the tool's arguments"));
+        };
+        let name = json!(name).to_string();
+        let request = Request {
+            id: ID,
+            method: Cow::Borrowed("tools/call"),
+            params: Params {
+                name: Some(&name),
+                arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
+                ..Params::default()
+            },
+        };
+        let headers = Headers {
+            mcp: None,
+            all: headers,
+        };
+        self.dispatch(
+            cx,
+            Method::ToolsCall,
+            caller(principal),
+            Some(headers),
+            body,
+            &request,
+        )
+    }
+
+    /// A page of the list of tools: an answer to `tools/list` of the newest revision.
+    pub(crate) fn list_plainly(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        principal: &Arc<Principal>,
+        cursor: Option<&str>,
+    ) -> Handled {
+        let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
+        let request = Request {
+            id: ID,
+            method: Cow::Borrowed("tools/list"),
+            params: Params {
+                object: params.as_deref(),
+                ..Params::default()
+            },
+        };
+        let body = Bytes::new();
+        self.dispatch(
+            cx,
+            Method::ToolsList,
+            caller(principal),
+            None,
+            &body,
+            &request,
+        )
+    }
+
+    /// What this server says about itself.
+    pub(crate) fn info(&self) -> Value {
+        let generation = self.generation.load();
+        let mut info = serde_json::to_value(self.config.implementation()).unwrap_or_default();
+        info["longshore"] = env!("CARGO_PKG_VERSION").into();
+        info["protocolVersions"] = supported_versions().into();
+        info["capabilities"] = generation.capabilities.clone();
+        if let Some(instructions) = &self.config.instructions {
+            info["instructions"] = instructions.as_str().into();
+        }
+        info
+    }
+
+    /// Its name and version, and that of the runtime.
+    pub(crate) fn version(&self) -> Value {
+        json!({
+            "name": self.config.name,
+            "version": self.config.version,
+            "longshore": env!("CARGO_PKG_VERSION"),
+        })
+    }
+}
+
+/// Nobody who could be asked anything, be told of progress, or be sent a stream.
+fn caller(principal: &Arc<Principal>) -> Caller<'_> {
+    Caller {
+        principal,
+        revision: Revision::V2026_07_28,
+        session: None,
+        on_disconnect: OnDisconnect::Cancel,
+        stream_after: None,
+    }
+}
+
+/// The one JSON object of a body, or the empty text of an empty body.
+fn object(body: &Bytes) -> Option<&str> {
+    let text = simdutf8::basic::from_utf8(body).ok()?;
+    let mut scanner = Scanner::new(text);
+    match scanner.peek() {
+        None => Some(""),
+        Some(b'{') => {
+            let object = scanner.value().ok()?;
+            scanner.end().ok()?;
+            Some(object)
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_one_object_or_nothing() {
+        let read = |text: &'static [u8]| object(&Bytes::from_static(text)).map(str::to_owned);
+        assert_eq!(read(b" {\"a\": [1]} \n").as_deref(), Some("{\"a\": [1]}"));
+        assert_eq!(read(b"").as_deref(), Some(""));
+        assert_eq!(read(b" \r\n").as_deref(), Some(""));
+        for refused in [
+            &b"[]"[..],
+            b"1",
+            b"null",
+            b"{",
+            b"{}x",
+            b"{\"a\":}",
+            b"{\"a\":\"\xff\"}",
+        ] {
+            assert_eq!(object(&Bytes::from_static(refused)), None, "{refused:?}");
+        }
+    }
+}

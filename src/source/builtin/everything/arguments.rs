@@ -1,0 +1,103 @@
+//! What tools take: schemas from types, schemas by hand, and arguments that HTTP headers mirror.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::catalog::{Definition, Tool, tool_fn};
+use crate::tool;
+
+/// Returns the message it was given.
+#[tool(title = "Echo", read_only, idempotent, open_world = false)]
+pub(super) async fn echo(
+    /// What to return.
+    message: String,
+) -> String {
+    message
+}
+
+/// A tool whose schema says more than any type could. It is served as it was written, and checked by the server.
+pub(super) fn json_schema_2020_12_tool() -> Arc<dyn Tool> {
+    let definition = Definition::new("json_schema_2020_12_tool")
+        .title("JSON Schema 2020-12")
+        .description("Takes a contact, whose means of contact has to be there.")
+        .read_only(true)
+        .input_schema(json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "$defs": {
+                "address": {
+                    "$anchor": "addressDef",
+                    "type": "object",
+                    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+                },
+            },
+            "properties": {
+                "name": {"type": "string"},
+                "address": {"$ref": "#/$defs/address"},
+                "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+                "phone": {"type": "string"},
+                "email": {"type": "string"},
+            },
+            "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+            "if": {
+                "properties": {"contactMethod": {"const": "phone"}},
+                "required": ["contactMethod"],
+            },
+            "then": {"required": ["phone"]},
+            "else": {"required": ["email"]},
+            "additionalProperties": false,
+        }));
+    Arc::new(tool_fn(
+        definition,
+        |_, contact: Map<String, Value>| async move {
+            let name = contact.get("name").and_then(Value::as_str);
+            Ok(match name {
+                Some(name) => format!("json_schema_2020_12_tool called for {name}"),
+                None => "json_schema_2020_12_tool called".to_owned(),
+            })
+        },
+    ))
+}
+
+/// Returns an argument that clients of 2026-07-28 also send as the header `Mcp-Param-Value`.
+#[tool(title = "Mirrored argument", read_only, idempotent, open_world = false)]
+pub(super) async fn test_custom_header(
+    /// What to return.
+    #[arg(header = "Value")]
+    value: String,
+) -> String {
+    value
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Order {
+    Asc,
+    Desc,
+}
+
+/// Pretends to run a query in a region. Whoever routes requests can see the region, the priority and whether it is a
+/// dry run in headers, without reading bodies.
+#[tool(title = "Run a query", read_only, open_world = false)]
+pub(super) async fn run_query(
+    /// What to run.
+    query: String,
+    /// Where to run it.
+    #[arg(header = "Region", default = "eu-north")]
+    region: String,
+    /// From 0 to 9.
+    #[arg(header = "Priority")]
+    #[schemars(range(min = 0, max = 9))]
+    priority: Option<u8>,
+    /// Whether to say only what would be done.
+    #[arg(header = "Dry-Run", default)]
+    dry_run: bool,
+    #[arg(default = Order::Asc)] order: Order,
+) -> String {
+    let verb = if dry_run { "would run" } else { "ran" };
+    let priority = priority.map_or(String::new(), |p| format!(" with priority {p}"));
+    format!("{region} {verb} {query:?} in {order:?} order{priority}")
+}

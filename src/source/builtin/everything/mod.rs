@@ -1,0 +1,62 @@
+//! The everything toolset: an example of each thing that the protocol can do, one file for each kind of thing.
+//!
+//! What begins with `test_` is called by the official conformance suite, which prescribes names, arguments and answers.
+
+mod arguments;
+mod contents;
+mod prompts;
+mod reports;
+mod resources;
+mod structured;
+
+use super::Toolset;
+use crate::catalog::{IntoPrompt as _, IntoResource as _, IntoTool as _};
+
+pub(super) fn toolset() -> Toolset {
+    Toolset {
+        tools: vec![
+            // The suite calls the first tool that there is without arguments.
+            contents::test_simple_text.into_tool(),
+            contents::test_image_content.into_tool(),
+            contents::test_audio_content.into_tool(),
+            contents::test_embedded_resource.into_tool(),
+            contents::test_multiple_content_types.into_tool(),
+            contents::test_error_handling.into_tool(),
+            contents::annotated_message.into_tool(),
+            contents::resource_links.into_tool(),
+            structured::weather.into_tool(),
+            structured::primes.into_tool(),
+            structured::metadata.into_tool(),
+            structured::who_am_i.into_tool(),
+            arguments::echo.into_tool(),
+            arguments::json_schema_2020_12_tool(),
+            // And the first one that has a mirrored argument.
+            arguments::test_custom_header.into_tool(),
+            arguments::run_query.into_tool(),
+            reports::test_tool_with_progress.into_tool(),
+            reports::test_tool_with_logging.into_tool(),
+            reports::test_logging_tool.into_tool(),
+            reports::long_operation.into_tool(),
+            reports::all_levels.into_tool(),
+        ],
+        resources: vec![
+            resources::static_text.into_resource(),
+            resources::static_binary.into_resource(),
+            resources::watched.into_resource(),
+            resources::guide(),
+            resources::folder.into_resource(),
+            resources::template.into_resource(),
+            resources::document.into_resource(),
+        ],
+        prompts: vec![
+            prompts::test_simple_prompt.into_prompt(),
+            prompts::test_prompt_with_arguments.into_prompt(),
+            prompts::test_prompt_with_embedded_resource.into_prompt(),
+            prompts::test_prompt_with_image.into_prompt(),
+            prompts::introduce_colleague.into_prompt(),
+        ],
+    }
+}
+
+/// A picture of one pixel, as Base64.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";

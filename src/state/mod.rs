@@ -1,0 +1,180 @@
+//! What replicas share: small values, logs, counters, and messages from one to the others.
+//!
+//! [`State`] is the trait of a store, [`Memory`] the one that is there without configuration, for a single process.
+//! The rest of the program talks to a store through [`SharedState`], which holds every call to a deadline and every
+//! value to a size.
+//!
+//! Nothing on the way of an ordinary call depends on it. Losing it costs the resumption of broken streams and what
+//! sessions have changed since they began; never calls, and never sessions.
+
+mod config;
+mod memory;
+mod shared;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+pub use config::StateConfig;
+pub use memory::Memory;
+pub use shared::SharedState;
+
+/// A store that replicas share.
+///
+/// Everything in it has an end: values, counters and logs go away by themselves. Keys are at most 512 bytes of visible
+/// ASCII, values at most [`VALUE_MAX_BYTES`], entries of logs at most [`ENTRY_MAX_BYTES`]; callers keep to that.
+///
+/// A key that holds a value is no counter and no log. Using it as one is [`StateError::WrongType`], and changes
+/// nothing.
+///
+/// # What an implementer may get wrong
+///
+/// - Each call is atomic towards all replicas, not only towards this process.
+/// - Numbers of a log are consecutive. A log that has gone away and begins anew begins above every number that it
+///   ever gave; the time in microseconds does for that. Whoever holds an old number can so be told that what came after
+///   it is lost.
+/// - A future may be dropped at any time: its caller has waited long enough. What was asked may or may not have
+///   happened then.
+/// - No call waits for a connection to come back. A store that cannot be reached says so at once
+///   ([`StateError::Unreachable`]), and finds its way back by itself.
+pub trait State: fmt::Debug + Send + Sync + 'static {
+    /// Reads a value.
+    fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<Bytes>>;
+
+    /// Writes a value, whatever was there.
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()>;
+
+    /// Writes a value if there is none. Says whether it did.
+    fn put_if_absent<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool>;
+
+    /// Writes a value if the one that is there is `expected`. Says whether it did.
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Bytes,
+        value: Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool>;
+
+    /// Removes a value, a counter or a log. Says whether there was one.
+    fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool>;
+
+    /// Adds to a counter, and says what it is then. One that is not there begins at 0; its life runs from its first
+    /// count and is not prolonged.
+    fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64>;
+
+    /// Puts an entry at the end of a log, and says its number. What `keep` leaves no room for goes away at the log's
+    /// beginning; the whole log goes away `keep.life` after its last entry.
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64>;
+
+    /// Reads at most `max` entries whose number is greater than `after`. `None` if there is no such log.
+    fn read_after<'a>(
+        &'a self,
+        log: &'a str,
+        after: u64,
+        max: usize,
+    ) -> StateFuture<'a, Option<LogPage>>;
+
+    /// Removes the entries of a log up to a number, that one included.
+    fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()>;
+
+    /// Tells everybody who listens to a channel now, in this process too. Nobody learns whether anyone does.
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()>;
+
+    /// Listens to a channel from now on.
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>>;
+}
+
+/// What a store answers.
+pub type StateFuture<'a, T> = BoxFuture<'a, Result<T, StateError>>;
+
+/// Somebody who listens to a channel. Dropping it ends that.
+pub trait Subscription: Send {
+    /// Waits for the next message. A subscription survives the loss of its connection: it tells of it by
+    /// [`Heard::Missed`] once it is back.
+    fn next(&mut self) -> BoxFuture<'_, Heard>;
+}
+
+/// What somebody who listens to a channel hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A message.
+    Message(Bytes),
+    /// There were messages that did not arrive here; nobody knows how many.
+    Missed,
+}
+
+/// What is kept of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// At most so many entries.
+    pub entries: usize,
+    /// At most so many bytes in all entries together. The newest entry stays in any case.
+    pub bytes: usize,
+    /// How long after its last entry the log goes away.
+    pub life: Duration,
+}
+
+/// A part of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// Entries with their numbers, in order.
+    pub entries: Vec<(u64, Bytes)>,
+    /// The number of the oldest entry that is kept; one more than `last` if none is.
+    pub first: u64,
+    /// The number of the newest entry.
+    pub last: u64,
+}
+
+impl LogPage {
+    /// Whether nothing is missing between a number that was once given and what is kept now.
+    pub fn continues(&self, after: u64) -> bool {
+        after.checked_add(1).is_some_and(|next| self.first <= next) && after <= self.last
+    }
+}
+
+/// How large a value may be.
+pub const VALUE_MAX_BYTES: usize = 64 * 1024;
+/// How large an entry of a log may be.
+pub const ENTRY_MAX_BYTES: usize = 256 * 1024;
+/// How long a key may be.
+pub const KEY_MAX_BYTES: usize = 512;
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// It took too long. It may have been done all the same.
+    #[error("the shared state did not answer within {within:?} (state.timeout_ms)")]
+    TooSlow {
+        /// How long it was given.
+        within: Duration,
+    },
+    /// A key, a value or an entry is larger than may be.
+    #[error("{bytes} bytes are more than the {max} that the shared state takes")]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        max: usize,
+    },
+    /// There is no room left.
+    #[error("the shared state is full")]
+    Full,
+    /// The key holds something of another kind.
+    #[error("a key of the shared state holds something of another kind than was expected")]
+    WrongType,
+    /// The store cannot be reached, or cannot do what it is asked now.
+    #[error("the shared state cannot be used: {reason}")]
+    Unreachable {
+        /// Why not, without addresses or credentials.
+        reason: String,
+    },
+}

@@ -1,0 +1,239 @@
+//! The tools as an OpenAPI document.
+
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::endpoint::Endpoint;
+use super::rest::{Outcome, list, refuse};
+use super::service::Entered;
+use crate::net::Body;
+
+/// Describes the tools that the caller can see.
+pub(super) async fn describe(
+    endpoint: &Endpoint,
+    entered: &Entered<'_>,
+) -> Result<Value, Response<Body>> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = match list(endpoint, entered, cursor.as_deref()).await {
+            Outcome::Result(page) => page,
+            Outcome::Problem(response) => return Err(response),
+        };
+        let Ok(mut page) = serde_json::from_slice::<Value>(&page) else {
+            return Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "Internal error"));
+        };
+        if let Value::Array(more) = page["tools"].take() {
+            tools.extend(more);
+        }
+        match page["nextCursor"].take() {
+            Value::String(next) => cursor = Some(next),
+            _ => break,
+        }
+    }
+    Ok(document(&endpoint.server.info(), &tools))
+}
+
+/// An OpenAPI 3.1 document, whose schemas are those of JSON Schema.
+fn document(info: &Value, tools: &[Value]) -> Value {
+    let mut paths = Map::new();
+    paths.insert("/tools".to_owned(), list_of_tools());
+    for tool in tools {
+        if let Some(name) = tool["name"].as_str() {
+            paths.insert(format!("/tools/{name}"), operation(name, tool));
+        }
+    }
+    let mut about = Map::new();
+    about.insert(
+        "title".to_owned(),
+        info.get("title").unwrap_or(&info["name"]).clone(),
+    );
+    about.insert("version".to_owned(), info["version"].clone());
+    if let Some(instructions) = info.get("instructions") {
+        about.insert("description".to_owned(), instructions.clone());
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": about,
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": problem_schema()},
+            "responses": {
+                "Problem": {
+                    "description": "What went wrong.",
+                    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                },
+            },
+        },
+    })
+}
+
+fn list_of_tools() -> Value {
+    json!({"get": {
+        "operationId": "listTools",
+        "summary": "Lists the tools.",
+        "parameters": [{
+            "name": "cursor", "in": "query", "schema": {"type": "string"},
+            "description": "The nextCursor of the page before.",
+        }],
+        "responses": {
+            "200": {
+                "description": "A page of the list.",
+                "content": {"application/json": {"schema": {
+                    "type": "object",
+                    "properties": {
+                        "tools": {"type": "array", "items": {"type": "object"}},
+                        "nextCursor": {"type": "string"},
+                    },
+                    "required": ["tools"],
+                }}},
+            },
+            "default": {"$ref": "#/components/responses/Problem"},
+        },
+    }})
+}
+
+fn operation(name: &str, tool: &Value) -> Value {
+    let at = |rest: &str| format!("#/paths/~1tools~1{}/post/{rest}", name.replace('~', "~0"));
+    let arguments = at("requestBody/content/application~1json/schema");
+    let structured =
+        at("responses/200/content/application~1json/schema/properties/structuredContent");
+    let input = tool["inputSchema"].clone();
+    let required = input["required"].as_array().is_some_and(|r| !r.is_empty());
+    let mut result = json!({
+        "content": {"type": "array", "items": {"type": "object"}},
+        "isError": {"const": false},
+    });
+    let mut required_of_result = vec!["content"];
+    if let Some(schema) = tool.get("outputSchema") {
+        result["structuredContent"] = relocated(schema.clone(), &structured);
+        required_of_result.push("structuredContent");
+    }
+    let mut post = json!({
+        "operationId": name,
+        "requestBody": {
+            "required": required,
+            "content": {"application/json": {"schema": relocated(input, &arguments)}},
+        },
+        "responses": {
+            "200": {
+                "description": "What the tool returned.",
+                "content": {"application/json": {"schema": {
+                    "type": "object", "properties": result, "required": required_of_result,
+                }}},
+            },
+            "default": {"$ref": "#/components/responses/Problem"},
+        },
+    });
+    let title = tool
+        .get("title")
+        .or_else(|| tool["annotations"].get("title"));
+    if let Some(title) = title {
+        post["summary"] = title.clone();
+    }
+    if let Some(description) = tool.get("description") {
+        post["description"] = description.clone();
+    }
+    json!({ "post": post })
+}
+
+fn problem_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "A problem document (RFC 9457).",
+        "properties": {
+            "status": {"type": "integer"},
+            "title": {"type": "string"},
+            "detail": {"type": "string"},
+            "setting": {"type": "string", "description": "The setting that would have let the request pass."},
+            "retryAfterMs": {"type": "integer"},
+        },
+        "required": ["status", "title", "detail"],
+    })
+}
+
+/// A schema at its place in the document: references into itself are references into the document now. One with an
+/// identifier of its own is found by that, and left as it is.
+fn relocated(mut schema: Value, place: &str) -> Value {
+    if schema.get("$id").is_none() {
+        relocate(&mut schema, place);
+    }
+    schema
+}
+
+fn relocate(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::String(reference) if name == "$ref" => {
+                        if let Some(pointer) = reference.strip_prefix('#')
+                            && (pointer.is_empty() || pointer.starts_with('/'))
+                        {
+                            *reference = format!("{place}{pointer}");
+                        }
+                    }
+                    // Values, not schemas.
+                    _ if matches!(&**name, "const" | "enum" | "default" | "examples") => {}
+                    member => relocate(member, place),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| relocate(item, place)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_of_a_schema_lead_to_where_it_stands() {
+        let tool = json!({
+            "name": "t.1",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "a": {"$ref": "#/$defs/a"},
+                    "self": {"$ref": "#"},
+                    "$ref": {"type": "string"},
+                    "far": {"$ref": "https://example.com/schema"},
+                },
+                "$defs": {"a": {"type": "integer", "default": {"$ref": "#/$defs/a"}}},
+            },
+        });
+        let document = document(&json!({"name": "n", "version": "1"}), &[tool]);
+        let schema = &document["paths"]["/tools/t.1"]["post"]["requestBody"]["content"]["application/json"]
+            ["schema"];
+        let reference = schema["properties"]["a"]["$ref"]
+            .as_str()
+            .expect("a reference");
+        let pointer = reference.strip_prefix('#').expect("within the document");
+        assert_eq!(
+            document.pointer(pointer).expect("leads somewhere")["type"],
+            "integer"
+        );
+        let whole = schema["properties"]["self"]["$ref"]
+            .as_str()
+            .expect("a reference");
+        let whole = whole.strip_prefix('#').expect("within the document");
+        assert_eq!(document.pointer(whole), Some(schema));
+        assert_eq!(schema["properties"]["$ref"]["type"], "string");
+        assert_eq!(
+            schema["properties"]["far"]["$ref"],
+            "https://example.com/schema"
+        );
+        assert_eq!(schema["$defs"]["a"]["default"]["$ref"], "#/$defs/a");
+    }
+
+    #[test]
+    fn a_body_is_required_where_an_argument_is() {
+        let required = |schema: Value| {
+            operation("t", &json!({"name": "t", "inputSchema": schema}))["post"]["requestBody"]["required"]
+                .clone()
+        };
+        assert_eq!(required(json!({"type": "object"})), false);
+        assert_eq!(required(json!({"type": "object", "required": ["a"]})), true);
+    }
+}

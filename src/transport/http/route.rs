@@ -1,0 +1,181 @@
+//! Which paths there are, and which of them anybody may ask.
+
+use http::Method;
+
+/// A path that is served over HTTP.
+///
+/// Everything that is not open passes the same checks as the MCP endpoint before anything looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Route {
+    /// The path; `{name}` stands for one segment. A slash at its end makes no difference.
+    pub path: &'static str,
+    /// Its methods, as the header `Allow` lists them.
+    pub methods: &'static str,
+    place: Place,
+}
+
+/// What is behind a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// For whoever asks: what probes and clients without credentials have to be able to read.
+    Open(Open),
+    /// For those whom [`Router::enter`](super::service::Router::enter) lets in.
+    Guarded(Guarded),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    Health,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guarded {
+    Mcp,
+    /// Tools for those who speak no MCP, and descriptions of the server.
+    Rest(Rest),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Tools,
+    Tool,
+    OpenApi,
+    Info,
+    Version,
+    Ping,
+}
+
+/// Every path, of which a request's is the first that fits. There is no other way to be served.
+const ROUTES: [Route; 8] = [
+    guarded("/mcp", "POST, DELETE", Guarded::Mcp),
+    open("/health", GET, Open::Health),
+    guarded("/tools", GET, Guarded::Rest(Rest::Tools)),
+    guarded("/tools/{name}", "POST", Guarded::Rest(Rest::Tool)),
+    guarded("/openapi.json", GET, Guarded::Rest(Rest::OpenApi)),
+    guarded("/info", GET, Guarded::Rest(Rest::Info)),
+    guarded("/version", GET, Guarded::Rest(Rest::Version)),
+    guarded("/ping", GET, Guarded::Rest(Rest::Ping)),
+];
+
+const GET: &str = "GET, HEAD";
+
+const fn open(path: &'static str, methods: &'static str, place: Open) -> Route {
+    Route {
+        path,
+        methods,
+        place: Place::Open(place),
+    }
+}
+
+const fn guarded(path: &'static str, methods: &'static str, place: Guarded) -> Route {
+    Route {
+        path,
+        methods,
+        place: Place::Guarded(place),
+    }
+}
+
+/// Every path that is served over HTTP.
+///
+/// ```
+/// let routes = longshore::transport::http::routes();
+/// let open: Vec<_> = routes.iter().filter(|route| route.is_open()).map(|route| route.path).collect();
+/// assert_eq!(open, ["/health"]);
+/// ```
+pub fn routes() -> &'static [Route] {
+    &ROUTES
+}
+
+impl Route {
+    /// Whether anybody may ask, whatever the server demands of its callers elsewhere.
+    pub fn is_open(&self) -> bool {
+        matches!(self.place, Place::Open(_))
+    }
+
+    /// The route of a path, with what stands in it for `{name}`, as it came in.
+    #[inline]
+    pub(super) fn of(path: &str) -> Option<(&'static Self, &str)> {
+        // Nearly all requests are for this one.
+        if path == "/mcp" {
+            return Some((&ROUTES[0], ""));
+        }
+        let path = path.strip_suffix('/').unwrap_or(path);
+        ROUTES
+            .iter()
+            .find_map(|route| Some((route, route.matches(path)?)))
+    }
+
+    fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let Some(parent) = self.path.strip_suffix("{name}") else {
+            return (self.path == path).then_some("");
+        };
+        path.strip_prefix(parent)
+            .filter(|name| !name.is_empty() && !name.contains('/'))
+    }
+
+    #[inline]
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Whether the path has a method.
+    pub(super) fn has(&self, method: &Method) -> bool {
+        self.methods.split(", ").any(|has| has == method.as_str())
+    }
+
+    /// Whether it is asked by address, from whoever runs the machine, so that `Host` says nothing.
+    pub(super) fn is_probe(&self) -> bool {
+        self.place == Place::Open(Open::Health)
+    }
+
+    /// Whether refusals are JSON-RPC errors here. Elsewhere they are problem documents.
+    pub(super) fn speaks_rpc(&self) -> bool {
+        self.place == Place::Guarded(Guarded::Mcp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path_of(path: &str) -> Option<(&'static str, &str)> {
+        Route::of(path).map(|(route, name)| (route.path, name))
+    }
+
+    #[test]
+    fn every_route_is_found_by_its_path_with_and_without_a_slash_at_the_end() {
+        for route in routes() {
+            for end in ["", "/"] {
+                let path = format!("{}{end}", route.path.replace("{name}", "echo"));
+                assert_eq!(path_of(&path).map(|(path, _)| path), Some(route.path));
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_segment_and_not_empty() {
+        assert_eq!(path_of("/tools/a%20b"), Some(("/tools/{name}", "a%20b")));
+        assert_eq!(path_of("/tools/"), Some(("/tools", "")));
+        for nowhere in [
+            "/tools/a/b",
+            "/tools//",
+            "/toolsx",
+            "/",
+            "",
+            "/mcpx",
+            "//mcp",
+        ] {
+            assert_eq!(path_of(nowhere), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn methods_are_whole_words() {
+        let (mcp, _) = Route::of("/mcp").expect("a route");
+        assert!(mcp.has(&Method::POST) && mcp.has(&Method::DELETE));
+        assert!(!mcp.has(&Method::GET));
+        let part = Method::from_bytes(b"POS").expect("a token");
+        assert!(!mcp.has(&part));
+    }
+}

@@ -1,0 +1,71 @@
+//! What every store that replicas share has to hold.
+
+mod contract;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longshore::state::{Heard, Keep, Memory, State, StateError};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_a_state() {
+    contract::holds(|| Arc::new(Memory::default())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_makes_room_and_what_has_not_is_never_thrown_away() {
+    let state = Memory::new(10_000);
+    let value = Bytes::from(vec![b'x'; 3_000]);
+    for key in ["a", "b", "c"] {
+        state.put(key, value.clone(), MINUTE).await.expect("room");
+    }
+    let full = state.put("d", value.clone(), MINUTE).await;
+    assert!(matches!(full, Err(StateError::Full)), "{full:?}");
+    assert_eq!(state.get("a").await.expect("memory"), Some(value.clone()));
+    assert!(matches!(
+        state.count("n", 1, MINUTE).await,
+        Ok(1) | Err(StateError::Full)
+    ));
+    tokio::time::advance(MINUTE).await;
+    state.put("d", value, MINUTE).await.expect("room again");
+    assert!(state.bytes() < 4_000, "{}", state.bytes());
+}
+
+#[tokio::test]
+async fn what_is_removed_costs_nothing() {
+    let state = Memory::default();
+    let keep = Keep {
+        entries: 3,
+        bytes: 100,
+        life: MINUTE,
+    };
+    for n in 0..100_u8 {
+        let value = Bytes::from(vec![n; 40]);
+        state
+            .append("log", value.clone(), keep)
+            .await
+            .expect("room");
+        state.put("value", value, MINUTE).await.expect("room");
+        state.count("count", 1, MINUTE).await.expect("room");
+    }
+    state.trim("log", u64::MAX).await.expect("a log");
+    for key in ["log", "value", "count"] {
+        assert!(state.remove(key).await.expect("memory"));
+    }
+    assert_eq!(state.bytes(), 0);
+}
+
+#[tokio::test]
+async fn whoever_listens_and_is_slow_is_told_that_something_was_missed() {
+    let state = Memory::default();
+    let mut slow = state.subscribe("c").await.expect("memory");
+    for n in 0..5_000_u32 {
+        let message = Bytes::from(n.to_string());
+        state.publish("c", message).await.expect("memory");
+    }
+    assert_eq!(slow.next().await, Heard::Missed);
+    assert!(matches!(slow.next().await, Heard::Message(_)));
+}
