@@ -186,7 +186,7 @@ fi
 
 if [ -z "$url" ]; then
   port=$(free_port)
-  "$server" run --port "$port" --toolset demo >"$scratch/server.log" 2>&1 </dev/null &
+  "$server" run --host 127.0.0.1 --port "$port" --toolset demo >"$scratch/server.log" 2>&1 </dev/null &
   server_pid=$!
   disown
   if ! wait_for "$server_pid" "$port"; then

@@ -11,12 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
     AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Tool,
+    ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
@@ -27,7 +28,13 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::transport::http::{HttpConfig, Layers, Listener, McpService};
+use crate::telemetry::{
+    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
+};
+use crate::transport::drain::Budget;
+use crate::transport::http::{
+    AdminListener, HttpConfig, Layers, Listener, McpService, Tls, TlsError,
+};
 use crate::transport::stdio::{self, StdioConfig};
 
 /// A server in the making.
@@ -55,6 +62,8 @@ pub struct App {
     tools: Vec<Arc<dyn Tool>>,
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    extensions: Vec<(String, Value)>,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
@@ -82,6 +91,9 @@ pub enum AppError {
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
@@ -198,6 +210,32 @@ impl App {
         self
     }
 
+    /// Adds a skill: instructions for a model, with the files that belong to them.
+    #[must_use]
+    pub fn skill(mut self, skill: Skill) -> Self {
+        self.skills.push(skill);
+        self
+    }
+
+    /// Announces an extension of the protocol, such as `com.example/billing`, with its settings: an object, `{}` if
+    /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
+    /// consists of is [`method`](Self::method)s, or tools and resources.
+    ///
+    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::View),
+    /// skills with the first [`skill`](Self::skill).
+    ///
+    /// ```
+    /// use longshore::App;
+    /// use serde_json::json;
+    ///
+    /// let app = App::new().extension("com.example/billing", json!({"currencies": ["EUR"]}));
+    /// ```
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>, settings: Value) -> Self {
+        self.extensions.push((name.into(), settings));
+        self
+    }
+
     /// Says who the server is to its clients: a name for programs, and a version. `server.name` and
     /// `server.version` in the configuration outdo it.
     #[must_use]
@@ -309,17 +347,26 @@ impl App {
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => {
-                Some(
-                    Listener::bind(&config.http).map_err(|source| AppError::Bind {
-                        address: SocketAddr::new(config.http.host, config.http.port),
-                        source,
-                    })?,
-                )
+                let tls = Tls::load(&config.http.tls)?;
+                Some(Listener::bind(&config.http, tls).map_err(|source| {
+                    let address = SocketAddr::new(config.http.host, config.http.port);
+                    AppError::Bind { address, source }
+                })?)
             }
         };
+        let admin = AdminListener::bind(&config.http).map_err(|source| {
+            let http = &config.http;
+            let address = http.admin.address(http.host);
+            AppError::Bind {
+                address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
+                source,
+            }
+        })?;
         Ok(Bound {
             server,
             listener,
+            admin,
+            budget: config.drain.budget(&Probe::real()),
             layers,
             auth,
             http: config.http,
@@ -369,21 +416,26 @@ impl App {
 
     fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
+        let mut skills = self.skills;
         for toolset in &config.toolsets {
             let toolset = builtin(toolset)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
+            skills.extend(toolset.skills);
         }
         let keys = KeyRing::new(&config.seal)?;
+        let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let catalog = Catalog::new(tools)?
             .with_resources(resources)?
-            .with_prompts(prompts)?;
-        let limits = Limits::new(&config.limits);
+            .with_prompts(prompts)?
+            .with_skills(skills)?
+            .with_extensions(self.extensions)?;
+        let telemetry = telemetry(config, proved);
+        let limits = Limits::new(&config.limits, &telemetry.metrics);
         for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
@@ -400,9 +452,36 @@ impl App {
             SharedState::new(store, within),
             catalog,
             self.methods,
+            telemetry,
             limits,
         )))
     }
+}
+
+/// What is watched: requests if somebody can read what was counted, and the server's state always.
+fn telemetry(config: &Config, proved: bool) -> Telemetry {
+    let counting = match config.telemetry.metrics {
+        MetricsPolicy::On => true,
+        MetricsPolicy::Off => false,
+        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
+    };
+    let telemetry = Telemetry::new(Metrics::default(), counting);
+    let metrics = &telemetry.metrics;
+    let life = &telemetry.life;
+    metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
+    metrics.read(&CONNECTIONS, &[], {
+        let life = Arc::clone(life);
+        move || life.clients() as f64
+    });
+    metrics.read(&DRAINING, &[], {
+        let life = Arc::clone(life);
+        move || f64::from(u8::from(life.is_draining()))
+    });
+    metrics.read(&GENERATION, &[], {
+        let life = Arc::clone(life);
+        move || life.generation() as f64
+    });
+    telemetry
 }
 
 /// Says what a server that others can reach does unless it is configured.
@@ -445,19 +524,28 @@ impl fmt::Debug for App {
 pub struct Bound {
     server: Arc<Server>,
     listener: Option<Listener>,
+    admin: Option<AdminListener>,
+    budget: Budget,
     layers: Layers,
     auth: Authentication,
     http: HttpConfig,
     stdio: StdioConfig,
 }
 
-/// How long calls may go on after the process was told to stop.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 impl Bound {
     /// Where it listens; `None` over standard input and output.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(Listener::address)
+    }
+
+    /// `https` if TLS is spoken, else `http`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.listener.as_ref().map_or("http", Listener::scheme)
+    }
+
+    /// Where operators find `/metrics` and the health pages, if they have a port of their own.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminListener::address)
     }
 
     /// How many tools it serves.
@@ -470,7 +558,8 @@ impl Bound {
         let tools = self.tool_count();
         match self.address() {
             Some(address) => {
-                tracing::info!(url = %format_args!("http://{address}/mcp"), tools, "serving");
+                let scheme = self.scheme();
+                tracing::info!(url = %format_args!("{scheme}://{address}/mcp"), tools, "serving");
             }
             None => tracing::info!(tools, "serving over standard input and output"),
         }
@@ -486,7 +575,8 @@ impl Bound {
         self.serve_until(stop_signal()).await
     }
 
-    /// Serves until a future is done; then lets calls that have begun come to their end, for 20 seconds at most.
+    /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
+    /// under `drain` say.
     ///
     /// # Errors
     ///
@@ -495,14 +585,31 @@ impl Bound {
         self,
         stop: impl Future<Output = ()>,
     ) -> std::result::Result<(), AppError> {
-        let Some(listener) = self.listener else {
-            return Ok(stdio::serve(self.server, self.stdio, stop, PATIENCE).await?);
+        let server = Arc::clone(&self.server);
+        let operators = async {
+            match &self.admin {
+                Some(admin) => admin.serve(server).await,
+                None => std::future::pending().await,
+            }
         };
-        let gate = Arc::clone(&self.auth.gate);
-        let serving = listener.serve(self.server, gate, self.http, self.layers, stop, PATIENCE);
+        let clients = async {
+            match self.listener {
+                Some(listener) => {
+                    let (http, layers) = (self.http, self.layers);
+                    let gate = Arc::clone(&self.auth.gate);
+                    let serving =
+                        listener.serve(self.server, gate, http, layers, stop, self.budget);
+                    tokio::select! {
+                        served = serving => served,
+                        never = self.auth.keep_up() => match never {},
+                    }
+                }
+                None => stdio::serve(self.server, self.stdio, stop, self.budget.calls).await,
+            }
+        };
         tokio::select! {
-            served = serving => Ok(served?),
-            never = self.auth.keep_up() => match never {},
+            served = clients => Ok(served?),
+            () = operators => Ok(()),
         }
     }
 }

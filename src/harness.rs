@@ -1,5 +1,6 @@
 //! Tools, resources and prompts tested without a socket.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::protocol::Revision;
-use crate::server::{Local, Part, Reply, Server, StdioPeer};
+use crate::server::{Local, Part, QuestionCounts, Reply, Server, StdioPeer};
 
 /// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
 /// transport.
@@ -36,27 +37,94 @@ use crate::server::{Local, Part, Reply, Server, StdioPeer};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+///
+/// # Tools that ask
+///
+/// [`answering`](Self::answering) says what the client answers. The same test can then be run for every revision:
+///
+/// ```
+/// use longshore::protocol::Revision;
+/// use longshore::{App, CallContext, JsonSchema, ToolError, tool};
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Name {
+///     name: String,
+/// }
+///
+/// /// Greets whoever is there.
+/// #[tool]
+/// async fn greet(context: &CallContext) -> Result<String, ToolError> {
+///     let name = context.elicit::<Name>("What is your name?").await?.accepted();
+///     Ok(name.map_or("Goodbye.".to_owned(), |Name { name }| format!("Hello {name}.")))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> longshore::Result {
+/// for revision in [Revision::V2025_06_18, Revision::V2025_11_25, Revision::V2026_07_28] {
+///     let server = App::new().tool(greet).harness()?.speaking(revision).answering(|method, params| {
+///         assert_eq!(method, "elicitation/create");
+///         assert_eq!(params["message"], "What is your name?");
+///         json!({"action": "accept", "content": {"name": "Ada"}})
+///     });
+///     let result = server.call("greet", json!({})).await.expect("a result");
+///     assert_eq!(result["content"][0]["text"], "Hello Ada.");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Harness {
     server: Arc<Server>,
     local: Local,
     principal: Arc<Principal>,
     peer: StdioPeer,
     next_id: AtomicU64,
+    revision: Revision,
+    answer: Option<Box<Answering>>,
 }
+
+type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
+
+/// How often a call may ask for input before the harness gives it up.
+const ROUNDS_MAX: usize = 100;
 
 impl Harness {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
+            local: Local::new(server.telemetry().cells()),
             server,
-            local: Local::new(),
             principal: Arc::new(Principal::local()),
             peer: StdioPeer::default(),
             next_id: AtomicU64::new(1),
+            revision: Revision::V2026_07_28,
+            answer: None,
         }
     }
 
-    /// Calls a tool as a client of the newest revision does.
+    /// The revision that requests are made in. Default: the newest.
+    #[must_use]
+    pub fn speaking(mut self, revision: Revision) -> Self {
+        self.revision = revision;
+        self
+    }
+
+    /// Answers questions as the client does: given a method, for example `elicitation/create`, and its parameters, the
+    /// result. The client then declares that it can do everything that could be asked of it; without this, nothing.
+    #[must_use]
+    pub fn answering(
+        mut self,
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        self.answer = Some(Box::new(answer));
+        self
+    }
+
+    /// What has become of the questions that were asked.
+    pub fn question_counts(&self) -> QuestionCounts {
+        self.server.question_counts()
+    }
+
+    /// Calls a tool.
     ///
     /// # Errors
     ///
@@ -67,7 +135,7 @@ impl Harness {
             .await
     }
 
-    /// Reads a resource as a client of the newest revision does.
+    /// Reads a resource.
     ///
     /// ```
     /// use longshore::{App, ResourceDefinition, StaticResource};
@@ -89,7 +157,7 @@ impl Harness {
         self.request("resources/read", json!({"uri": uri})).await
     }
 
-    /// Gets a prompt as a client of the newest revision does. `arguments` is an object of strings.
+    /// Gets a prompt. `arguments` is an object of strings.
     ///
     /// # Errors
     ///
@@ -102,7 +170,7 @@ impl Harness {
         .await
     }
 
-    /// The definitions of all tools, as a client of the newest revision sees them.
+    /// The definitions of all tools, as the client sees them.
     ///
     /// # Errors
     ///
@@ -111,7 +179,7 @@ impl Harness {
         self.list("tools/list", "tools").await
     }
 
-    /// The definitions of all resources that are no templates, as a client of the newest revision sees them.
+    /// The definitions of all resources that are no templates, as the client sees them.
     ///
     /// # Errors
     ///
@@ -120,7 +188,7 @@ impl Harness {
         self.list("resources/list", "resources").await
     }
 
-    /// The definitions of all templates of resources, as a client of the newest revision sees them.
+    /// The definitions of all templates of resources, as the client sees them.
     ///
     /// # Errors
     ///
@@ -130,7 +198,7 @@ impl Harness {
             .await
     }
 
-    /// The definitions of all prompts, as a client of the newest revision sees them.
+    /// The definitions of all prompts, as the client sees them.
     ///
     /// # Errors
     ///
@@ -155,15 +223,59 @@ impl Harness {
         }
     }
 
-    /// Sends any request as a client of the newest revision does; `_meta` is filled in.
+    /// Sends any request; what the revision wants to be said with it is filled in, and what is asked is answered.
     ///
     /// # Errors
     ///
     /// The JSON-RPC error object.
     pub async fn request(&self, method: &str, mut params: Value) -> Result<Value, Value> {
-        params["_meta"]["io.modelcontextprotocol/protocolVersion"] =
-            Revision::V2026_07_28.as_str().into();
-        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        if self.revision.has_sessions() {
+            if !self.peer.has_session() {
+                let params = json!({
+                    "protocolVersion": self.revision.as_str(),
+                    "capabilities": self.capabilities(),
+                    "clientInfo": {"name": "harness", "version": env!("CARGO_PKG_VERSION")},
+                });
+                self.request_once("initialize", &params).await?;
+            }
+            return self.request_once(method, &params).await;
+        }
+        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = self.revision.as_str().into();
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities();
+        let mut result = self.request_once(method, &params).await?;
+        let Some(answer) = &self.answer else {
+            return Ok(result);
+        };
+        for _ in 0..ROUNDS_MAX {
+            if result["resultType"] != "input_required" {
+                break;
+            }
+            params["inputResponses"] = json!({});
+            if let Some(requests) = result["inputRequests"].as_object() {
+                for (name, request) in requests {
+                    let method = request["method"].as_str().unwrap_or_default();
+                    params["inputResponses"][name] = answer(method, &request["params"]);
+                }
+            }
+            params["requestState"] = result["requestState"].take();
+            result = self.request_once(method, &params).await?;
+        }
+        Ok(result)
+    }
+
+    /// What the client says that it can do.
+    fn capabilities(&self) -> Value {
+        match self.answer {
+            Some(_) => json!({
+                "elicitation": {"form": {}, "url": {}},
+                "sampling": {"tools": {}, "context": {}},
+                "roots": {},
+            }),
+            None => json!({}),
+        }
+    }
+
+    async fn request_once(&self, method: &str, params: &Value) -> Result<Value, Value> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let mut answer = self.send(&message.to_string()).await.unwrap_or_default();
@@ -181,16 +293,7 @@ impl Harness {
 
     /// [`send`](Self::send), with the notifications that come before the answer. The answer is last.
     pub async fn send_and_listen(&self, message: &str) -> Vec<Value> {
-        self.local.look_at_the_clock();
-        let body = Bytes::copy_from_slice(message.as_bytes());
-        let handled = poll_fn(|cx| {
-            let (local, peer) = (&self.local, &self.peer);
-            Poll::Ready(
-                self.server
-                    .handle_stdio(cx, local, peer, &self.principal, &body),
-            )
-        });
-        let reply = handled.await.reply().await;
+        let reply = self.handle(message).await;
         let mut messages = Vec::new();
         match reply {
             Reply::Accepted | Reply::Cancelled => {}
@@ -198,7 +301,10 @@ impl Harness {
             Reply::Stream(mut stream) => {
                 while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
                     messages.push(match part {
-                        Part::Message(message) => message.to_vec(),
+                        Part::Message(message) => {
+                            self.answer(&message).await;
+                            message.to_vec()
+                        }
                         Part::Answer(answer) => [answer.head, answer.rest].concat(),
                     });
                 }
@@ -208,5 +314,44 @@ impl Harness {
             .iter()
             .filter_map(|message| serde_json::from_slice(message).ok())
             .collect()
+    }
+
+    async fn handle(&self, message: &str) -> Reply {
+        self.local.look_at_the_clock();
+        let body = Bytes::copy_from_slice(message.as_bytes());
+        let handled = poll_fn(|cx| {
+            let (local, peer) = (&self.local, &self.peer);
+            Poll::Ready(
+                self.server
+                    .handle_stdio(cx, local, peer, &self.principal, &body),
+            )
+        });
+        handled.await.reply().await
+    }
+
+    /// Answers a message of the server's, if it is a question.
+    async fn answer(&self, message: &[u8]) {
+        let (Some(answer), Ok(question)) = (&self.answer, serde_json::from_slice::<Value>(message))
+        else {
+            return;
+        };
+        let Some(method) = question["method"]
+            .as_str()
+            .filter(|_| !question["id"].is_null())
+        else {
+            return;
+        };
+        let result = answer(method, &question["params"]);
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+        self.handle(&answer.to_string()).await;
+    }
+}
+
+impl fmt::Debug for Harness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Harness")
+            .field("server", &self.server)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
     }
 }

@@ -47,6 +47,7 @@ extern crate self as longshore;
 pub mod protocol;
 pub mod environment;
 pub mod net;
+pub mod telemetry;
 pub mod state;
 pub mod auth;
 pub mod limit;
@@ -70,17 +71,19 @@ pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{
-    Arguments, CallContext, CompletionRequest, Completions, Definition, IntoOutput, IntoPrompt,
-    IntoResource, IntoTool, InvalidArguments, LogLevel, Output, Parameters, Prompt,
-    PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition, ResourceError,
-    ResourceTemplate, StaticResource, Tool, ToolError, collected_tools, prompt_fn, resource_fn,
-    template_fn, tool_fn,
+    Arguments, AskError, CallContext, CompletionRequest, Completions, Definition, Elicited, Form,
+    FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments, LogLevel, Output,
+    Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition,
+    ResourceError, ResourceTemplate, Skill, SkillError, StaticResource, StepError, Tool, ToolError,
+    View, ViewPermission, collected_tools, prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;
 pub use protocol::{
-    Annotations, CacheScope, Content, Icon, PromptArgument, PromptMessage, ResourceContents, Role,
-    ToolAnnotations, UriTemplate,
+    Annotations, CacheScope, ClientAbility, Content, ContextInclusion, Icon, ModelPreferences,
+    PromptArgument, PromptMessage, ResourceContents, Role, Root, SamplingContent, SamplingMessage,
+    SamplingRequest, SamplingResult, SamplingTool, ToolAnnotations, ToolChoice, ToolResult,
+    ToolUse, UriTemplate,
 };
 
 #[doc = include_str!("catalog/tool.md")]

@@ -273,6 +273,7 @@ fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         quote!(.timeout(::longshore::__private::Duration::from_millis(#ms)))
     });
     let scopes = &options.scopes;
+    let ui = options.ui.iter();
     let icons = &options.icons;
     let meta = options.meta.iter().map(|entry| {
         let (key, value) = (&entry.key, &entry.value);
@@ -286,6 +287,7 @@ fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
                 #(#hints)*
                 #timeout
                 #(.scope(#scopes))*
+                #(.ui(#ui))*
                 #(.icon(::longshore::__private::Icon::new(#icons)))*
                 #(#meta)*,
             {

@@ -26,6 +26,7 @@ pub(crate) struct ToolOptions {
     pub(crate) open_world: Option<bool>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) scopes: Vec<LitStr>,
+    pub(crate) ui: Option<LitStr>,
     pub(crate) icons: Vec<LitStr>,
     pub(crate) meta: Vec<MetaEntry>,
     pub(crate) blocking: Option<proc_macro2::Span>,
@@ -121,6 +122,7 @@ impl ToolOptions {
         "open_world",
         "timeout",
         "scopes",
+        "ui",
         "icon",
         "meta",
         "blocking",
@@ -157,6 +159,14 @@ impl ToolOptions {
             "open_world" => set(&mut self.open_world, option, flag(option), mistakes),
             "timeout" => set(&mut self.timeout, option, duration(option), mistakes),
             "scopes" => self.take_scopes(option, mistakes),
+            "ui" => {
+                set(&mut self.ui, option, text(option), mistakes);
+                if let Some(uri) = &self.ui
+                    && !uri.value().starts_with("ui://")
+                {
+                    mistakes.at(uri, "a view's URI begins with `ui://`");
+                }
+            }
             "icon" => take_icon(&mut self.icons, option, mistakes),
             "meta" => take_meta(&mut self.meta, option, mistakes),
             "blocking" => {

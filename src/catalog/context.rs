@@ -4,10 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::ask::{
+    self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Roots, Sample, StepError,
+};
 use super::outlet::Outlet;
 use crate::auth::Principal;
+use crate::protocol::{ClientAbility, SamplingRequest};
 
 /// One call, as its tool sees it: who asks, and under which ids.
 ///
@@ -18,6 +24,7 @@ pub struct CallContext {
     pub(crate) request_id: RequestId,
     pub(crate) headers: Option<HeaderMap>,
     pub(crate) outlet: Outlet,
+    pub(crate) asking: Asking,
 }
 
 impl CallContext {
@@ -35,6 +42,7 @@ impl CallContext {
             request_id: RequestId::from_json("1"),
             headers: None,
             outlet: Outlet::default(),
+            asking: Asking::default(),
         }
     }
 
@@ -67,7 +75,7 @@ impl CallContext {
     /// Reports have to grow: one that is not more than the last is left out, and so are those that come within 20 ms
     /// of one another, save the one that reaches `total`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
-        if self.outlet.progress(progress, total, message) {
+        if !self.asking.is_replaying() && self.outlet.progress(progress, total, message) {
             // Lets it be sent before the tool goes on.
             tokio::task::yield_now().await;
         }
@@ -77,9 +85,174 @@ impl CallContext {
     ///
     /// At most 200 a second are sent. They must not hold credentials or personal data.
     pub async fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
-        if self.outlet.log(level, data) {
+        if !self.asking.is_replaying() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether the client has declared that it can do something that it could be asked for.
+    pub fn client_can(&self, ability: ClientAbility) -> bool {
+        self.asking.client_can(ability)
+    }
+
+    /// Makes sure that the client has declared that it can do something, before anything is done.
+    ///
+    /// # Errors
+    ///
+    /// It has not. With `?` that is the error -32021 in 2026-07-28, and a failure of the tool before that.
+    pub fn require(&self, ability: ClientAbility) -> Result<(), AskError> {
+        self.asking.require(ability)
+    }
+
+    /// Asks the person behind the client to fill in a form, whose fields are those of `T`; see [`Form::of`].
+    ///
+    /// ```
+    /// use longshore::{CallContext, Elicited, JsonSchema, ToolError, tool};
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Booking {
+    ///     /// How many people will come.
+    ///     #[schemars(range(min = 1, max = 12))]
+    ///     people: u8,
+    ///     window_seat: Option<bool>,
+    /// }
+    ///
+    /// /// Books a table.
+    /// #[tool]
+    /// async fn book(context: &CallContext, day: String) -> Result<String, ToolError> {
+    ///     match context.elicit::<Booking>(format!("A table on {day}?")).await? {
+    ///         Elicited::Accepted(booking) => Ok(format!("A table for {} on {day}.", booking.people)),
+    ///         Elicited::Declined | Elicited::Cancelled => Ok("No table then.".to_owned()),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Do not ask for passwords, tokens or the like: clients see what is filled in. Show a page instead, with
+    /// [`elicit_url`](Self::elicit_url).
+    ///
+    /// # What happens meanwhile
+    ///
+    /// Clients with a session, up to 2025-11-25, are asked on the stream of the call's answer, and the call waits; the
+    /// time counts as none of its own. In 2026-07-28 the call ends with the question. With the answer the client
+    /// calls again, and the tool **runs again from its beginning**, on whichever replica. Each question that has been
+    /// answered is answered at once then, and [`progress`](Self::progress) and [`log`](Self::log) say nothing until
+    /// the tool has caught up.
+    ///
+    /// So a tool has to ask the same as before when it runs again, and what it does before a question is done again
+    /// after it, unless it is a [`step`](Self::step). Whatever else is going on when a question is asked is dropped.
+    /// A tool that asks something else fails with an internal error.
+    ///
+    /// Questions that are asked at the same time, for example by `tokio::join!`, reach a client of 2026-07-28
+    /// together.
+    ///
+    /// # Errors
+    ///
+    /// See [`AskError`].
+    pub fn elicit<T: JsonSchema + DeserializeOwned>(
+        &self,
+        message: impl Into<String>,
+    ) -> Elicit<'_, T> {
+        Elicit::new(self, message.into())
+    }
+
+    /// [`elicit`](Self::elicit) for forms that are no Rust type.
+    ///
+    /// # Errors
+    ///
+    /// See [`AskError`].
+    pub fn elicit_form(&self, message: impl Into<String>, form: Form) -> ElicitForm<'_> {
+        ElicitForm::new(self, message.into(), form)
+    }
+
+    /// Asks the person behind the client to visit a page, where something can be done that the client must not see.
+    ///
+    /// That it was accepted says only that the person has agreed to visit it. Whoever serves the page has to make
+    /// sure that it is visited by the person whom this call is for, and the URL must not let anybody in by itself.
+    ///
+    /// # Errors
+    ///
+    /// See [`AskError`].
+    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
+        ElicitUrl::new(self, &message.into(), &url.into())
+    }
+
+    /// Asks the client's model for a message. What [`elicit`](Self::elicit) says of when the tool runs again holds
+    /// here too.
+    ///
+    /// ```
+    /// use longshore::{CallContext, SamplingRequest, ToolError, tool};
+    ///
+    /// /// Puts a text into a few words.
+    /// #[tool(read_only)]
+    /// async fn summary(context: &CallContext, text: String) -> Result<String, ToolError> {
+    ///     let request = SamplingRequest::new(text, 200).system("Say it in one sentence.");
+    ///     Ok(context.sample(&request).await?.text())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`AskError`].
+    pub fn sample(&self, request: &SamplingRequest) -> Sample<'_> {
+        Sample::new(self, request)
+    }
+
+    /// Asks the client in which places it works. They are hints: never take them for what a caller may see.
+    ///
+    /// # Errors
+    ///
+    /// See [`AskError`].
+    pub fn roots(&self) -> Roots<'_> {
+        Roots::new(self)
+    }
+
+    /// Does something that is not to be done again when the tool runs again after a question.
+    ///
+    /// ```
+    /// use longshore::{CallContext, ToolError, tool};
+    ///
+    /// async fn reserve(room: &str) -> Result<u64, ToolError> {
+    /// #   let _ = room;
+    ///     Ok(17)
+    /// }
+    ///
+    /// # #[derive(serde::Deserialize, longshore::JsonSchema)] struct Guest { name: String }
+    /// /// Reserves a room, then asks for whom.
+    /// #[tool]
+    /// async fn book(context: &CallContext, room: String) -> Result<String, ToolError> {
+    ///     let number = context.step("reserve", reserve(&room)).await?;
+    ///     let guest = context.elicit::<Guest>("Who will stay?").await?.accepted();
+    ///     let name = guest.map_or("nobody".to_owned(), |guest| guest.name);
+    ///     Ok(format!("reservation {number} for {name}"))
+    /// }
+    /// ```
+    ///
+    /// What it gives is kept with the answers, and returned at once from then on. Steps of the same name are told
+    /// apart by their order. A failure is not kept, and fails the call as usual. While a step is being taken the call
+    /// does not end with a question.
+    ///
+    /// # What it does not guarantee
+    ///
+    /// What is kept travels through the client, sealed. A client that sends an old state again gets a second future
+    /// for its call, in which everything that came after that state is done again; one that begins from the
+    /// beginning does everything again. And if the server dies after the step and before its answer is out, nobody
+    /// knows of the step. So it is done *at least once*, and never twice along one line of answers. Where that is not
+    /// enough, make the effect idempotent, for example under a key that was drawn in a step before.
+    ///
+    /// Together with the answers, 64 KiB are kept at most. Up to 2025-11-25 a tool does not run again, and a step is
+    /// just done.
+    ///
+    /// # Errors
+    ///
+    /// What the effect fails with, or that its result cannot be kept.
+    pub async fn step<T, E, F>(&self, name: &str, effect: F) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<StepError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        ask::step(&self.asking, name, effect).await
     }
 
     /// From which level on the caller wants log messages; `None` if it wants none. For tools whose messages are costly

@@ -2,12 +2,14 @@
 //! them.
 
 mod arguments;
+mod ask;
 #[doc(hidden)]
 pub mod attribute;
 mod by_hand;
 mod collected;
 mod completion;
 mod context;
+mod extensions;
 mod listing;
 mod outlet;
 mod output;
@@ -17,13 +19,21 @@ mod registry;
 mod resource;
 pub mod schema;
 mod shown;
+mod skill;
 mod strict;
 mod table;
 mod tool;
 mod typed;
+mod view;
 
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
+pub use ask::{
+    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
+};
+pub(crate) use ask::{
+    Asking, Client, ClientError, Desk, Fault, Interruption, Round, Slot, read as read_request,
+};
 pub use by_hand::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,
@@ -48,6 +58,8 @@ pub use resource::{
 };
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
+pub use skill::{Skill, SkillError};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
+pub use view::{View, ViewPermission};

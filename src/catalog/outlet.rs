@@ -131,6 +131,12 @@ impl Outlet {
         true
     }
 
+    /// Sends a message that must not be lost: a question, or that it is taken back. Those are bounded elsewhere.
+    pub(crate) fn say(&self, message: Vec<u8>) {
+        self.queue().keep(message.into());
+        self.spoke.store(true, Ordering::Release);
+    }
+
     /// The least level of log messages that the caller wants.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         self.wanted.log_level
@@ -182,6 +188,10 @@ impl Queue {
             self.dropped += 1;
             return;
         }
+        self.keep(message);
+    }
+
+    fn keep(&mut self, message: Bytes) {
         self.bytes += message.len();
         self.messages.push_back(message);
         if let Some(waker) = self.waker.take() {

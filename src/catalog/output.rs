@@ -5,8 +5,8 @@ use std::error::Error;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::catalog::InvalidArguments;
-use crate::protocol::Content;
+use crate::catalog::{AskError, InvalidArguments};
+use crate::protocol::{ClientAbility, Content};
 
 /// What a call produced: content for the model, and where there is one, a structured value.
 ///
@@ -113,6 +113,9 @@ pub enum ToolErrorKind {
     /// The arguments were not what the schema asks for. Revisions up to 2025-06-18 are told by the
     /// JSON-RPC error -32602, later ones by a result that the model can correct itself from.
     InvalidArguments,
+    /// The client would have to be able to do something that it has not declared. 2026-07-28 has the error -32021
+    /// for that; clients before it are told as of any failure.
+    MissingCapability(ClientAbility),
     /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
     /// failed (-32603), the log learns why.
     Internal,
@@ -164,9 +167,19 @@ impl ToolError {
 impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
         let error: Box<dyn Error + Send + Sync> = Box::new(error);
-        match error.downcast::<InvalidArguments>() {
-            Ok(invalid) => Self::of(ToolErrorKind::InvalidArguments, invalid.to_string()),
-            Err(error) => Self::of(ToolErrorKind::Failed, error.to_string()).caused_by(error),
+        let kind = if error.is::<InvalidArguments>() {
+            ToolErrorKind::InvalidArguments
+        } else {
+            match error.downcast_ref::<AskError>() {
+                Some(AskError::NotDeclared(ability)) => ToolErrorKind::MissingCapability(*ability),
+                Some(AskError::InvalidQuestion(_)) => ToolErrorKind::Internal,
+                _ => ToolErrorKind::Failed,
+            }
+        };
+        let of_error = Self::of(kind, error.to_string());
+        match kind {
+            ToolErrorKind::InvalidArguments => of_error,
+            _ => of_error.caused_by(error),
         }
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::catalog::{CallContext, CompletionRequest, Completions, InvalidParameter, Parameters};
-use crate::protocol::{Content, Icon, PromptArgument, PromptMessage};
+use crate::catalog::{
+    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters,
+};
+use crate::protocol::{ClientAbility, Content, Icon, PromptArgument, PromptMessage};
 
 /// The future of a prompt's messages.
 pub type PromptFuture =
@@ -252,6 +254,9 @@ pub enum PromptErrorKind {
     InvalidArguments,
     /// It could not be made: -32603, with the message.
     Failed,
+    /// The client would have to be able to do something that it has not declared: -32021, before 2026-07-28 -32603
+    /// with the message.
+    MissingCapability(ClientAbility),
     /// The prompt is at fault: -32603, without details. The log has them.
     Internal,
 }
@@ -309,7 +314,16 @@ impl<E: Error + Send + Sync + 'static> From<E> for PromptError {
         let error: Box<dyn Error + Send + Sync> = Box::new(error);
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::invalid(invalid.to_string()),
-            Err(error) => Self::new(error.to_string()).caused_by(error),
+            Err(error) => {
+                let kind = match error.downcast_ref::<AskError>() {
+                    Some(AskError::NotDeclared(ability)) => {
+                        PromptErrorKind::MissingCapability(*ability)
+                    }
+                    Some(AskError::InvalidQuestion(_)) => PromptErrorKind::Internal,
+                    _ => PromptErrorKind::Failed,
+                };
+                Self::of(kind, error.to_string()).caused_by(error)
+            }
         }
     }
 }

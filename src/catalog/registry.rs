@@ -1,17 +1,22 @@
 //! What one server offers, checked and ready.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::extensions::Extensions;
 use super::schema::{self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type};
+use super::skill::{CatalogSkill, Skill};
 use super::table::Table;
+use super::view;
 use super::{
     AnyResource, Arguments, InvalidArguments, Output, Parameters, Prompt, Resource,
     ResourceDefinition, ResourceTemplate, Tool,
 };
-use crate::protocol::{TemplateError, UriTemplate, fault_of_uri};
+use crate::protocol::{Method, TemplateError, UriTemplate, fault_of_uri};
+use crate::telemetry::{Metrics, OperationId, Target};
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
 ///
@@ -22,6 +27,10 @@ pub struct Catalog {
     pub(crate) resources: Table<CatalogResource>,
     pub(crate) templates: Table<CatalogTemplate>,
     pub(crate) prompts: Table<CatalogPrompt>,
+    pub(crate) skills: Table<CatalogSkill>,
+    /// What is in the folders of skills, by URI: JSON of a list of resources.
+    pub(crate) folders: BTreeMap<String, String>,
+    pub(crate) extensions: Extensions,
 }
 
 /// A tool with what was computed from its definition once.
@@ -32,6 +41,8 @@ pub(crate) struct CatalogTool {
     /// `None` where the tool checks its arguments itself.
     input: Option<Compiled>,
     output: Option<Compiled>,
+    /// What its calls are counted under.
+    pub(crate) operation: OperationId,
 }
 
 /// A resource at one URI.
@@ -48,6 +59,8 @@ pub(crate) struct CatalogTemplate {
 /// A prompt.
 pub(crate) struct CatalogPrompt {
     pub(crate) prompt: Arc<dyn Prompt>,
+    /// What its uses are counted under.
+    pub(crate) operation: OperationId,
 }
 
 /// Why something cannot be offered.
@@ -113,7 +126,7 @@ pub enum CatalogError {
     /// A member of a resource's or a prompt's definition that clients would not accept.
     #[error("{what} {name:?}: {problem}")]
     Definition {
-        /// `resource` or `prompt`.
+        /// `resource`, `prompt`, `tool` or `extension`.
         what: &'static str,
         /// Its URI or name.
         name: String,
@@ -157,7 +170,68 @@ impl Catalog {
                 AnyResource::Template(template) => self.add_template(template)?,
             }
         }
+        self.check_views()?;
         Ok(self)
+    }
+
+    /// Adds skills, and their files as resources.
+    ///
+    /// # Errors
+    ///
+    /// The first one that cannot be offered, and why.
+    pub fn with_skills(
+        mut self,
+        skills: impl IntoIterator<Item = Skill>,
+    ) -> Result<Self, CatalogError> {
+        for skill in skills {
+            for resource in skill.resources() {
+                if let AnyResource::Fixed(resource) = resource {
+                    self.add_resource(resource)?;
+                }
+            }
+            let (entry, folders) = skill.into_entry();
+            self.folders.extend(folders);
+            // Of one name there is one: its resources were added.
+            let _ = self.skills.add(entry);
+        }
+        Ok(self)
+    }
+
+    /// Adds extensions of the protocol, with their settings.
+    ///
+    /// # Errors
+    ///
+    /// The first one that cannot be announced, and why.
+    pub fn with_extensions(
+        mut self,
+        extensions: impl IntoIterator<Item = (String, Value)>,
+    ) -> Result<Self, CatalogError> {
+        for (name, settings) in extensions {
+            self.extensions.add(name, settings)?;
+        }
+        Ok(self)
+    }
+
+    /// APP-01: the view that a tool names is there.
+    fn check_views(&self) -> Result<(), CatalogError> {
+        for entry in self.tools.iter() {
+            let definition = entry.tool.definition();
+            let Some(uri) = &definition.view else {
+                continue;
+            };
+            if !uri.starts_with(view::SCHEME)
+                || self.resources.get(uri).is_none() && self.template_for(uri).is_none()
+            {
+                return Err(CatalogError::Definition {
+                    what: "tool",
+                    name: definition.name.clone(),
+                    problem: format!(
+                        "its view {uri:?} is not there; add a View of that URI, which begins with ui://"
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Adds prompts.
@@ -251,9 +325,26 @@ impl Catalog {
                 return fault(format!("{:?} is no name of an argument", argument.name));
             }
         }
-        match self.prompts.add(CatalogPrompt { prompt }) {
+        match self.prompts.add(CatalogPrompt {
+            prompt,
+            operation: OperationId::OTHER,
+        }) {
             Ok(()) => Ok(()),
             Err(_) => Err(CatalogError::DuplicatePrompt { name }),
+        }
+    }
+
+    /// Has the uses of each tool and prompt counted under its name.
+    pub(crate) fn count_in(&mut self, metrics: &Metrics) {
+        for entry in self.tools.iter_mut() {
+            let name = entry.tool.definition().name();
+            let target = Some((Target::Tool, name));
+            entry.operation = metrics.operation(Method::ToolsCall.as_str(), target);
+        }
+        for entry in self.prompts.iter_mut() {
+            let name = entry.prompt.definition().name.as_str();
+            let target = Some((Target::Prompt, name));
+            entry.operation = metrics.operation(Method::PromptsGet.as_str(), target);
         }
     }
 
@@ -330,6 +421,13 @@ fn check_resource(definition: &ResourceDefinition) -> Result<(), CatalogError> {
     if definition.name.is_empty() {
         return fault("its name is empty");
     }
+    if definition.uri.starts_with(view::SCHEME)
+        && definition.mime_type.as_deref() != Some(view::MIME_TYPE)
+    {
+        return fault(
+            "a URI of ui:// is that of a view, whose media type is text/html;profile=mcp-app",
+        );
+    }
     match definition.annotations.priority {
         Some(priority) if !(0.0..=1.0).contains(&priority) => fault("a priority is from 0 to 1"),
         _ => Ok(()),
@@ -367,6 +465,7 @@ impl CatalogTool {
             input,
             output,
             header_parameters,
+            operation: OperationId::OTHER,
             tool,
         })
     }

@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::catalog::{CallContext, CompletionRequest, Completions, InvalidParameter, Parameters};
-use crate::protocol::{Annotations, CacheScope, Icon, ResourceContents, UriTemplate};
+use crate::catalog::{
+    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters,
+};
+use crate::protocol::{
+    Annotations, CacheScope, ClientAbility, Icon, ResourceContents, UriTemplate,
+};
 
 /// The future of one reading.
 pub type ReadFuture =
@@ -226,6 +230,9 @@ pub enum ResourceErrorKind {
     NotFound,
     /// It is there, but could not be read: -32603, with the message.
     Failed,
+    /// The client would have to be able to do something that it has not declared: -32021, before 2026-07-28 -32603
+    /// with the message.
+    MissingCapability(ClientAbility),
     /// The resource is at fault: -32603, without details. The log has them.
     Internal,
 }
@@ -283,7 +290,16 @@ impl<E: Error + Send + Sync + 'static> From<E> for ResourceError {
         let error: Box<dyn Error + Send + Sync> = Box::new(error);
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::not_found().caused_by(invalid),
-            Err(error) => Self::new(error.to_string()).caused_by(error),
+            Err(error) => {
+                let kind = match error.downcast_ref::<AskError>() {
+                    Some(AskError::NotDeclared(ability)) => {
+                        ResourceErrorKind::MissingCapability(*ability)
+                    }
+                    Some(AskError::InvalidQuestion(_)) => ResourceErrorKind::Internal,
+                    _ => ResourceErrorKind::Failed,
+                };
+                Self::of(kind, error.to_string()).caused_by(error)
+            }
         }
     }
 }

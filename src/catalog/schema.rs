@@ -33,7 +33,7 @@ mod mirrored;
 mod sameness;
 mod survey;
 
-pub(super) use generate::{of_arguments, of_output};
+pub(super) use generate::{of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
 

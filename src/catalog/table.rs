@@ -59,6 +59,10 @@ impl<T> Table<T> {
         self.entries.iter()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.entries.iter_mut()
+    }
+
     pub(crate) fn entries(&self) -> &[T] {
         &self.entries
     }

@@ -75,6 +75,8 @@ pub struct Definition {
     pub(crate) meta: Map<String, Value>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) scopes: Vec<String>,
+    /// URI of the view that hosts show for it.
+    pub(crate) view: Option<String>,
 }
 
 impl Definition {
@@ -94,6 +96,7 @@ impl Definition {
             meta: Map::new(),
             timeout: None,
             scopes: Vec::new(),
+            view: None,
         }
     }
 

@@ -1,15 +1,18 @@
 //! `longshore config`: what can be set, whether it is right, and where each value comes from.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::{Args, Subcommand};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
+use super::output;
 use super::run::load;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::config::{Effective, Flags, Origin, schema};
+use crate::environment::{Environment, Probe};
 
 /// What `config` is told.
 #[derive(Debug, Args)]
@@ -66,6 +69,7 @@ fn check(flags: &Flags) -> Result<(), Failure> {
         || "without a file".to_owned(),
         |file| format!("with {}", file.display()),
     );
+    output::start_logging(&loaded.config.log, &Probe::real())?;
     let server = App::new().config(loaded.config).server()?;
     print(&format!(
         "the configuration is valid ({file}; {set} settings have a value that is not the default; {} tools)\n",
@@ -82,11 +86,17 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
     if args.json {
         let settings: Vec<_> = settings.iter().map(as_json).collect();
         let document = json!({
+            "environment": surroundings(&loaded.environment),
             "file": loaded.file.as_deref().map(std::path::Path::to_string_lossy),
             "settings": settings,
         });
         return print(&format!("{document:#}\n"));
     }
+    let mut text = String::new();
+    for (what, value, evidence) in surroundings_in_words(&loaded.environment) {
+        let _ = writeln!(text, "{what:<10} {value} ({evidence})");
+    }
+    text.push('\n');
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -104,7 +114,50 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         let reload = reload.as_str().unwrap_or_default();
         table.add_row([&*one.setting, &*value, reload, &*one.from]);
     }
-    print(&format!("{}\n", table.trim_fmt()))
+    print(&format!("{text}{}\n", table.trim_fmt()))
+}
+
+/// What was seen, by what is called, and what says so.
+fn surroundings_in_words(environment: &Environment) -> Vec<(&'static str, String, String)> {
+    let mut lines = Vec::new();
+    if let Some(seen) = &environment.cloud {
+        lines.push(("cloud", seen.value.name().to_owned(), seen.evidence.clone()));
+    }
+    if let Some(seen) = &environment.container {
+        lines.push((
+            "container",
+            seen.value.name().to_owned(),
+            seen.evidence.clone(),
+        ));
+    }
+    let kind = &environment.kind;
+    lines.push((
+        "run for",
+        kind.value.name().to_owned(),
+        kind.evidence.clone(),
+    ));
+    if let Some(seen) = &environment.project {
+        lines.push(("project", seen.value.clone(), seen.evidence.clone()));
+    }
+    if let Some(seen) = &environment.system.cpu_millis {
+        let cores = format!("{}.{:02} cores", seen.value / 1000, seen.value % 1000 / 10);
+        lines.push(("processor", cores, seen.evidence.clone()));
+    }
+    if let Some(seen) = &environment.system.memory_bytes {
+        let mib = format!("{} MiB", seen.value / (1024 * 1024));
+        lines.push(("memory", mib, seen.evidence.clone()));
+    }
+    lines
+}
+
+fn surroundings(environment: &Environment) -> Value {
+    let members = surroundings_in_words(environment)
+        .into_iter()
+        .map(|(what, value, evidence)| {
+            let seen = json!({ "value": value, "evidence": evidence });
+            (what.replace(' ', "_"), seen)
+        });
+    Value::Object(members.collect())
 }
 
 fn as_json(one: &Effective) -> Value {

@@ -11,6 +11,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::app::MainError;
 use crate::config::{Flags, Transport};
+use crate::environment::Probe;
 
 /// Serves MCP tools over HTTP, or over standard input and output.
 ///
@@ -72,12 +73,14 @@ struct RunArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
-    /// Listen on this IP address; 0.0.0.0 is all that the machine has [default: 127.0.0.1]
+    /// Listen on this IP address; 0.0.0.0 is all that the machine has [default: 127.0.0.1, in
+    /// containers 0.0.0.0]
     /// [env: LONGSHORE_HOST]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
 
-    /// Listen on this port; 0 takes any that is free [default: 3000] [env: PORT, LONGSHORE_PORT]
+    /// Listen on this port; 0 takes any that is free [default: 3000, in containers 8080]
+    /// [env: PORT, LONGSHORE_PORT]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
@@ -129,7 +132,7 @@ impl From<RunArgs> for Flags {
 /// makes no sense.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let audience = output::start_logging();
+    let audience = output::Audience::of(&Probe::real());
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run::run(&Flags::from(args), audience),
         Command::Key(command) => key::key(&command),

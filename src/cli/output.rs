@@ -9,6 +9,12 @@ use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::app::AppError;
+use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
+use crate::environment::Probe;
 
 /// Who reads standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,38 +24,55 @@ pub(super) enum Audience {
     Programs,
 }
 
-/// Sends the log to standard error: in colour to a terminal, as JSON in a container, plain elsewhere.
-pub(super) fn start_logging() -> Audience {
-    let probe = crate::environment::Probe::real();
-    let level = probe
-        .variable("LONGSHORE_LOG")
-        .or_else(|| probe.variable("RUST_LOG"));
-    let filter = EnvFilter::builder().parse_lossy(level.unwrap_or("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let terminal = io::stderr().is_terminal();
-    if probe.is_in_container() && !terminal {
-        log.json().flatten_event(true).init();
-    } else {
-        let colour = terminal && probe.variable("NO_COLOR").is_none();
-        log.with_ansi(colour).with_target(false).init();
+impl Audience {
+    /// Who it is in these surroundings.
+    pub(super) fn of(probe: &Probe) -> Self {
+        if probe.is_orchestrated() && !probe.is_at_terminal() {
+            Self::Programs
+        } else {
+            Self::People
+        }
+    }
+}
+
+/// Sends the log to standard error: in colour to a terminal, as JSON where that is asked for, plain elsewhere.
+///
+/// # Errors
+///
+/// A level that makes no sense.
+pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<(), AppError> {
+    let registry = tracing_subscriber::registry().with(filter(&config.level)?);
+    let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    match config.format {
+        LogFormat::Json => registry.with(log.json().flatten_event(true)).init(),
+        LogFormat::Text => {
+            let colour = probe.is_at_terminal() && probe.variable("NO_COLOR").is_none();
+            registry
+                .with(log.with_ansi(colour).with_target(false))
+                .init();
+        }
     }
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
         tracing::error!(place, message, "panicked");
     }));
-    if probe.is_orchestrated() && !terminal {
-        Audience::Programs
-    } else {
-        Audience::People
-    }
+    Ok(())
+}
+
+fn filter(level: &str) -> Result<EnvFilter, AppError> {
+    EnvFilter::builder().parse(level).map_err(|error| {
+        AppError::from(ConfigError::Contradictions(vec![Finding {
+            problem: format!("log.level is {level:?}: {error}"),
+            advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
+                .to_owned(),
+        }]))
+    })
 }
 
 /// Says where the server is and how to reach it, at a glance.
-pub(super) fn greet(address: SocketAddr, toolsets: &str, tools: usize) {
-    eprintln!("{}", greeting(address, toolsets, tools));
+pub(super) fn greet(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) {
+    eprintln!("{}", greeting(scheme, address, toolsets, tools));
 }
 
 /// Says what is waited for, should a person have started a server that another program is to talk to.
@@ -62,7 +85,7 @@ pub(super) fn greet_over_stdio(tools: usize) {
     }
 }
 
-fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
+fn greeting(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tools = counted(tools);
     // Nobody can connect to the address that stands for all of them.
@@ -74,7 +97,7 @@ fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
         },
         address.port(),
     );
-    let url = format!("http://{reachable}/mcp");
+    let url = format!("{scheme}://{reachable}/mcp");
     let everywhere = if address.ip().is_unspecified() {
         format!(
             "  listens  on every address of this machine, port {}\n",
@@ -88,7 +111,7 @@ fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
          {everywhere}  \
            try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
-           health   http://{reachable}/health\n  \
+           health   {scheme}://{reachable}/health\n  \
            stop     Ctrl-C\n"
     )
 }
@@ -124,14 +147,14 @@ mod tests {
     #[test]
     fn the_greeting_is_as_the_readme_shows_it() {
         let address = SocketAddr::from(([127, 0, 0, 1], 3000));
-        let shown = greeting(address, "demo", 7);
+        let shown = greeting("http", address, "demo", 7);
         let readme = include_str!("../../README.md");
         assert!(readme.contains(shown.trim_matches('\n')), "{shown}");
     }
 
     #[test]
     fn the_address_that_is_shown_can_be_connected_to() {
-        let everywhere = greeting(SocketAddr::from(([0, 0, 0, 0], 80)), "demo", 1);
+        let everywhere = greeting("http", SocketAddr::from(([0, 0, 0, 0], 80)), "demo", 1);
         assert!(
             everywhere.contains("1 tool (demo) at http://127.0.0.1:80/mcp\n"),
             "{everywhere}"
@@ -140,7 +163,7 @@ mod tests {
             everywhere.contains("every address of this machine, port 80\n"),
             "{everywhere}"
         );
-        let v6 = greeting(SocketAddr::from(([0; 16], 80)), "demo", 2);
+        let v6 = greeting("http", SocketAddr::from(([0; 16], 80)), "demo", 2);
         assert!(
             v6.contains("http://[::1]:80/mcp") && !v6.contains("0.0.0.0"),
             "{v6}"

@@ -17,6 +17,7 @@ pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
 /// Serves what the settings name; without any, the demo toolset.
 pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
     let config = load(flags)?.config;
+    output::start_logging(&config.log, &Probe::real())?;
     let toolsets = config.toolsets.join(", ");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -27,7 +28,7 @@ pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
-                output::greet(address, &toolsets, bound.tool_count());
+                output::greet(bound.scheme(), address, &toolsets, bound.tool_count());
             }
             (Audience::People, None) => output::greet_over_stdio(bound.tool_count()),
         }

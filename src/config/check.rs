@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Config, Transport};
 use crate::auth::is_scope;
 use crate::environment::Probe;
+use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
 
 /// Something that does not add up, and what to do about it.
@@ -110,6 +111,14 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             config.server.call_timeout_seconds == 0,
             "server.call_timeout_seconds",
         ),
+        (
+            config.server.questions.timeout_seconds == 0,
+            "server.questions.timeout_seconds",
+        ),
+        (
+            config.server.questions.state_seconds == 0,
+            "server.questions.state_seconds",
+        ),
         (http.workers == Some(0), "http.workers"),
         (limits.connections == 0, "http.limits.connections"),
         (
@@ -146,6 +155,31 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
+    let per_session = config.server.questions.per_session;
+    if PER_SESSION_MAX < per_session {
+        find(
+            format!("server.questions.per_session is {per_session}"),
+            "give it at most 200: over stdio 256 messages are looked after at once, and answers have to find a place",
+        );
+    }
+    if let Some(grace) = config.drain.grace_seconds
+        && grace < GRACE_SECONDS_MIN
+    {
+        find(
+            format!("drain.grace_seconds is {grace}"),
+            "give it at least 5: 3.5 seconds are set aside for what has to be done at the end",
+        );
+    }
+    if let Some(port) = http.admin.port
+        && port == http.port
+        && port != 0
+        && http.admin.host.is_none_or(|host| host == http.host)
+    {
+        find(
+            format!("http.admin.port is {port}, which clients have already"),
+            "give operators a port of their own, or leave it out",
+        );
+    }
     if let Some(workers) = http.workers.filter(|workers| WORKERS_MAX < *workers) {
         find(
             format!("http.workers is {workers}"),
@@ -177,5 +211,6 @@ fn is_open_to_others(path: &std::path::Path) -> bool {
 }
 
 const WORKERS_MAX: usize = 1024;
+const PER_SESSION_MAX: usize = 200;
 /// What hyper keeps of a request until its head is complete.
 const HEADER_BYTES_MAX: usize = 64 * 1024;

@@ -12,7 +12,7 @@ use super::expand::{Expanded, expand};
 use super::mistake::{self, Mistake};
 use super::tree::{Content, Node, Origin, parts};
 use super::{Config, Transport, file, schema, variables};
-use crate::environment::Probe;
+use crate::environment::{Environment, Probe};
 
 /// What was said on the command line. It outdoes everything else.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,8 @@ pub struct Loaded {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
+    /// Where the process found itself.
+    pub environment: Environment,
     pub(super) tree: Node,
     /// Further files that were read, such as those with secrets.
     pub(super) other_files: Vec<PathBuf>,
@@ -108,7 +110,8 @@ impl Loaded {
             .map(PathBuf::as_path)
     }
 
-    /// Reads the file that the flags or `LONGSHORE_CONFIG` name, if any; then the environment; then the flags.
+    /// Looks where the process is; reads the file that the flags or `LONGSHORE_CONFIG` name, if any; then the environment;
+    /// then the flags.
     ///
     /// Variables are `LONGSHORE_` and the setting's path in capitals, its parts joined by two underscores:
     /// `LONGSHORE_HTTP__PORT`. Short forms are `LONGSHORE_HOST`, `LONGSHORE_PORT`, `LONGSHORE_WORKERS`,
@@ -124,15 +127,16 @@ impl Loaded {
             .clone()
             .or_else(|| variables::config_file(probe));
         let mut mistakes = Vec::new();
-        let mut tree = Node::empty();
+        let environment = Environment::detect(probe);
+        let mut tree = detected(&environment);
         if let Some(path) = &path {
-            tree = file::read(path)?;
+            let mut file = file::read(path)?;
             // For editors.
-            tree.remove(&parts("$schema"));
-            drop_nulls(&mut tree);
-            substitute(&mut tree, probe, path, &mut mistakes);
+            file.remove(&parts("$schema"));
+            drop_nulls(&mut file);
+            substitute(&mut file, probe, path, &mut mistakes);
             // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
-            let read = read_as::<Config>(&mut tree, Some(path));
+            let read = read_as::<Config>(&mut file, Some(path));
             mistakes.extend(
                 read.err()
                     .into_iter()
@@ -140,6 +144,7 @@ impl Loaded {
                     .filter(|(_, missing)| !missing)
                     .map(|(mistake, _)| mistake),
             );
+            tree.overlay(file);
         }
         let mut other_files = Vec::new();
         for variable in variables::settings(probe, &mut mistakes) {
@@ -158,6 +163,8 @@ impl Loaded {
         if !mistakes.is_empty() {
             return Err(ConfigError::Mistakes(mistakes));
         }
+        speak_http_where_it_is_set_up(&mut tree);
+        trust_nobody_with_users_unasked(&mut tree);
         let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
             ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;
@@ -168,9 +175,53 @@ impl Loaded {
         Ok(Self {
             config,
             file: path,
+            environment,
             tree,
             other_files,
         })
+    }
+}
+
+/// What the detectors say.
+fn detected(environment: &Environment) -> Node {
+    let mut tree = Node::empty();
+    for detected in environment.settings() {
+        let path = parts(detected.setting);
+        // The program knows more of the surroundings than each of its builds can set.
+        if schema::setting(&path).is_some() {
+            let origin = Origin::Detected {
+                evidence: detected.evidence,
+            };
+            tree.overlay(Node::single(&path, &origin, detected.value));
+        }
+    }
+    tree
+}
+
+/// Whoever says something of HTTP wants it, whatever standard input looks like.
+fn speak_http_where_it_is_set_up(tree: &mut Node) {
+    let path = parts("transport");
+    let is_guess = tree.get(&path).is_some_and(|node| {
+        matches!(node.origin, Origin::Detected { .. }) && node.to_value() == "stdio"
+    });
+    let Some(Content::Table(http)) = tree.get(&parts("http")).map(|http| &http.content) else {
+        return;
+    };
+    let is_said = |node: &Node| !matches!(node.origin, Origin::Detected { .. } | Origin::Default);
+    if is_guess && http.iter().any(|(_, node)| is_said(node)) {
+        tree.remove(&path);
+    }
+}
+
+/// A platform's proxies say truly where a request came from. But they pass on what a client says of its user: whoever
+/// has users forwarded has to name the proxies that see to it.
+fn trust_nobody_with_users_unasked(tree: &mut Node) {
+    let path = parts("http.trusted_proxies");
+    let is_guess = tree
+        .get(&path)
+        .is_some_and(|node| matches!(node.origin, Origin::Detected { .. }));
+    if is_guess && tree.get(&parts("auth.forwarded.user_header")).is_some() {
+        tree.remove(&path);
     }
 }
 
@@ -312,6 +363,7 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static str, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LogFormat;
 
     fn load(flags: &Flags, variables: &[(&str, &str)]) -> Result<Config, String> {
         let probe = Probe::of(variables.iter().copied());
@@ -410,8 +462,103 @@ mod tests {
     }
 
     #[test]
-    fn the_level_of_the_log_is_no_setting() {
-        assert!(load(&Flags::default(), &[("LONGSHORE_LOG", "debug")]).is_ok());
+    fn the_level_of_the_log_has_the_usual_names() {
+        let level = |variables: &[(&str, &str)]| {
+            load(&Flags::default(), variables).expect("valid").log.level
+        };
+        assert_eq!(
+            level(&[("LONGSHORE_LOG", "debug"), ("RUST_LOG", "warn")]),
+            "debug"
+        );
+        assert_eq!(
+            level(&[("RUST_LOG", "warn,hyper=info"), ("MCP_LOG_LEVEL", "error")]),
+            "warn,hyper=info"
+        );
+        assert_eq!(level(&[("MCP_LOG_LEVEL", "WARNING")]), "warn");
+        let config = load(&Flags::default(), &[("MCP_LOG_FORMAT", "JSON")]).expect("valid");
+        assert_eq!(config.log.format, LogFormat::Json);
+    }
+
+    #[test]
+    fn what_is_detected_is_outdone_by_what_is_said() {
+        use crate::environment::StandardStreams;
+
+        let explained = |variables: &[(&str, &str)], flags: &Flags| {
+            let probe =
+                Probe::of(variables.iter().copied()).with_standard_streams(StandardStreams::Pipes);
+            let loaded = Loaded::read(flags, &probe).expect("valid");
+            ["transport", "http.host", "http.port"].map(|setting| {
+                let all = loaded.explain();
+                let one = all
+                    .iter()
+                    .find(|one| one.setting == setting)
+                    .expect("it is there");
+                let value = one
+                    .value
+                    .as_str()
+                    .map_or_else(|| one.value.to_string(), str::to_owned);
+                format!(
+                    "{value} {}",
+                    one.from.split([':', ' ']).next().unwrap_or_default()
+                )
+            })
+        };
+        let none = Flags::default();
+        assert_eq!(
+            explained(&[("HOME", "/")], &none),
+            ["stdio detected", "127.0.0.1 default", "3000 default"]
+        );
+        assert_eq!(
+            explained(&[("K_SERVICE", "a"), ("PORT", "9000")], &none),
+            ["http detected", "0.0.0.0 detected", "9000 PORT"]
+        );
+        assert_eq!(
+            explained(&[("FLY_APP_NAME", "a"), ("LONGSHORE_HOST", "::")], &none),
+            ["http detected", ":: LONGSHORE_HOST", "8080 detected"]
+        );
+        // Whoever names a port wants HTTP, also from a program that holds all of the streams.
+        let port = Flags {
+            port: Some(4000),
+            ..Flags::default()
+        };
+        assert_eq!(
+            explained(&[("HOME", "/")], &port),
+            ["http default", "127.0.0.1 default", "4000 --port"]
+        );
+    }
+
+    #[test]
+    fn a_platforms_proxies_are_not_trusted_with_users_unless_they_are_named() {
+        let platform = ("K_SERVICE", "weather");
+        let config = load(&Flags::default(), &[platform]).expect("valid");
+        assert!(!config.http.trusted_proxies.is_empty());
+        let header = ("LONGSHORE_AUTH__FORWARDED__USER_HEADER", "x-user");
+        let probe = Probe::of([platform, header]);
+        if let Ok(loaded) = Loaded::read(&Flags::default(), &probe) {
+            assert!(loaded.config.http.trusted_proxies.is_empty());
+        }
+        let named = ("LONGSHORE_HTTP__TRUSTED_PROXIES", "10.1.2.3");
+        let config = load(&Flags::default(), &[platform, header, named]).expect("valid");
+        assert_eq!(config.http.trusted_proxies.networks().len(), 1);
+    }
+
+    #[test]
+    fn every_setting_that_is_detected_exists() {
+        let probe = Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("A", "b")])
+            .with_file("/proc/self/cgroup", "0::/\n")
+            .with_file("/sys/fs/cgroup/cpu.max", "200000 100000")
+            .with_file("/sys/fs/cgroup/memory.max", "67108864");
+        for probe in [probe, Probe::of([("K_SERVICE", "a")])] {
+            for detected in Environment::detect(&probe).settings() {
+                let exists = schema::setting(&parts(detected.setting)).is_some();
+                assert!(
+                    exists || detected.setting.starts_with("drain."),
+                    "{}",
+                    detected.setting
+                );
+            }
+            assert!(Loaded::read(&Flags::default(), &probe).is_ok());
+        }
     }
 
     #[test]

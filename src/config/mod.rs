@@ -10,6 +10,7 @@ mod expand;
 mod explain;
 mod file;
 mod load;
+mod log;
 mod mistake;
 mod reference;
 mod schema;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use check::Finding;
 pub use explain::Effective;
 pub use load::{ConfigError, Flags, Loaded};
+pub use log::{LogConfig, LogFormat};
 pub use mistake::Mistake;
 pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
@@ -32,6 +34,8 @@ use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::state::StateConfig;
+use crate::telemetry::TelemetryConfig;
+use crate::transport::drain::DrainConfig;
 use crate::transport::http::HttpConfig;
 use crate::transport::stdio::StdioConfig;
 
@@ -50,7 +54,8 @@ use crate::transport::stdio::StdioConfig;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How clients reach the server. Default: `http`.
+    /// How clients reach the server. Default: `http`; `stdio` if standard input and output are both pipes, `PORT` is not
+    /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
     /// Default: for the program the demo toolset, for an application none.
@@ -68,10 +73,16 @@ pub struct Config {
     pub auth: AuthConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
+    /// What operators get to see.
+    pub telemetry: TelemetryConfig,
+    /// Stopping.
+    pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
     /// How often, and how many at once.
     pub limits: LimitConfig,
+    /// The log.
+    pub log: LogConfig,
 }
 
 /// How clients reach the server.

@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         let is_secret = [Some(inner), items, values]
             .into_iter()
             .flatten()
-            .any(|schema| schema.get("writeOnly") == Some(&Value::Bool(true)));
+            .any(|schema| self.holds_secret(schema));
         let setting = Setting {
             path: path.to_owned(),
             description: match own {
@@ -242,6 +242,17 @@ impl<'a> Walk<'a> {
                 reload,
             );
         }
+    }
+
+    /// Whether a value is a secret, or an entry of a list with one in it.
+    fn holds_secret(&self, schema: &'a Value) -> bool {
+        let is_secret = |schema: &Value| schema.get("writeOnly") == Some(&Value::Bool(true));
+        is_secret(schema)
+            || self.properties(schema).into_iter().any(|(_, property)| {
+                let property = self.resolve(property);
+                let items = property.get("items").map(|items| self.resolve(items));
+                is_secret(property) || items.is_some_and(is_secret)
+            })
     }
 
     /// The schema that a reference means; for an optional type, that of its value.

@@ -12,25 +12,27 @@ use crate::environment::Probe;
 
 const PREFIX: &str = "LONGSHORE_";
 const FILE: &str = "LONGSHORE_CONFIG";
-/// How much is logged. Not a setting of the configuration: it is read before there is one.
-const LOG: &str = "LONGSHORE_LOG";
 /// At the end of a name: the value is in a file.
 const IN_FILE: &str = "_FILE";
 
 /// Variables with short names, and the setting each stands for; the later outdo the earlier.
-const SHORT: [(&str, &str); 5] = [
+const SHORT: [(&str, &str); 6] = [
     ("LONGSHORE_HOST", "http.host"),
     ("LONGSHORE_PORT", "http.port"),
     ("LONGSHORE_WORKERS", "http.workers"),
     ("LONGSHORE_TRANSPORT", "transport"),
     ("LONGSHORE_TOOLSET", "toolsets"),
+    ("LONGSHORE_LOG", "log.level"),
 ];
 
 /// Names that other MCP servers have for the same, and that people's deployments already set. `LONGSHORE_` names outdo them.
-const ALIASES: [(&str, &str); 3] = [
+const ALIASES: [(&str, &str); 6] = [
     ("MCP_HOST", "http.host"),
     ("MCP_PORT", "http.port"),
     ("MCP_TRANSPORT", "transport"),
+    ("MCP_LOG_LEVEL", "log.level"),
+    ("MCP_LOG_FORMAT", "log.format"),
+    ("RUST_LOG", "log.level"),
 ];
 const FILE_ALIAS: &str = "MCP_CONFIG_PATH";
 
@@ -69,7 +71,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
     found.extend(aliases.map(|(name, setting)| (*name, parts(setting))));
     let mut short = Vec::new();
     for (name, value) in probe.variables(PREFIX) {
-        if [FILE, LOG].contains(&name) || is_from_kubernetes(name, value) {
+        if name == FILE || is_from_kubernetes(name, value) {
             continue;
         }
         match setting_of(name) {
@@ -84,16 +86,30 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
     }
     let mut read = Vec::new();
     for (name, path) in found {
-        let mut value = probe.variable(name).unwrap_or_default();
-        if name == "MCP_TRANSPORT" && ["streamable-http", "streamable_http"].contains(&value) {
-            value = "http";
-        }
-        match variable(name, &path, value) {
+        let value = probe.variable(name).unwrap_or_default();
+        let value = if name.starts_with(PREFIX) {
+            value.to_owned()
+        } else {
+            translated(name, value)
+        };
+        match variable(name, &path, &value) {
             Ok(variable) => read.push(variable),
             Err(mistake) => mistakes.push(mistake),
         }
     }
     read
+}
+
+/// A value of another product's as ours.
+fn translated(name: &str, value: &str) -> String {
+    match (name, &*value.to_ascii_lowercase()) {
+        ("MCP_TRANSPORT", "streamable-http" | "streamable_http") => "http".to_owned(),
+        ("MCP_LOG_LEVEL", "warning") => "warn".to_owned(),
+        ("MCP_LOG_LEVEL", "critical" | "fatal") => "error".to_owned(),
+        ("MCP_LOG_FORMAT", "pretty" | "console" | "plain") => "text".to_owned(),
+        ("MCP_LOG_LEVEL" | "MCP_LOG_FORMAT" | "MCP_TRANSPORT", lower) => lower.to_owned(),
+        _ => value.to_owned(),
+    }
 }
 
 /// The setting that a name stands for, and whether it does so in short.
@@ -111,7 +127,7 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Mistake> {
     let long: Vec<_> = schema::settings()
         .map(|setting| name_for(&setting.path))
         .collect();
-    let known: Vec<_> = long.iter().map(String::as_str).chain([FILE, LOG]).collect();
+    let known: Vec<_> = long.iter().map(String::as_str).chain([FILE]).collect();
     let message = match nearest(name, &known) {
         Some(near) => {
             format!("there is no such setting; did you mean {near}? Correct its name, or unset it")

@@ -1,6 +1,6 @@
 //! How often each limit was hit.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::telemetry::{Counter, LIMIT_HITS, Metrics};
 
 /// Something that there may not be more of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Limit {
     TargetBytes,
     /// Bytes of a request's head.
     HeaderBytes,
+    /// Time for a handshake of TLS.
+    HandshakeSeconds,
     /// Time for a request's head.
     HeaderSeconds,
     /// Bytes of a body.
@@ -49,12 +51,13 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::OpenFiles,
         Self::TargetBytes,
         Self::HeaderBytes,
+        Self::HandshakeSeconds,
         Self::HeaderSeconds,
         Self::BodyBytes,
         Self::BodySeconds,
@@ -79,6 +82,7 @@ impl Limit {
             Self::OpenFiles => "RLIMIT_NOFILE",
             Self::TargetBytes => "http.limits.target_bytes",
             Self::HeaderBytes => "http.limits.header_bytes",
+            Self::HandshakeSeconds => "http.tls.handshake_seconds",
             Self::HeaderSeconds => "http.limits.header_seconds",
             Self::BodyBytes => "http.limits.body_bytes",
             Self::BodySeconds => "http.limits.body_seconds",
@@ -92,7 +96,7 @@ impl Limit {
             Self::ToolRate => "limits.tools",
             Self::Calls => "limits.calls",
             Self::PrincipalCalls => "limits.calls_per_principal",
-            Self::ToolCalls => "limits.tools",
+            Self::ToolCalls => "limits.tools.calls",
         }
     }
 
@@ -106,25 +110,24 @@ impl Limit {
 }
 
 /// Counters of all limits.
-#[derive(Debug, Default)]
-pub(crate) struct Hits([AtomicU64; Limit::ALL.len()]);
+#[derive(Debug)]
+pub(crate) struct Hits([Counter; Limit::ALL.len()]);
 
 impl Hits {
+    /// Those that metrics show.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        Self(Limit::ALL.map(|limit| metrics.counter(&LIMIT_HITS, &[("limit", limit.setting())])))
+    }
+
     #[inline]
     pub(crate) fn count(&self, limit: Limit) {
-        self.0[limit as usize].fetch_add(1, Relaxed);
+        self.0[limit as usize].add(1);
     }
 
     /// How often a limit was hit.
     #[cfg(test)]
     pub(crate) fn of(&self, limit: Limit) -> u64 {
-        self.0[limit as usize].load(Relaxed)
-    }
-
-    /// All of them.
-    #[cfg(test)]
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Limit, u64)> + '_ {
-        Limit::ALL.into_iter().map(|limit| (limit, self.of(limit)))
+        self.0[limit as usize].value()
     }
 }
 
@@ -133,12 +136,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_has_a_counter_of_its_own() {
-        let hits = Hits::default();
+    fn each_limit_has_a_counter_that_metrics_show_by_its_setting() {
+        let metrics = Metrics::default();
+        let hits = Hits::new(&metrics);
         for (place, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, place);
-            hits.count(limit);
+            assert!(!limit.setting().is_empty());
         }
-        assert!(hits.all().all(|(_, hits)| hits == 1));
+        hits.count(Limit::BodyBytes);
+        let shown = metrics.counter(&LIMIT_HITS, &[("limit", "http.limits.body_bytes")]);
+        assert_eq!((shown.value(), hits.of(Limit::BodyBytes)), (1, 1));
+        assert_eq!(hits.of(Limit::HeaderBytes), 0);
     }
 }

@@ -22,6 +22,7 @@ use places::{Place, Places};
 pub(crate) use refused::Refused;
 
 use crate::auth::{Principal, PrincipalKind};
+use crate::telemetry::Metrics;
 use bucket::{Bucket, Keyed};
 
 /// All limits of a server that count requests and calls, and how often each limit was hit.
@@ -49,8 +50,8 @@ pub(crate) struct ToolLimits {
 }
 
 impl Limits {
-    pub(crate) fn new(config: &LimitConfig) -> Self {
-        let hits = Arc::new(Hits::default());
+    pub(crate) fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
+        let hits = Arc::new(Hits::new(metrics));
         let keyed = |rate: &RateConfig, limit| Keyed::new(rate, config.buckets, limit);
         let queue = places::Queue {
             length: config.queue,
@@ -268,25 +269,33 @@ mod tests {
     const SOMEBODY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const ANOTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
+    fn limits(config: LimitConfig) -> Limits {
+        Limits::new(&config, &Metrics::default())
+    }
+
     fn rate(per_second: f64, burst: u32) -> RateConfig {
         RateConfig { per_second, burst }
     }
 
     #[test]
     fn by_default_nobody_without_a_proof_is_limited_in_what_it_asks() {
-        let limits = Limits::new(&LimitConfig::default());
+        let limits = limits(LimitConfig::default());
         for _ in 0..100_000 {
             assert!(limits.arrive(SOMEBODY).is_ok());
             assert!(limits.admit(&Principal::anonymous()).is_ok());
             assert!(limits.call("tool").is_ok());
         }
         assert!(limits.has_room(&Principal::anonymous(), None));
-        assert!(limits.hits.all().all(|(_, hits)| hits == 0));
+        assert!(
+            Limit::ALL
+                .into_iter()
+                .all(|limit| limits.hits.of(limit) == 0)
+        );
     }
 
     #[test]
     fn addresses_are_told_apart_and_all_together_have_a_limit_too() {
-        let limits = Limits::new(&LimitConfig {
+        let limits = limits(LimitConfig {
             address: rate(0.001, 2),
             server: rate(0.001, 3),
             ..LimitConfig::default()
@@ -301,7 +310,7 @@ mod tests {
 
     #[test]
     fn sessions_of_an_address_begin_at_a_rate() {
-        let limits = Limits::new(&LimitConfig {
+        let limits = limits(LimitConfig {
             initialize_per_minute: Some(3),
             ..LimitConfig::default()
         });
@@ -320,7 +329,7 @@ mod tests {
 
     #[test]
     fn who_fails_to_prove_itself_too_often_is_told_to_wait() {
-        let limits = Limits::new(&LimitConfig::default());
+        let limits = limits(LimitConfig::default());
         assert!((0..10).all(|_| limits.failed_proof(Some(SOMEBODY)).is_ok()));
         let refused = limits.failed_proof(Some(SOMEBODY)).expect_err("too often");
         assert_eq!(refused.limit, Limit::FailedAuthentications);
@@ -331,12 +340,12 @@ mod tests {
     fn addresses_that_may_be_a_balancer_are_limited_only_if_somebody_says_so() {
         let balancer = Some(IpAddr::from([10, 0, 0, 1]));
         let anonymous = Principal::anonymous();
-        let limits = Limits::new(&LimitConfig::default());
+        let limits = limits(LimitConfig::default());
         for _ in 0..10_000 {
             assert!(limits.failed_proof(balancer).is_ok());
             assert!(limits.begin_session(&anonymous, balancer).is_ok());
         }
-        let limits = Limits::new(&LimitConfig {
+        let limits = limits(LimitConfig {
             initialize_per_minute: Some(1),
             failed_authentications_per_minute: Some(1),
             ..LimitConfig::default()
@@ -352,7 +361,7 @@ mod tests {
             calls: Some(1),
             ..ToolLimitConfig::default()
         };
-        let limits = Limits::new(&LimitConfig {
+        let limits = limits(LimitConfig {
             tools: [("slow".to_owned(), tool)].into(),
             calls: Some(2),
             queue: 0,
@@ -385,7 +394,7 @@ mod tests {
             burst: 1,
             calls: None,
         };
-        let limits = Limits::new(&LimitConfig {
+        let limits = limits(LimitConfig {
             tools: [("slow".to_owned(), tool)].into(),
             ..LimitConfig::default()
         });

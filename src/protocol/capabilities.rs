@@ -1,7 +1,10 @@
 //! What a client says that it can do.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 
 /// A client's capabilities, as far as this server has a use for them: one bit each.
 ///
@@ -26,9 +29,67 @@ impl ClientCapabilities {
     }
 
     /// Whether all of `other` are there.
-    #[cfg(test)]
     pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+}
+
+/// Something that a server may ask of a client that has declared it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClientAbility {
+    /// Says in which places it works.
+    Roots,
+    /// Has its model answer.
+    Sampling,
+    /// Has its model answer, and want tools to be called.
+    SamplingTools,
+    /// Shows its model more than what it is sent.
+    SamplingContext,
+    /// Shows a form to a person.
+    ElicitationForm,
+    /// Shows a page to a person.
+    ElicitationUrl,
+}
+
+impl ClientAbility {
+    /// As it is called in the specification.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Roots => "roots",
+            Self::Sampling => "sampling",
+            Self::SamplingTools => "sampling.tools",
+            Self::SamplingContext => "sampling.context",
+            Self::ElicitationForm => "elicitation",
+            Self::ElicitationUrl => "elicitation.url",
+        }
+    }
+
+    pub(crate) fn bit(self) -> ClientCapabilities {
+        match self {
+            Self::Roots => ClientCapabilities::ROOTS,
+            Self::Sampling => ClientCapabilities::SAMPLING,
+            Self::SamplingTools => ClientCapabilities::SAMPLING_TOOLS,
+            Self::SamplingContext => ClientCapabilities::SAMPLING_CONTEXT,
+            Self::ElicitationForm => ClientCapabilities::ELICITATION_FORM,
+            Self::ElicitationUrl => ClientCapabilities::ELICITATION_URL,
+        }
+    }
+
+    /// The capabilities that a client has to declare (META-04): an object keyed by capability.
+    pub(crate) fn required(self) -> Value {
+        let mut path = self.as_str().split('.');
+        let (name, part) = (path.next().unwrap_or_default(), path.next());
+        match part {
+            Some(part) => json!({ name: { part: {} } }),
+            None => json!({ name: {} }),
+        }
+    }
+}
+
+impl fmt::Display for ClientAbility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

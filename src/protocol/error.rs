@@ -26,6 +26,8 @@ pub enum ErrorCode {
     ResourceNotFound,
     /// -32020: a header is missing, malformed, or says something else than the body (2026-07-28).
     HeaderMismatch,
+    /// -32021: the client has not declared a capability that the request needs (2026-07-28).
+    MissingCapability,
     /// -32022: a protocol version that is not served (2026-07-28).
     UnsupportedProtocolVersion,
     /// A refusal below the protocol: the code is the HTTP status.
@@ -45,6 +47,7 @@ impl ErrorCode {
             Self::Internal => -32603,
             Self::ResourceNotFound => -32002,
             Self::HeaderMismatch => -32020,
+            Self::MissingCapability => -32021,
             Self::UnsupportedProtocolVersion => -32022,
             Self::Http(status) => i32::from(status),
             Self::Application(code) => code,

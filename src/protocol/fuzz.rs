@@ -32,7 +32,7 @@ enum Read {
 
 /// JSON texts of what a message says, where it says it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said([Option<String>; 7]);
+struct Said([Option<String>; 9]);
 
 /// Reads a body in both ways.
 ///
@@ -97,6 +97,8 @@ fn said(params: &super::message::Params<'_>) -> Said {
             params.name,
             params.uri,
             params.arguments,
+            params.input_responses,
+            params.request_state,
             meta.protocol_version,
             meta.client_capabilities,
             meta.log_level,
@@ -159,6 +161,8 @@ fn read_params(params: &Members<'_>) -> Option<Said> {
         params.once("name")?,
         params.once("uri")?,
         params.once("arguments")?,
+        params.once("inputResponses")?,
+        params.once("requestState")?,
         meta.once("io.modelcontextprotocol/protocolVersion")?,
         meta.once("io.modelcontextprotocol/clientCapabilities")?,
         meta.once("io.modelcontextprotocol/logLevel")?,

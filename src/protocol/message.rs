@@ -23,7 +23,7 @@ pub(crate) enum Payload<'a> {
 pub(crate) enum Message<'a> {
     Request(Request<'a>),
     Notification(Notification<'a>),
-    Response(Response),
+    Response(Response<'a>),
 }
 
 /// A message that wants an answer.
@@ -44,7 +44,12 @@ pub(crate) struct Notification<'a> {
 
 /// An answer to a request that the server made.
 #[derive(Debug)]
-pub(crate) struct Response;
+pub(crate) struct Response<'a> {
+    /// JSON text of the id, if it can be one.
+    pub(crate) id: Option<&'a str>,
+    /// JSON text of the result, or of the error.
+    pub(crate) outcome: Result<&'a str, &'a str>,
+}
 
 /// Parameters: JSON texts of the members that are needed before the method's own types read them.
 #[derive(Debug, Default)]
@@ -54,6 +59,8 @@ pub(crate) struct Params<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) uri: Option<&'a str>,
     pub(crate) arguments: Option<&'a str>,
+    pub(crate) input_responses: Option<&'a str>,
+    pub(crate) request_state: Option<&'a str>,
     pub(crate) meta: Meta<'a>,
 }
 
@@ -130,8 +137,8 @@ struct Envelope<'a> {
     method: Option<&'a str>,
     params: Params<'a>,
     has_meta: bool,
-    result: bool,
-    error: bool,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
     problem: Option<&'static str>,
 }
 
@@ -164,16 +171,12 @@ impl<'a> Envelope<'a> {
                 self.problem("params is an object");
             }
             "result" => {
-                scanner.value()?;
-                if std::mem::replace(&mut self.result, true) {
-                    self.problem("a member appears twice");
-                }
+                let value = scanner.value()?;
+                self.once(|e| &mut e.result, value);
             }
             "error" => {
-                scanner.value()?;
-                if std::mem::replace(&mut self.error, true) {
-                    self.problem("a member appears twice");
-                }
+                let value = scanner.value()?;
+                self.once(|e| &mut e.error, value);
             }
             _ => {
                 scanner.value()?;
@@ -196,6 +199,14 @@ impl<'a> Envelope<'a> {
             "arguments" => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.params.arguments, value);
+            }
+            "inputResponses" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.params.input_responses, value);
+            }
+            "requestState" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.params.request_state, value);
             }
             "_meta" => {
                 if std::mem::replace(&mut self.has_meta, true) {
@@ -264,13 +275,17 @@ impl<'a> Envelope<'a> {
             return invalid("id is an integer, or a string of at most 1024 bytes");
         }
         let Some(method) = self.method else {
-            return match (self.result, self.error) {
-                (true, true) => invalid("a response has a result or an error, not both"),
-                (false, false) => invalid("a message has a method, a result or an error"),
-                _ => Ok(Message::Response(Response)),
+            let outcome = match (self.result, self.error) {
+                (Some(_), Some(_)) => {
+                    return invalid("a response has a result or an error, not both");
+                }
+                (None, None) => return invalid("a message has a method, a result or an error"),
+                (Some(result), None) => Ok(result),
+                (None, Some(error)) => Err(error),
             };
+            return Ok(Message::Response(Response { id, outcome }));
         };
-        if self.result || self.error {
+        if self.result.is_some() || self.error.is_some() {
             return invalid("a request has neither result nor error");
         }
         let Some(method) = string(method) else {

@@ -17,9 +17,51 @@ pub(crate) enum Method {
     PromptsGet,
     Complete,
     SetLogLevel,
+    SkillsList,
+    SkillsGet,
+    DirectoryRead,
 }
 
 impl Method {
+    pub(crate) const ALL: [Self; 15] = [
+        Self::Initialize,
+        Self::Ping,
+        Self::Discover,
+        Self::ToolsList,
+        Self::ToolsCall,
+        Self::ResourcesList,
+        Self::TemplatesList,
+        Self::ResourcesRead,
+        Self::PromptsList,
+        Self::PromptsGet,
+        Self::Complete,
+        Self::SetLogLevel,
+        Self::SkillsList,
+        Self::SkillsGet,
+        Self::DirectoryRead,
+    ];
+
+    /// The name on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolsCall => "tools/call",
+            Self::ToolsList => "tools/list",
+            Self::Ping => "ping",
+            Self::Initialize => "initialize",
+            Self::Discover => "server/discover",
+            Self::ResourcesRead => "resources/read",
+            Self::ResourcesList => "resources/list",
+            Self::TemplatesList => "resources/templates/list",
+            Self::PromptsGet => "prompts/get",
+            Self::PromptsList => "prompts/list",
+            Self::Complete => "completion/complete",
+            Self::SetLogLevel => "logging/setLevel",
+            Self::SkillsList => "skills/list",
+            Self::SkillsGet => "skills/get",
+            Self::DirectoryRead => "resources/directory/read",
+        }
+    }
+
     /// Finds the method of a name. The comparison is with each name's length and bytes: it costs the same for
     /// all of them.
     #[inline]
@@ -37,6 +79,9 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "skills/list" => Self::SkillsList,
+            "skills/get" => Self::SkillsGet,
+            "resources/directory/read" => Self::DirectoryRead,
             _ => return None,
         })
     }
@@ -45,7 +90,9 @@ impl Method {
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
             Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
-            Self::Discover => !revision.has_sessions(),
+            Self::Discover | Self::SkillsList | Self::SkillsGet | Self::DirectoryRead => {
+                !revision.has_sessions()
+            }
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList
@@ -55,5 +102,22 @@ impl Method {
             | Self::PromptsGet
             | Self::Complete => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for (position, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(Method::parse(method.as_str()), Some(method));
+            assert_eq!(
+                method as usize, position,
+                "in the order of their declaration"
+            );
+        }
+        assert_eq!(Method::parse("tools/Call"), None);
     }
 }

@@ -3,11 +3,13 @@
 //! `message` turns bytes into JSON-RPC messages, [`Revision`] is the only place that compares revisions, and
 //! the other files hold what messages are made of.
 
+mod canonical;
 mod capabilities;
 mod content;
 mod error;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
+mod interaction;
 pub(crate) mod message;
 mod method;
 mod prompts;
@@ -18,6 +20,8 @@ mod tools;
 mod uri_template;
 mod write;
 
+pub(crate) use canonical::canonical;
+pub use capabilities::ClientAbility;
 pub(crate) use capabilities::ClientCapabilities;
 pub use content::{
     Annotations, Content, EmbeddedResource, MediaContent, ResourceBody, ResourceContents,
@@ -26,6 +30,10 @@ pub use content::{
 pub use error::{ErrorCode, ErrorObject};
 #[cfg(any(fuzzing, test))]
 pub use fuzz::envelope_holds;
+pub use interaction::{
+    ContextInclusion, ModelPreferences, Root, SamplingContent, SamplingMessage, SamplingRequest,
+    SamplingResult, SamplingTool, ToolChoice, ToolResult, ToolUse,
+};
 pub(crate) use method::Method;
 pub use prompts::{PromptArgument, PromptMessage};
 pub use resources::CacheScope;

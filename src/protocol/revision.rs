@@ -90,6 +90,26 @@ impl Revision {
         Self::V2025_03_26 <= self
     }
 
+    /// Whether an answer over HTTP may be a stream, in which the client can be asked something.
+    pub fn has_streamed_answers(self) -> bool {
+        Self::V2025_03_26 <= self
+    }
+
+    /// Whether the model that is sampled may be given tools, and messages may have several blocks.
+    pub fn has_sampling_tools(self) -> bool {
+        Self::V2025_11_25 <= self
+    }
+
+    /// Whether questions to people have a mode, defaults of every type, titled choices and several choices at once.
+    pub fn has_rich_forms(self) -> bool {
+        Self::V2025_11_25 <= self
+    }
+
+    /// Whether a page that is shown to a person has an id, under which the client can be told that it is done with.
+    pub fn has_elicitation_ids(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// Whether a resource that is not there has an error code of its own.
     pub fn has_resource_not_found(self) -> bool {
         self < Self::V2026_07_28

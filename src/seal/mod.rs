@@ -1,4 +1,5 @@
-//! What the server hands out and must recognise later, on any replica: sealed session ids and cursors.
+//! What the server hands out and must recognise later, on any replica: sealed session ids and cursors,
+//! and the states of requests that wait for their client's input.
 //!
 //! Nothing is stored. An id *is* its content, encrypted and authenticated under a key that the replicas
 //! share ([`KeyRing`]); whoever holds the key can open it. What it is for and which mount it belongs to are
@@ -10,14 +11,20 @@
 //! outside: it does not open.
 
 mod config;
+mod digest;
 mod key_ring;
+mod request_state;
 mod revoked;
 mod session;
 
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
+pub(crate) use digest::{digest, short_digest};
 pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;
 pub(crate) use key_ring::random_bytes;
+pub(crate) use request_state::{
+    AskedQuestion, Binding, JOURNAL_MAX_BYTES, JournalEntry, JournalKey, RequestState,
+};
 pub(crate) use revoked::Revoked;
 pub(crate) use session::{OpenedSessions, Session, SessionIssue};

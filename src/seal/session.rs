@@ -119,20 +119,26 @@ impl Session {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Takes apart what was put together byte by byte.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+impl<'a> Reader<'a> {
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, tail) = self.0.split_first_chunk::<N>()?;
         self.0 = tail;
         Some(*head)
     }
 
-    fn text(&mut self) -> Option<Box<str>> {
+    pub(super) fn text(&mut self) -> Option<Box<str>> {
         let [length] = self.array()?;
-        let (head, tail) = self.0.split_at_checked(usize::from(length))?;
+        let text = self.bytes(usize::from(length))?;
+        std::str::from_utf8(text).ok().map(Box::from)
+    }
+
+    pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(length)?;
         self.0 = tail;
-        std::str::from_utf8(head).ok().map(Box::from)
+        Some(head)
     }
 }
 

@@ -7,9 +7,11 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::reply::Reply;
-use super::{Caller, Handled, Headers, Server, malformed, not_a_message};
+use super::watched::speaks;
+use super::{Caller, Handled, Headers, Local, Server, malformed, not_a_message};
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
+use crate::telemetry::Wire;
 
 /// How many messages one array may hold.
 const BATCH_MAX: usize = 50;
@@ -21,6 +23,7 @@ impl Server {
     pub(super) fn batch(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
+        by: (&Local, Wire),
         caller: Caller<'_>,
         headers: Option<&Headers<'_>>,
         body: &Bytes,
@@ -43,7 +46,7 @@ impl Server {
                 }),
                 _ => None,
             };
-            answers.extend(self.batched(cx, caller, headers, body, text));
+            answers.extend(self.batched(cx, by, caller, headers, body, text));
         }
         Handled::Later(Box::pin(async move {
             join(join_all(answers.into_iter().map(Handled::reply)).await)
@@ -54,6 +57,7 @@ impl Server {
     fn batched(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
+        (local, wire): (&Local, Wire),
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
         body: &Bytes,
@@ -67,7 +71,12 @@ impl Server {
                 }
                 return None;
             }
-            Ok(Message::Response(_)) => return None,
+            Ok(Message::Response(response)) => {
+                if let Some(session) = caller.session {
+                    self.answered(session, caller.principal, &response);
+                }
+                return None;
+            }
             Err(problem) => return Some(Handled::Now(not_a_message(&problem))),
         };
         // RPC-07, and a request of the stateless era is never in an array.
@@ -78,7 +87,11 @@ impl Server {
             );
             return Some(Handled::Now(Reply::error(request.id, &error)));
         }
-        Some(self.session_request(cx, caller, headers, body, &request))
+        Some(self.watched(local.cells(), wire, &request, |watch| {
+            speaks(watch, caller.revision);
+            let caller = Caller { watch, ..caller };
+            self.session_request(cx, caller, headers, body, &request)
+        }))
     }
 }
 

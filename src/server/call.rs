@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, Timeout};
+use tokio::time::{Instant, Sleep};
 
-use crate::catalog::{CallContext, RequestId};
+use super::questions::{Asked, QuestionConfig, Questions};
+use crate::catalog::{CallContext, Interruption, RequestId};
 use crate::limit::Held;
+use crate::telemetry::{Gauge, Hold};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -29,6 +31,15 @@ pub(crate) enum Outcome<T> {
     Panicked,
     /// The caller wants no answer any more.
     Cancelled,
+    /// It needs its client's input, or must not go on.
+    Interrupted(Box<Interrupted>),
+}
+
+/// A call that did not come to its end.
+#[derive(Debug)]
+pub(crate) struct Interrupted {
+    pub(crate) interruption: Interruption,
+    pub(crate) context: Arc<CallContext>,
 }
 
 /// Who loses interest when the client closes the connection.
@@ -73,13 +84,20 @@ pub(crate) fn begin<T>(
     let Some(mut call) = prepare(start, context) else {
         return Ok(Step::Done(Outcome::Panicked));
     };
-    match Pin::new(&mut call).poll(cx) {
-        Poll::Ready(outcome) if context.outlet.is_silent() || terms.stream_after.is_none() => {
-            Ok(Step::Done(outcome))
-        }
-        Poll::Ready(outcome) => Ok(Step::Streams(Running::Done(Some(outcome)))),
-        Poll::Pending => Err(call),
-    }
+    let outcome = match Pin::new(&mut call).poll(cx) {
+        Poll::Ready(outcome) => settled(outcome, context),
+        Poll::Pending => match context.asking.interruption() {
+            Some(interruption) => interrupted(interruption, context),
+            None => return Err(call),
+        },
+    };
+    Ok(
+        if context.outlet.is_silent() || terms.stream_after.is_none() {
+            Step::Done(outcome)
+        } else {
+            Step::Streams(Running::Done(Some(outcome)))
+        },
+    )
 }
 
 /// Makes a call that nobody has polled yet. `None` if that panicked.
@@ -105,6 +123,30 @@ pub(crate) fn prepared<T>(
         Some(call) => Err(call),
         None => Ok(Step::Done(Outcome::Panicked)),
     }
+}
+
+/// How a call ended, unless it must not have.
+#[inline]
+fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
+    let Some(desk) = context.asking.desk() else {
+        return outcome;
+    };
+    desk.close();
+    match desk.fault() {
+        None => outcome,
+        Some(fault) => interrupted(Interruption::Fault(fault), context),
+    }
+}
+
+#[cold]
+fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
+    if let Some(desk) = context.asking.desk() {
+        desk.close();
+    }
+    Outcome::Interrupted(Box::new(Interrupted {
+        interruption,
+        context: Arc::clone(context),
+    }))
 }
 
 /// Goes on with a call to its end, or to where its answer has to become a stream.
@@ -149,10 +191,13 @@ pub(crate) enum Running<T> {
     Done(Option<Outcome<T>>),
     /// Dropping it cancels it.
     Own {
-        call: Pin<Box<Timeout<Guarded<T>>>>,
+        call: Guarded<T>,
+        deadline: Pin<Box<Sleep>>,
         timeout: Duration,
         context: Arc<CallContext>,
-        _place: Place,
+        /// What it has asked its client.
+        asked: Option<Box<Asked>>,
+        place: Place,
         _held: Held,
     },
     /// It runs on without whoever waits here.
@@ -169,10 +214,12 @@ impl<T: Send + 'static> Running<T> {
     ) -> Self {
         let timeout = terms.timeout;
         let call = Self::Own {
-            call: Box::pin(tokio::time::timeout(timeout, call)),
+            call,
+            deadline: Box::pin(tokio::time::sleep(timeout)),
             timeout,
             context: Arc::clone(context),
-            _place: inflight.enter(context),
+            asked: None,
+            place: inflight.enter(context),
             _held: held,
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
@@ -199,17 +246,43 @@ impl<T> Future for Running<T> {
             Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Outcome::Cancelled)),
             Self::Own {
                 call,
+                deadline,
                 timeout,
                 context,
+                asked,
+                place,
                 ..
-            } => match call.as_mut().poll(cx) {
-                Poll::Ready(Ok(outcome)) => Poll::Ready(outcome),
-                Poll::Ready(Err(_)) => {
-                    context.outlet.cancel();
-                    Poll::Ready(Outcome::TimedOut(*timeout))
+            } => {
+                if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
+                    if let Some(asked) = asked {
+                        asked.take_back(context, &place.inflight.questions);
+                    }
+                    return Poll::Ready(settled(outcome, context));
                 }
-                Poll::Pending => Poll::Pending,
-            },
+                // Before the desk is looked at, so that nothing is put there unseen.
+                context.asking.driven_by(cx.waker());
+                if let Some(desk) = context.asking.desk() {
+                    if let Some(interruption) = context.asking.interruption() {
+                        return Poll::Ready(interrupted(interruption, context));
+                    }
+                    if context.asking.patience().is_some() {
+                        let asked = asked.get_or_insert_default();
+                        asked.look(context, desk, &place.inflight.questions);
+                        match asked.waited(desk.is_waiting()) {
+                            None => return Poll::Pending,
+                            Some(Duration::ZERO) => {}
+                            Some(waited) => {
+                                let later = deadline.deadline() + waited;
+                                deadline.as_mut().reset(later);
+                            }
+                        }
+                    }
+                }
+                deadline.as_mut().poll(cx).map(|()| {
+                    context.outlet.cancel();
+                    Outcome::TimedOut(*timeout)
+                })
+            }
             Self::Task(receiver) => Pin::new(receiver)
                 .poll(cx)
                 .map(|outcome| outcome.unwrap_or(Outcome::Cancelled)),
@@ -220,8 +293,20 @@ impl<T> Future for Running<T> {
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         // A tool that blocks cannot be dropped; it can look.
-        if let Self::Own { context, .. } = self {
+        if let Self::Own {
+            context,
+            asked,
+            place,
+            ..
+        } = self
+        {
             context.outlet.cancel();
+            if let Some(desk) = context.asking.desk() {
+                desk.close();
+            }
+            if let Some(asked) = asked {
+                asked.end(&place.inflight.questions);
+            }
         }
     }
 }
@@ -249,10 +334,13 @@ impl<T> Future for Guarded<T> {
 }
 
 /// Calls that were not done at once: counted, cancelled by their id, and waited for when the server stops.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
+    pub(super) questions: Questions,
+    /// Event streams that are open.
+    streams: Gauge,
 }
 
 #[derive(Debug, Default)]
@@ -273,6 +361,20 @@ pub(crate) struct Place {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
+    pub(crate) fn new(questions: QuestionConfig, replica: u64, streams: Gauge) -> Self {
+        Self {
+            calls: Mutex::default(),
+            changed: Notify::new(),
+            questions: Questions::new(questions, replica),
+            streams,
+        }
+    }
+
+    /// Counts one more stream, for as long as what is returned lives.
+    pub(crate) fn stream(&self) -> Hold {
+        self.streams.hold()
+    }
+
     fn enter(self: &Arc<Self>, context: &CallContext) -> Place {
         self.calls().running += 1;
         Place {

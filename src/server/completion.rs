@@ -12,10 +12,10 @@ use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Handled, Headers, Server, truncated};
+use super::{Caller, Handled, Headers, NOT_HERE, Server, truncated};
 use crate::catalog::{
-    Catalog, CatalogPrompt, CatalogTemplate, CompletionRequest, Completions, Parameters,
-    PromptError, ResourceError, ResourceErrorKind,
+    Asking, Catalog, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions,
+    Parameters, PromptError, ResourceError, ResourceErrorKind,
 };
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
@@ -156,7 +156,12 @@ impl Server {
             revision: caller.revision,
             generation: Arc::clone(&generation),
         };
-        let context = caller.context(headers, request, None);
+        let context = caller.context(
+            headers,
+            request,
+            None,
+            Asking::new(Client::Nobody(NOT_HERE)),
+        );
         Ok(match whose {
             Whose::Prompt(entry) => {
                 let start = |context| entry.prompt.complete(context, asked);
@@ -204,6 +209,8 @@ impl Completing {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            // There was nobody to ask.
+            Outcome::Interrupted(_) => internal_error(&self.id),
         }
     }
 }
@@ -222,7 +229,7 @@ fn template_failed(completing: &Completing, error: &ResourceError) -> Reply {
             completing.revision,
             &Completions::default(),
         ),
-        ResourceErrorKind::Failed => {
+        ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 argument,
                 error = error.message(),

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::QuestionConfig;
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     /// How much is kept in memory of what resources with a time to live said, in bytes. 0 keeps nothing. Default:
     /// 16777216, 16 MiB.
     pub contents_cache_bytes: usize,
+    /// Questions that tools ask the client.
+    pub questions: QuestionConfig,
     /// When several messages may come in one array. Default: `auto`.
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
@@ -82,6 +85,7 @@ impl Default for ServerConfig {
             page_size: 1000,
             list_ttl_ms: 300_000,
             contents_cache_bytes: 16 * 1024 * 1024,
+            questions: QuestionConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
         }

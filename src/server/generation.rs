@@ -19,6 +19,7 @@ pub(crate) struct Generation {
     pub(crate) resources: Listings,
     pub(crate) templates: Listings,
     pub(crate) prompts: Listings,
+    pub(crate) skills: Listings,
     has_completions: bool,
     /// What resources said. A new generation begins without.
     pub(crate) kept: Kept,
@@ -30,6 +31,8 @@ pub(crate) struct Generation {
     pub(crate) result_tail: String,
     /// The same for results that may be kept.
     list_tail: String,
+    /// `_meta` of results that have none of their own, in the stateless era.
+    pub(crate) result_meta: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
     /// What can be done, as the newest revision puts it.
@@ -72,10 +75,12 @@ impl Generation {
             resources: Listings::default(),
             templates: Listings::default(),
             prompts: Listings::default(),
+            skills: Listings::default(),
             has_completions: catalog.has_completions(),
             kept: Kept::new(config.contents_cache_bytes),
             capabilities: capabilities(&catalog, Revision::V2026_07_28),
             server_info: info,
+            result_meta: meta.to_string(),
             catalog,
             result_tail,
             list_tail,
@@ -103,7 +108,15 @@ impl Generation {
             }
             Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
             Method::Complete => self.has_completions,
+            Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
+                self.catalog.skills.len() > 0
+            }
         }
+    }
+
+    /// What stands at the end of results of the stateless era that may be kept.
+    pub(crate) fn list_tail(&self) -> &str {
+        &self.list_tail
     }
 
     /// What all pages for a revision have in common.
@@ -166,6 +179,10 @@ fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
     }
     if revision.announces_completions() && catalog.has_completions() {
         capabilities["completions"] = json!({});
+    }
+    let extensions = catalog.extensions(revision);
+    if !extensions.is_empty() {
+        capabilities["extensions"] = extensions.into();
     }
     capabilities
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -71,6 +72,7 @@ impl Server {
             version = %session.client_version,
             "a session begins"
         );
+        self.sessions_opened[revision as usize].add(1);
         let rest = self.generation.load().initialized(revision);
         Ok((session, Reply::fixed(request.id, &rest)))
     }
@@ -112,6 +114,9 @@ impl Server {
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
         self.revoked.end(session, local.now());
+        self.inflight.questions.end_session(&session.log_name);
+        let life = local.now().saturating_sub(session.issued);
+        self.session_life.record(Duration::from_secs(life));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
     }
 }

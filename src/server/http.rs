@@ -10,13 +10,16 @@ use http::HeaderMap;
 use super::call::OnDisconnect;
 use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
+use super::rounds::Reach;
+use super::watched::speaks;
 use super::{
     BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
 };
 use crate::auth::Principal;
-use crate::protocol::message::{Message, Notification, Payload, Request};
-use crate::protocol::{ErrorCode, Revision};
+use crate::protocol::message::{Message, Notification, Payload, Request, Response};
+use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
 use crate::seal::Session;
+use crate::telemetry::{Watch, Wire};
 
 /// The head of an HTTP request, as far as the server needs to know it.
 #[derive(Debug)]
@@ -30,6 +33,15 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) mcp: &'a McpHeaders,
     /// Whether the client takes an event stream for an answer.
     pub(crate) takes_streams: bool,
+    /// What carries it.
+    pub(crate) wire: Wire,
+}
+
+/// A message that wants no answer.
+#[derive(Clone, Copy)]
+enum Heard<'a> {
+    Notification(&'a Notification<'a>),
+    Response(&'a Response<'a>),
 }
 
 impl HttpHead<'_> {
@@ -54,21 +66,25 @@ impl Server {
         let version = head.mcp.version();
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                return self.http_request(cx, local, head, version, body, &request);
+                return self.watched(local.cells(), head.wire, &request, |watch| {
+                    self.http_request(cx, local, head, version, body, &request, watch)
+                });
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 let modern = notification.params.meta.protocol_version.is_some();
                 if modern || version == VersionHeader::Stateless {
                     Reply::Accepted
                 } else {
-                    self.heard(local, head, version, Some(&notification))
+                    self.heard(local, head, version, Heard::Notification(&notification))
                 }
             }
             // MH-21: nothing was asked, so there is nothing to answer.
             Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
                 malformed("a client of this revision sends no responses")
             }
-            Ok(Payload::Single(Message::Response(_))) => self.heard(local, head, version, None),
+            Ok(Payload::Single(Message::Response(response))) => {
+                self.heard(local, head, version, Heard::Response(&response))
+            }
             Ok(Payload::Batch(elements)) => {
                 return self.http_batch(cx, local, head, version, body, &elements);
             }
@@ -78,6 +94,10 @@ impl Server {
 
     /// One request, by the decision table of eras.
     #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     fn http_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -86,16 +106,22 @@ impl Server {
         version: VersionHeader,
         body: &Bytes,
         request: &Request<'_>,
+        watch: Option<&Watch<'_>>,
     ) -> Handled {
         let stream_after = head.takes_streams.then(|| self.stream_after());
         let modern = request.params.meta.protocol_version.is_some();
         if modern || version == VersionHeader::Stateless {
+            speaks(watch, Revision::V2026_07_28);
             let caller = Caller {
                 principal: head.principal,
                 revision: Revision::V2026_07_28,
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
                 stream_after,
+                capabilities: ClientCapabilities::default(),
+                reach: Reach::Stream,
+                now: local.now(),
+                watch,
             };
             let headers = Some(head.headers());
             return self.stateless_request(cx, caller, headers, body, request);
@@ -105,10 +131,13 @@ impl Server {
                 return Handled::Now(Reply::limited(Some(request.id), refused));
             }
             return Handled::Now(match self.initialize(local, head.principal, request) {
-                Ok((session, Reply::Answer(answer))) => Reply::Answer(Answer {
-                    session: Some(session.seal(&self.keys, &self.mount)),
-                    ..answer
-                }),
+                Ok((session, Reply::Answer(answer))) => {
+                    speaks(watch, session.revision);
+                    Reply::Answer(Answer {
+                        session: Some(session.seal(&self.keys, &self.mount)),
+                        ..answer
+                    })
+                }
                 Ok((_, reply)) | Err(reply) => reply,
             });
         }
@@ -116,12 +145,21 @@ impl Server {
             Ok(session) => session,
             Err(reply) => return Handled::Now(reply),
         };
+        speaks(watch, session.revision);
         let caller = Caller {
             principal: head.principal,
             revision: session.revision,
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
             stream_after,
+            capabilities: session.capabilities,
+            reach: match session.revision.has_streamed_answers() {
+                _ if !head.takes_streams => Reach::NoStream,
+                true => Reach::Stream,
+                false => Reach::OldRevision,
+            },
+            now: local.now(),
+            watch,
         };
         let headers = Some(head.headers());
         self.session_request(cx, caller, headers, body, request)
@@ -133,16 +171,18 @@ impl Server {
         local: &Local,
         head: &HttpHead<'_>,
         version: VersionHeader,
-        notification: Option<&Notification<'_>>,
+        message: Heard<'_>,
     ) -> Reply {
-        match self.session_of(local, head, version, None) {
-            Ok(session) => {
-                if let Some(notification) = notification {
-                    self.notified(&session.log_name, notification);
-                }
+        let session = match self.session_of(local, head, version, None) {
+            Ok(session) => session,
+            Err(reply) => return reply,
+        };
+        match message {
+            Heard::Notification(notification) => {
+                self.notified(&session.log_name, notification);
                 Reply::Accepted
             }
-            Err(reply) => reply,
+            Heard::Response(response) => self.answered(&session.log_name, head.principal, response),
         }
     }
 
@@ -174,8 +214,20 @@ impl Server {
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
+            capabilities: session.capabilities,
+            reach: Reach::Batch,
+            now: local.now(),
+            watch: None,
         };
-        self.batch(cx, caller, Some(&head.headers()), body, elements)
+        let wire = head.wire;
+        self.batch(
+            cx,
+            (local, wire),
+            caller,
+            Some(&head.headers()),
+            body,
+            elements,
+        )
     }
 
     /// Ends the session that a DELETE names (LH-09).

@@ -37,7 +37,7 @@ impl Server {
     }
 
     /// Answers with the page that was asked for.
-    fn list<T: Listed>(
+    pub(super) fn list<T: Listed>(
         &self,
         generation: &Generation,
         listings: &Listings,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::seal::{KeyRing, OpenedSessions, Session};
+use crate::telemetry::Cells;
 
 /// State of one worker: the sessions it has seen lately, and the time of day, to the second.
 ///
@@ -13,13 +14,15 @@ use crate::seal::{KeyRing, OpenedSessions, Session};
 pub(crate) struct Local {
     opened: Mutex<OpenedSessions>,
     now: AtomicU64,
+    cells: Arc<Cells>,
 }
 
 impl Local {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(cells: Arc<Cells>) -> Self {
         let local = Self {
             opened: Mutex::default(),
             now: AtomicU64::new(0),
+            cells,
         };
         local.look_at_the_clock();
         local
@@ -31,6 +34,12 @@ impl Local {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         self.now.store(now.as_secs(), Ordering::Relaxed);
+    }
+
+    /// What this worker's requests are counted in.
+    #[inline]
+    pub(crate) fn cells(&self) -> &Arc<Cells> {
+        &self.cells
     }
 
     /// Seconds of Unix time.

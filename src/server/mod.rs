@@ -20,14 +20,18 @@ mod method;
 mod mirror;
 mod plain;
 mod prompts;
+mod questions;
 mod reply;
 mod resources;
+mod rounds;
+mod skills;
 mod stateless;
 mod stdio;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod watched;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -51,21 +55,28 @@ pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
+pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply, limited};
 pub(crate) use stdio::StdioPeer;
 pub(crate) use stream::{CallStream, Part};
 
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, LogLevel, Outlet, RequestId, Wanted};
+use crate::catalog::{Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted};
 use crate::limit::Limits;
-use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
+use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
+use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
+use crate::telemetry::{
+    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
+};
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
 use generation::Generation;
 use logging::Levels;
+use questions::Heard;
 use reply::begin;
+use rounds::Reach;
+use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
@@ -79,8 +90,15 @@ pub(crate) struct Server {
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
+    /// How long a client with a session has to answer a question.
+    question_timeout: Duration,
     levels: Levels,
     pub(crate) limits: Limits,
+    telemetry: Telemetry,
+    operations: Operations,
+    /// Sessions that were opened, by revision.
+    sessions_opened: [Counter; Revision::ALL.len()],
+    session_life: Timing,
     #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
 }
@@ -102,6 +120,14 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// What the client can do, if it has a session; in the stateless era the request says it.
+    capabilities: ClientCapabilities,
+    /// Whether the client can be asked something.
+    reach: Reach,
+    /// Seconds of Unix time.
+    now: u64,
+    /// Who watches, if anybody does.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl Caller<'_> {
@@ -112,6 +138,7 @@ impl Caller<'_> {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         log_level: Option<LogLevel>,
+        asking: Asking,
     ) -> Arc<CallContext> {
         Arc::new(CallContext {
             principal: Arc::clone(self.principal),
@@ -123,6 +150,7 @@ impl Caller<'_> {
                 progress_messages: self.revision.has_annotations(),
                 log_level,
             }),
+            asking,
         })
     }
 }
@@ -146,11 +174,27 @@ impl Server {
         config: ServerConfig,
         keys: KeyRing,
         state: SharedState,
-        catalog: Catalog,
+        mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
+        telemetry: Telemetry,
         limits: Limits,
     ) -> Self {
+        let metrics = &telemetry.metrics;
+        catalog.count_in(metrics);
+        let operations = Operations::new(metrics, &methods);
+        let sessions_opened = Revision::ALL.map(|revision| {
+            let labels = [("mcp.protocol.version", revision.as_str())];
+            match revision.has_sessions() {
+                true => metrics.counter(&SESSIONS_OPENED, &labels),
+                false => Counter::default(),
+            }
+        });
+        let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
+        let tools = metrics.gauge(&TOOLS, &[]);
+        tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
+        let replica = u64::from_ne_bytes(crate::seal::random_bytes());
+        let questions = config.questions.clone();
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -158,10 +202,19 @@ impl Server {
             revoked: Revoked::default(),
             methods,
             mount: "mcp".into(),
-            replica: u64::from_ne_bytes(crate::seal::random_bytes()),
-            inflight: Arc::default(),
+            replica,
+            question_timeout: Duration::from_secs(questions.timeout_seconds),
+            inflight: Arc::new(Inflight::new(
+                questions,
+                replica,
+                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
+            )),
             levels: Levels::default(),
             limits,
+            telemetry,
+            operations,
+            sessions_opened,
+            session_life,
             state,
         }
     }
@@ -169,6 +222,16 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// What has become of the questions that were asked.
+    pub(crate) fn question_counts(&self) -> QuestionCounts {
+        self.inflight.questions.counts()
+    }
+
+    /// What is watched of this server.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// How many tools there are.
@@ -235,6 +298,23 @@ impl Server {
         }
     }
 
+    /// An answer of a client's to a question; `session` is where it was asked.
+    fn answered(&self, session: &str, principal: &Principal, response: &Response<'_>) -> Reply {
+        match self
+            .inflight
+            .questions
+            .hear(session, principal.name(), response)
+        {
+            Heard::Here => Reply::Accepted,
+            Heard::Elsewhere => {
+                let message = "this is the answer to a question that another process has asked; \
+                    for answers to reach it, send the requests of a session to the same replica";
+                let error = ErrorObject::new(ErrorCode::Http(409), message);
+                Reply::refused(Refusal::AskedElsewhere, None, &error)
+            }
+        }
+    }
+
     /// After how long an answer becomes a stream.
     fn stream_after(&self) -> Duration {
         Duration::from_secs(self.config.stream_after_seconds)
@@ -251,6 +331,7 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        caller.names(self.operations.of(method));
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -262,7 +343,7 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
-            other => return self.dispatch_further(cx, other, caller, headers, request),
+            other => return self.dispatch_further(cx, other, caller, headers, body, request),
         })
     }
 
@@ -273,6 +354,7 @@ impl Server {
         method: Method,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
+        body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
         if !self.generation.load().offers(method) {
@@ -285,10 +367,13 @@ impl Server {
         let handled = match method {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
-            Method::ResourcesRead => self.read_resource(cx, caller, headers, request),
+            Method::ResourcesRead => self.read_resource(cx, caller, headers, body, request),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
-            Method::PromptsGet => self.get_prompt(cx, caller, headers, request),
+            Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
+            Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
+            Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
             Method::Initialize
             | Method::Ping
             | Method::Discover
@@ -372,7 +457,8 @@ impl Server {
                 Step::Done(outcome) => conclude(outcome),
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                    let hold = inflight.stream();
+                    Reply::Stream(Box::new(CallStream::new(running, context, conclude, hold)))
                 }
             }
         }))
@@ -407,6 +493,7 @@ impl Server {
             request_id: RequestId::from_json(request.id),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
+            asking: Asking::new(Client::Nobody(NOT_HERE)),
         });
         let server_info = caller
             .revision
@@ -431,12 +518,17 @@ impl Server {
                 tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
                 tools::internal_error(&id)
             }
+            // It has nobody to ask.
+            Outcome::Interrupted(_) => tools::internal_error(&id),
             Outcome::Cancelled => Reply::Cancelled,
         };
         let terms = self.terms(caller, None);
         Some(self.run(cx, caller, request.id, start, context, terms, conclude))
     }
 }
+
+/// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
+const NOT_HERE: &str = "only tools, resources and prompts can ask";
 
 /// `server_info` is there in the stateless era, whose results say more than their own.
 fn other_result(id: &str, mut result: Map<String, Value>, server_info: Option<Value>) -> Reply {

@@ -11,11 +11,14 @@ use serde_json::{Value, json};
 
 use super::call::OnDisconnect;
 use super::generation::supported_versions;
-use super::{Caller, Handled, Headers, Server, malformed};
+use super::rounds::Reach;
+use super::watched::speaks;
+use super::{Caller, Handled, Headers, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::protocol::message::{Params, Request};
 use crate::protocol::scan::Scanner;
-use crate::protocol::{Method, Revision};
+use crate::protocol::{ClientCapabilities, Method, Revision};
+use crate::telemetry::{Watch, Wire};
 
 /// What answers carry where messages have their id.
 const ID: &str = "0";
@@ -26,6 +29,7 @@ impl Server {
     pub(crate) fn call_plainly(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
+        (local, wire): (&Local, Wire),
         principal: &Arc<Principal>,
         headers: &mut HeaderMap,
         name: &str,
@@ -48,14 +52,10 @@ impl Server {
             mcp: None,
             all: headers,
         };
-        self.dispatch(
-            cx,
-            Method::ToolsCall,
-            caller(principal),
-            Some(headers),
-            body,
-            &request,
-        )
+        self.watched(local.cells(), wire, &request, |watch| {
+            let caller = caller(principal, watch);
+            self.dispatch(cx, Method::ToolsCall, caller, Some(headers), body, &request)
+        })
     }
 
     /// A page of the list of tools: an answer to `tools/list` of the newest revision.
@@ -78,7 +78,7 @@ impl Server {
         self.dispatch(
             cx,
             Method::ToolsList,
-            caller(principal),
+            caller(principal, None),
             None,
             &body,
             &request,
@@ -109,13 +109,18 @@ impl Server {
 }
 
 /// Nobody who could be asked anything, be told of progress, or be sent a stream.
-fn caller(principal: &Arc<Principal>) -> Caller<'_> {
+fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Caller<'a> {
+    speaks(watch, Revision::V2026_07_28);
     Caller {
         principal,
         revision: Revision::V2026_07_28,
         session: None,
         on_disconnect: OnDisconnect::Cancel,
         stream_after: None,
+        capabilities: ClientCapabilities::default(),
+        reach: Reach::Plain,
+        now: 0,
+        watch,
     }
 }
 

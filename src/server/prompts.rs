@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::task::Context;
 
+use bytes::Bytes;
+
 use super::call::Outcome;
 use super::content::push_block;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
+use super::rounds::missing_capability;
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
@@ -16,10 +19,11 @@ use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
 impl Server {
     /// Makes the messages of a prompt.
     pub(super) fn get_prompt(
-        &self,
+        self: &Arc<Self>,
         cx: &mut Context<'_>,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
+        body: &Bytes,
         request: &Request<'_>,
     ) -> Result<Handled, Reply> {
         let Some(name) = request.params.name.and_then(message::string) else {
@@ -33,9 +37,11 @@ impl Server {
         let Some(entry) = generation.catalog.prompts.get(&name) else {
             return Err(unknown_prompt(request.id, &name));
         };
+        caller.names(entry.operation);
         let definition = entry.prompt.definition();
         let arguments = read_arguments(request.params.arguments, definition)
             .map_err(|problem| invalid_params(request.id, &problem))?;
+        let asking = self.asking(caller, body, request)?;
         let terms = self.terms(caller, definition.timeout);
         let getting = Getting {
             id: request.id.to_owned(),
@@ -43,8 +49,9 @@ impl Server {
             description: definition.description.clone(),
             revision: caller.revision,
             generation: Arc::clone(&generation),
+            server: Arc::clone(self),
         };
-        let context = caller.context(headers, request, log_level);
+        let context = caller.context(headers, request, log_level, asking);
         let start = |context| entry.prompt.get(context, arguments);
         let conclude = move |outcome| getting.conclude(outcome);
         Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
@@ -58,13 +65,19 @@ struct Getting {
     description: Option<String>,
     revision: Revision,
     generation: Arc<Generation>,
+    server: Arc<Server>,
 }
 
 impl Getting {
     fn conclude(&self, outcome: Outcome<Result<PromptOutput, PromptError>>) -> Reply {
         match outcome {
             Outcome::Done(Ok(output)) => self.write(&output),
-            Outcome::Done(Err(error)) => failed(&self.id, "prompt", &self.name, &error),
+            Outcome::Done(Err(error)) => match error.kind() {
+                PromptErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
+                    missing_capability(&self.id, ability)
+                }
+                _ => failed(&self.id, "prompt", &self.name, &error),
+            },
             Outcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
@@ -76,6 +89,10 @@ impl Getting {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Interrupted(interrupted) => {
+                self.server
+                    .interrupted(&self.id, &self.name, &self.generation, *interrupted)
+            }
         }
     }
 
@@ -156,7 +173,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     let source = error.source().map(tracing::field::display);
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
-        PromptErrorKind::Failed => {
+        PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,
                 name,

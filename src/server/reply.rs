@@ -7,6 +7,7 @@ use super::generation::Generation;
 use super::stream::CallStream;
 use crate::limit::Refused;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::telemetry::Verdict;
 
 /// What a message gets.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Answer {
     pub(crate) refusal: Option<Refusal>,
     /// The id of the session that the answer opens.
     pub(crate) session: Option<String>,
+    /// What those who watch are told.
+    pub(crate) verdict: Verdict,
 }
 
 /// Why a message was refused, as far as HTTP has something to say about it.
@@ -45,6 +48,10 @@ pub(crate) enum Refusal {
     Version,
     /// A method that does not exist (stateless era; before it, that is an ordinary answer).
     Method,
+    /// The client has not declared what the request needs (stateless era).
+    Capability,
+    /// An answer to a question that another process has asked.
+    AskedElsewhere,
     /// A session is needed.
     SessionMissing,
     /// The session has ended or never was.
@@ -67,6 +74,7 @@ impl Answer {
             rest: Bytes::new(),
             refusal: None,
             session: None,
+            verdict: Verdict::Done,
         }
     }
 }
@@ -100,7 +108,25 @@ impl Reply {
             rest,
             refusal: None,
             session: None,
+            verdict: Verdict::Done,
         })
+    }
+
+    /// Says how it ended to those who watch.
+    pub(crate) fn with_verdict(mut self, verdict: Verdict) -> Self {
+        if let Self::Answer(answer) = &mut self {
+            answer.verdict = verdict;
+        }
+        self
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Answer(answer) => answer.verdict,
+            Self::Accepted | Self::Stream(_) => Verdict::Done,
+            Self::Cancelled => Verdict::Cancelled,
+        }
     }
 
     /// A result that is the same for everybody, and small: copied behind the id, which costs less than a second piece.
@@ -114,7 +140,7 @@ impl Reply {
     pub(crate) fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, Some(id));
-        Self::document(body)
+        Self::document(body).with_verdict(Verdict::Error(error.code.number()))
     }
 
     /// An error because of which nothing was done.
@@ -126,6 +152,7 @@ impl Reply {
             rest: Bytes::new(),
             refusal: Some(refusal),
             session: None,
+            verdict: Verdict::Error(error.code.number()),
         })
     }
 

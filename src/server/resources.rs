@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
 
 use super::call::Outcome;
@@ -11,6 +12,7 @@ use super::content::push_contents;
 use super::generation::Generation;
 use super::kept::Key;
 use super::reply::{Reply, begin, finish};
+use super::rounds::{has_asked, missing_capability};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
@@ -18,15 +20,18 @@ use crate::catalog::{
     ResourceErrorKind, ResourceTemplate,
 };
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri};
+use crate::protocol::{
+    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
+};
 
 impl Server {
     /// Reads a resource.
     pub(super) fn read_resource(
-        &self,
+        self: &Arc<Self>,
         cx: &mut Context<'_>,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
+        body: &Bytes,
         request: &Request<'_>,
     ) -> Result<Handled, Reply> {
         let Some(uri) = request.params.uri.and_then(message::string) else {
@@ -46,6 +51,7 @@ impl Server {
         let Some(found) = Found::at(&uri, &generation.catalog) else {
             return Err(not_found(request.id, &uri, caller.revision));
         };
+        let asking = self.asking(caller, body, request)?;
         let definition = found.definition();
         let terms = self.terms(caller, definition.timeout);
         let key = definition.ttl.and_then(|_| {
@@ -53,6 +59,7 @@ impl Server {
             Key::of(&uri, scope, caller.principal)
         });
         let kept = key.as_ref().and_then(|key| generation.kept.get(key));
+        let context = caller.context(headers, request, log_level, asking);
         let reading = Reading {
             id: request.id.to_owned(),
             uri: uri.clone().into_owned(),
@@ -60,11 +67,12 @@ impl Server {
             revision: caller.revision,
             generation: Arc::clone(&generation),
             key,
+            context: Arc::clone(&context),
+            server: Arc::clone(self),
         };
         if let Some((contents, left)) = kept {
             return Ok(Handled::Now(reading.write(&contents, left)));
         }
-        let context = caller.context(headers, request, log_level);
         let start = |context| found.read(context, &uri);
         let conclude = move |outcome| reading.conclude(outcome);
         Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
@@ -80,6 +88,8 @@ struct Reading {
     generation: Arc<Generation>,
     /// Where the contents are kept, if they are.
     key: Option<Key>,
+    context: Arc<CallContext>,
+    server: Arc<Server>,
 }
 
 impl Reading {
@@ -89,6 +99,12 @@ impl Reading {
             Outcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
             Outcome::Done(Ok(contents)) => {
                 let contents = completed(contents, &self.uri, &self.definition);
+                if has_asked(&self.context) {
+                    // What a client has answered is in it, so it is good for this once.
+                    self.key = None;
+                    self.definition.ttl = None;
+                    self.definition.cache_scope = CacheScope::Private;
+                }
                 let ttl = self.definition.ttl.unwrap_or_default();
                 let reply = self.write(&contents, ttl);
                 if let Some(key) = self.key.take() {
@@ -108,6 +124,10 @@ impl Reading {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Interrupted(interrupted) => {
+                self.server
+                    .interrupted(&self.id, &self.uri, &self.generation, *interrupted)
+            }
         }
     }
 
@@ -116,7 +136,10 @@ impl Reading {
         let source = error.source().map(tracing::field::display);
         match error.kind() {
             ResourceErrorKind::NotFound => self.not_found(),
-            ResourceErrorKind::Failed => {
+            ResourceErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
+                missing_capability(&self.id, ability)
+            }
+            ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))

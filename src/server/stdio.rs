@@ -7,16 +7,26 @@ use bytes::Bytes;
 
 use super::call::{OnDisconnect, STDIO};
 use super::reply::Reply;
+use super::rounds::Reach;
+use super::watched::speaks;
 use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::Session;
+use crate::telemetry::{Watch, Wire};
 
 /// What a process has agreed on with its one client.
 #[derive(Debug, Default)]
 pub(crate) struct StdioPeer {
     session: OnceLock<Session>,
+}
+
+impl StdioPeer {
+    /// Whether there was a handshake.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.get().is_some()
+    }
 }
 
 impl Server {
@@ -31,7 +41,9 @@ impl Server {
     ) -> Handled {
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                return self.stdio_request(cx, local, peer, principal, body, &request);
+                return self.watched(local.cells(), Wire::Pipe, &request, |watch| {
+                    self.stdio_request(cx, local, peer, principal, body, &request, watch)
+                });
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 // Both eras may be in use at once, and ids are unique within each.
@@ -41,15 +53,23 @@ impl Server {
                 self.notified(STDIO, &notification);
                 Reply::Accepted
             }
-            Ok(Payload::Single(Message::Response(_))) => Reply::Accepted,
+            Ok(Payload::Single(Message::Response(response))) => {
+                if let Some(session) = peer.session.get() {
+                    self.answered(&session.log_name, principal, &response);
+                }
+                Reply::Accepted
+            }
             Ok(Payload::Batch(elements)) => match peer.session.get() {
                 Some(session)
                     if self.config.batch == BatchPolicy::Always
                         || self.config.batch == BatchPolicy::Auto
                             && session.revision.has_batches() =>
                 {
-                    let caller = self.stdio_caller(Some(session), principal);
-                    return self.batch(cx, caller, None, body, &elements);
+                    let caller = Caller {
+                        reach: Reach::Batch,
+                        ..self.stdio_caller(local, Some(session), principal, None)
+                    };
+                    return self.batch(cx, (local, Wire::Pipe), caller, None, body, &elements);
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
             },
@@ -57,6 +77,10 @@ impl Server {
         })
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     fn stdio_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -65,18 +89,20 @@ impl Server {
         principal: &Arc<Principal>,
         body: &Bytes,
         request: &Request<'_>,
+        watch: Option<&Watch<'_>>,
     ) -> Handled {
         if request.params.meta.protocol_version.is_some() {
-            let caller = self.stdio_caller(None, principal);
+            let caller = self.stdio_caller(local, None, principal, watch);
             return self.stateless_request(cx, caller, None, body, request);
         }
         if let Some(session) = peer.session.get() {
-            let caller = self.stdio_caller(Some(session), principal);
+            let caller = self.stdio_caller(local, Some(session), principal, watch);
             return self.session_request(cx, caller, None, body, request);
         }
         Handled::Now(match &*request.method {
             "initialize" => match self.initialize(local, principal, request) {
                 Ok((session, reply)) => {
+                    speaks(watch, session.revision);
                     let _ = peer.session.set(session);
                     reply
                 }
@@ -95,16 +121,24 @@ impl Server {
 
     fn stdio_caller<'a>(
         &self,
+        local: &Local,
         session: Option<&'a Session>,
         principal: &'a Arc<Principal>,
+        watch: Option<&'a Watch<'a>>,
     ) -> Caller<'a> {
+        let revision = session.map_or(Revision::V2026_07_28, |session| session.revision);
+        speaks(watch, revision);
         Caller {
             principal,
-            revision: session.map_or(Revision::V2026_07_28, |session| session.revision),
+            revision,
             session: session.map(|session| &session.log_name),
             // There is no disconnecting from one request only.
             on_disconnect: OnDisconnect::RunOn,
             stream_after: Some(self.stream_after()),
+            capabilities: session.map_or_else(Default::default, |session| session.capabilities),
+            reach: Reach::Stream,
+            now: local.now(),
+            watch,
         }
     }
 }

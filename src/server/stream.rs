@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::call::{Outcome, Running};
 use super::reply::Answer;
 use crate::catalog::CallContext;
+use crate::telemetry::{Hold, WatchedLater};
 
 /// One call's messages, the last of which is its answer.
 ///
@@ -20,6 +21,8 @@ pub(crate) struct CallStream {
     running: Option<Pin<Box<dyn Future<Output = Option<Answer>> + Send>>>,
     context: Arc<CallContext>,
     answer: Option<Answer>,
+    watch: Option<WatchedLater>,
+    _hold: Hold,
 }
 
 /// One part of a stream.
@@ -36,12 +39,20 @@ impl CallStream {
         running: Running<T>,
         context: Arc<CallContext>,
         conclude: impl FnOnce(Outcome<T>) -> Option<Answer> + Send + 'static,
+        hold: Hold,
     ) -> Self {
         Self {
             running: Some(Box::pin(async move { conclude(running.await) })),
             context,
             answer: None,
+            watch: None,
+            _hold: hold,
         }
+    }
+
+    /// Has the call watched to its end.
+    pub(crate) fn watch(&mut self, watch: WatchedLater) {
+        self.watch = Some(watch);
     }
 
     /// The next part; `None` at the end, and at once after a call that was cancelled.
@@ -60,6 +71,9 @@ impl CallStream {
                 // What it said last comes before its answer.
                 Poll::Ready(answer) => {
                     self.running = None;
+                    if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
+                        watch.end(answer.verdict);
+                    }
                     self.answer = answer;
                 }
                 Poll::Pending => return Poll::Pending,

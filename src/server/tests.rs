@@ -10,10 +10,11 @@ use serde_json::{Map, Value, json};
 
 use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
 use crate::auth::Principal;
-use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
+use crate::telemetry::{Metrics, Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -39,7 +40,8 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         SharedState::default(),
         catalog,
         HashMap::new(),
-        Limits::new(&LimitConfig::default()),
+        Telemetry::default(),
+        Limits::new(&LimitConfig::default(), &Metrics::default()),
     )
 }
 
@@ -55,7 +57,7 @@ fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
 }
 
 fn at(now: u64) -> Local {
-    let local = Local::new();
+    let local = Local::new(Telemetry::default().cells());
     local.set_now(now);
     local
 }
@@ -90,6 +92,7 @@ fn post_as(
         headers: &mut headers,
         mcp: &mcp,
         takes_streams: true,
+        wire: Wire::Http11,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(
@@ -236,4 +239,80 @@ fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
         cursor = result["nextCursor"].clone();
         assert_eq!(cursor.is_null(), last);
     }
+}
+
+/// A server of one tool that asks for roots.
+fn asking_server() -> Arc<Server> {
+    let tool = tool_fn(
+        Definition::new("ask"),
+        |context: Arc<CallContext>, _: Map<String, Value>| async move {
+            let roots = context.roots().await?;
+            Ok::<_, ToolError>(roots[0].uri.clone())
+        },
+    );
+    let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
+    let config = ServerConfig::default();
+    Arc::new(Server::new(
+        config,
+        KeyRing::random(),
+        SharedState::default(),
+        catalog,
+        HashMap::new(),
+        Telemetry::default(),
+        Limits::new(&LimitConfig::default(), &Metrics::default()),
+    ))
+}
+
+#[test]
+fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
+    let server = asking_server();
+    let now = std::time::SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("later")
+        .as_secs();
+    let call = |extra: Value| {
+        let mut params = json!({
+            "name": "ask",
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+            },
+        });
+        params
+            .as_object_mut()
+            .expect("an object")
+            .extend(extra.as_object().expect("an object").clone());
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    };
+    let send = |principal: Principal, now: u64, body: &Value| {
+        let (local, principal) = (at(now), Arc::new(principal));
+        let body = Bytes::from(body.to_string());
+        let peer = super::StdioPeer::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let Handled::Now(Reply::Answer(answer)) =
+            server.handle_stdio(cx, &local, &peer, &principal, &body)
+        else {
+            panic!("answered at once");
+        };
+        serde_json::from_slice::<Value>(&[answer.head, answer.rest].concat()).expect("JSON")
+    };
+    let asked = send(Principal::local(), now, &call(json!({})));
+    let again = call(json!({
+        "requestState": asked["result"]["requestState"],
+        "inputResponses": {"roots-1": {"roots": [{"uri": "file:///x"}]}},
+    }));
+    let good = send(Principal::local(), now + 890, &again);
+    assert_eq!(good["result"]["content"][0]["text"], "file:///x");
+    for bad in [
+        send(Principal::anonymous(), now, &again),
+        send(Principal::local(), now + 910, &again),
+    ] {
+        assert_eq!(bad["error"]["code"], -32602, "{bad}");
+    }
+    let counts = server.question_counts();
+    assert_eq!(
+        (counts.asked, counts.resumed, counts.states_refused),
+        (1, 1, 2)
+    );
 }

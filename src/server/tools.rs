@@ -9,6 +9,7 @@ use super::call::{self, Outcome, Step, Terms};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Answer, Refusal, Reply, begin, finish};
+use super::rounds::missing_capability;
 use super::stream::CallStream;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
 use crate::catalog::{
@@ -17,6 +18,7 @@ use crate::catalog::{
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::telemetry::Verdict;
 
 impl Server {
     /// Calls a tool. In the stateless era the headers have to agree with the body.
@@ -44,7 +46,7 @@ impl Server {
                     entry,
                     id: request.id,
                     revision: caller.revision,
-                    reporting: self.config.validation_errors,
+                    server: self,
                 };
                 let start = |context| entry.tool.call(context, arguments);
                 let has_room = self.limits.has_room(caller.principal, limits);
@@ -61,10 +63,9 @@ impl Server {
                     name: writer.name().to_owned(),
                     id: request.id.to_owned(),
                     revision: caller.revision,
-                    reporting: self.config.validation_errors,
+                    server: Arc::clone(self),
                     generation: Arc::clone(&generation),
                 };
-                let inflight = Arc::clone(&self.inflight);
                 Handled::Later(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
@@ -79,14 +80,17 @@ impl Server {
                                     }
                                 }
                             };
-                            call::wait(call, &context, terms, &inflight, held).await
+                            let inflight = &conclusion.server.inflight;
+                            call::wait(call, &context, terms, inflight, held).await
                         }
                     };
                     match step {
                         Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
                         Step::Streams(running) => {
+                            let hold = conclusion.server.inflight.stream();
                             let conclude = move |outcome| conclusion.answer(outcome);
-                            Reply::Stream(Box::new(CallStream::new(running, context, conclude)))
+                            let stream = CallStream::new(running, context, conclude, hold);
+                            Reply::Stream(Box::new(stream))
                         }
                     }
                 }))
@@ -112,6 +116,7 @@ impl Server {
         let Some(entry) = generation.catalog.tool(&name) else {
             return Err(unknown_tool(generation, request.id, &name));
         };
+        caller.names(entry.operation);
         if !caller.revision.has_sessions()
             && let Some(headers) = &headers
             && headers.mcp.is_some()
@@ -131,7 +136,7 @@ impl Server {
                 entry,
                 id: request.id,
                 revision: caller.revision,
-                reporting: self.config.validation_errors,
+                server: self,
             };
             writer.failure(&invalid.into())
         })?;
@@ -139,12 +144,13 @@ impl Server {
             .limits
             .call(&name)
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
+        let asking = self.asking(caller, body, request)?;
         let timeout = entry.tool.definition().timeout;
         Ok(Started {
             entry,
             arguments,
             terms: self.terms(caller, timeout),
-            context: caller.context(headers, request, log_level),
+            context: caller.context(headers, request, log_level, asking),
             limits,
         })
     }
@@ -166,7 +172,7 @@ struct Conclusion {
     name: String,
     id: String,
     revision: Revision,
-    reporting: ValidationErrors,
+    server: Arc<Server>,
 }
 
 impl Conclusion {
@@ -177,7 +183,7 @@ impl Conclusion {
                 entry,
                 id: &self.id,
                 revision: self.revision,
-                reporting: self.reporting,
+                server: &self.server,
             }),
             None => internal_error(&self.id),
         }
@@ -194,7 +200,7 @@ struct ResultWriter<'a> {
     entry: &'a CatalogTool,
     id: &'a str,
     revision: Revision,
-    reporting: ValidationErrors,
+    server: &'a Server,
 }
 
 impl ResultWriter<'_> {
@@ -226,6 +232,10 @@ impl ResultWriter<'_> {
                 internal_error(self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Interrupted(interrupted) => {
+                self.server
+                    .interrupted(self.id, self.name(), self.generation, *interrupted)
+            }
         }
     }
 
@@ -282,7 +292,7 @@ impl ResultWriter<'_> {
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());
-                let to_model = match self.reporting {
+                let to_model = match self.server.config.validation_errors {
                     ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
                     ValidationErrors::Protocol => false,
                     ValidationErrors::Tool => true,
@@ -293,7 +303,10 @@ impl ResultWriter<'_> {
                 }
                 self.error_result(&message).because(Refusal::Arguments)
             }
-            ToolErrorKind::Failed => {
+            ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
+                missing_capability(self.id, ability)
+            }
+            ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
                 if let Some(source) = error.source() {
                     tracing::debug!(%tool, %source, "a call failed");
                 }
@@ -311,6 +324,7 @@ impl ResultWriter<'_> {
         push_text_block(&mut out, message);
         out.extend_from_slice(br#"],"isError":true"#);
         self.finish(out, &Output::default())
+            .with_verdict(Verdict::ToolError)
     }
 
     fn finish(&self, out: Vec<u8>, output: &Output) -> Reply {

@@ -49,10 +49,10 @@ fn good_call() -> Stateless {
 }
 
 /// Bad clients that have all begun, while a good one is served on new connections and on one that is kept.
-fn beside(server: &Running, begin: impl Fn(&mut Connection)) -> Vec<Connection> {
+fn beside(server: &Running, many: usize, begin: impl Fn(&mut Connection)) -> Vec<Connection> {
     let mut kept = server.connect();
     let mut bad = Vec::new();
-    for n in 0..MANY {
+    for n in 0..many {
         let mut connection = server.connect();
         begin(&mut connection);
         bad.push(connection);
@@ -77,7 +77,7 @@ fn beside(server: &Running, begin: impl Fn(&mut Connection)) -> Vec<Connection> 
 #[test]
 fn slow_heads_are_let_go_of_and_hold_nobody_up() {
     let server = impatient();
-    let bad = beside(&server, |connection| {
+    let bad = beside(&server, MANY, |connection| {
         connection.send(HEAD);
     });
     for mut connection in bad {
@@ -91,7 +91,7 @@ fn slow_heads_are_let_go_of_and_hold_nobody_up() {
 #[test]
 fn slow_bodies_are_let_go_of_and_hold_nobody_up() {
     let server = impatient();
-    let bad = beside(&server, |connection| {
+    let bad = beside(&server, MANY, |connection| {
         connection.send(format!("{HEAD}content-length: 1000000\r\n\r\n{{"));
     });
     for mut connection in bad {
@@ -105,7 +105,7 @@ fn slow_bodies_are_let_go_of_and_hold_nobody_up() {
 fn slow_readers_are_let_go_of_and_hold_nobody_up() {
     let server = impatient();
     let call = Stateless::call("flood", json!({})).text();
-    let bad = beside(&server, |connection| {
+    let bad = beside(&server, 20, |connection| {
         connection.send(&call);
     });
     for mut connection in bad {
@@ -118,7 +118,7 @@ fn slow_readers_are_let_go_of_and_hold_nobody_up() {
 #[test]
 fn those_that_do_nothing_are_let_go_of_and_hold_nobody_up() {
     let server = impatient();
-    for mut connection in beside(&server, |_| {}) {
+    for mut connection in beside(&server, MANY, |_| {}) {
         connection.assert_closed();
     }
     good_call().send(&server).result();
@@ -180,7 +180,9 @@ fn an_endless_body_costs_its_connection_and_no_memory() {
     let mut bad: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for connection in &mut bad {
         // Four gibibytes are announced; nothing of that is set aside.
-        connection.send(format!("{HEAD}transfer-encoding: chunked\r\n\r\nffffffff\r\n"));
+        connection.send(format!(
+            "{HEAD}transfer-encoding: chunked\r\n\r\nffffffff\r\n"
+        ));
     }
     good_call().send(&server).result();
     let grown = resident_kilobytes().saturating_sub(before);

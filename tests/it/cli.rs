@@ -42,7 +42,7 @@ fn what_cannot_be_done_is_said_with_its_place_and_a_way_out() {
     let port = taken.local_addr().expect("bound").port().to_string();
     for (arguments, variables, parts) in [
         (
-            &["run", "--port", &port][..],
+            &["run", "--host", "127.0.0.1", "--port", &port][..],
             &[][..],
             &["127.0.0.1", "in use", "--port"][..],
         ),
@@ -175,7 +175,7 @@ fn settings_are_explained_and_described() {
     let schema: serde_json::Value =
         serde_json::from_str(&said(&["config", "schema"], &[])).expect("JSON");
     assert_eq!(schema["properties"]["transport"]["x-reload"], "restart");
-    assert!(said(&["config", "check"], &[]).contains("valid"));
+    assert!(said(&["config", "check", "--host", "127.0.0.1"], &[]).contains("valid"));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(
             said(&["completions", shell], &[]).contains("config"),

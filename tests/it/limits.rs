@@ -225,7 +225,7 @@ fn a_tool_has_its_number_of_calls() {
     first.send(Stateless::call("gate", json!({})).text());
     gate.begun();
     let second = Stateless::call("gate", json!({})).send(&server);
-    refused(&second, 503, "limits.tools", "1");
+    refused(&second, 503, "limits.tools.calls", "1");
     echoing().send(&server).result();
     gate.open();
     first.receive().result();

@@ -7,16 +7,19 @@
 )]
 
 mod abuse;
+mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
 mod docs;
 mod everything;
+mod extensions;
 mod hostile;
 mod layers;
 mod library;
 mod limits;
 mod offer_attributes;
+mod operators;
 mod prompts;
 mod rest;
 mod resources;
@@ -27,4 +30,5 @@ mod stdio;
 mod streamable_http;
 mod streams;
 mod support;
+mod tls;
 mod tool_attribute;

@@ -188,9 +188,11 @@ async fn misbehave(kind: Kind, server: SocketAddr) -> Result<(), Box<dyn Error +
                 body.len()
             );
             // As much as goes in, while nothing is taken out.
-            while let Ok(sent) =
-                tokio::time::timeout(Duration::from_secs(60), stream.write_all(request.as_bytes()))
-                    .await
+            while let Ok(sent) = tokio::time::timeout(
+                Duration::from_secs(60),
+                stream.write_all(request.as_bytes()),
+            )
+            .await
             {
                 sent?;
             }

@@ -105,7 +105,7 @@ fn for_each_optional(schema: &mut Value, chosen: impl Fn(&Map<String, Value>) ->
 }
 
 /// Undoes what `Option<T>` does to the schema of `T`.
-fn without_null(schema: &mut Map<String, Value>) {
+pub(crate) fn without_null(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type")
         && types.len() > 1
     {

@@ -32,6 +32,7 @@ pub(super) fn toolset() -> Toolset {
         ],
         resources: vec![about.into_resource(), verb_forms.into_resource()],
         prompts: vec![practise_verb.into_prompt(), proofread.into_prompt()],
+        ..Toolset::default()
     }
 }
 

@@ -6,7 +6,7 @@ mod everything;
 
 use std::sync::Arc;
 
-use crate::catalog::{AnyResource, Prompt, Tool};
+use crate::catalog::{AnyResource, Prompt, Skill, Tool};
 
 /// There is no toolset of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +23,7 @@ pub(crate) struct Toolset {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) resources: Vec<AnyResource>,
     pub(crate) prompts: Vec<Arc<dyn Prompt>>,
+    pub(crate) skills: Vec<Skill>,
 }
 
 /// A built-in toolset.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -119,6 +119,7 @@ impl<'s> Acceptor<'s> {
                 let accepted = Accepted {
                     stream,
                     peer: peer.ip(),
+                    at: Instant::now(),
                     place,
                 };
                 worker.give(accepted).await;
@@ -152,8 +153,8 @@ impl<'s> Acceptor<'s> {
             .filter_map(|worker| worker.longest_idle(network))
             .max_by_key(|(seconds, _)| *seconds);
         match longest {
-            Some((_, task)) => {
-                task.abort();
+            Some((_, connection)) => {
+                connection.cut();
                 true
             }
             None => false,

@@ -1,10 +1,11 @@
 //! What can be set about HTTP.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::tls::TlsConfig;
 use crate::net::TrustedProxies;
 
 /// Listening and serving over HTTP.
@@ -42,10 +43,38 @@ pub struct HttpConfig {
     /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
     /// words it for clients. Default: false, whatever is accepted is answered.
     pub strict_accept: bool,
+    /// A port for operators.
+    pub admin: AdminConfig,
     /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
     pub rest: bool,
+    /// TLS.
+    pub tls: TlsConfig,
     /// Limits.
     pub limits: HttpLimits,
+}
+
+/// A port of its own for whoever runs the server: `/metrics`, `/health/detailed` and the other health pages, open to
+/// all who reach it.
+///
+/// ```toml
+/// [http.admin]
+/// port = 9090
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminConfig {
+    /// IP address to listen on. Default: that of `http.host`.
+    pub host: Option<IpAddr>,
+    /// Port to listen on; 0 takes any that is free. Default: none, there is no such port.
+    pub port: Option<u16>,
+}
+
+impl AdminConfig {
+    /// Where to listen, if anywhere; `host` is where clients are listened for.
+    pub(crate) fn address(&self, host: IpAddr) -> Option<SocketAddr> {
+        let port = self.port?;
+        Some(SocketAddr::new(self.host.unwrap_or(host), port))
+    }
 }
 
 /// How much and how long.
@@ -100,7 +129,9 @@ impl Default for HttpConfig {
             allowed_origins: Vec::new(),
             trusted_proxies: TrustedProxies::default(),
             strict_accept: false,
+            admin: AdminConfig::default(),
             rest: true,
+            tls: TlsConfig::default(),
             limits: HttpLimits::default(),
         }
     }

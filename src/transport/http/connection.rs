@@ -13,10 +13,10 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::config::HttpLimits;
 use super::sending::Sendings;
+use super::stream::Stream;
 use super::watch::HeadWatch;
 use crate::limit::Limit;
 
@@ -39,6 +39,8 @@ pub(crate) struct ConnectionState {
     /// The body that is being read took too long.
     body_expired: AtomicBool,
     body_waker: Mutex<Option<Waker>>,
+    /// It was ended from without, and nobody waits for its client.
+    cut: AtomicBool,
     /// HTTP/2: streams that have no answer yet.
     open: AtomicU32,
     /// HTTP/2: answers that are on their way.
@@ -63,6 +65,8 @@ pub(crate) enum Phase {
     Body,
     /// It is being answered.
     Answer,
+    /// Its answer is there, and on its way.
+    Sending,
     /// Its answer comes in parts, and may take its time.
     Stream,
     /// HTTP/2, whose streams have timers of their own.
@@ -112,6 +116,7 @@ impl ConnectionState {
             retire_at,
             body_expired: AtomicBool::new(false),
             body_waker: Mutex::new(None),
+            cut: AtomicBool::new(false),
             open: AtomicU32::new(0),
             sendings: Sendings::default(),
             retires: AtomicBool::new(false),
@@ -130,9 +135,15 @@ impl ConnectionState {
         let idle = match self.phase() {
             Phase::Idle => true,
             Phase::Multiplexed => self.open.load(Relaxed) == 0 && self.sendings.is_empty(),
-            Phase::Head | Phase::Body | Phase::Answer | Phase::Stream => false,
+            Phase::Head | Phase::Body | Phase::Answer | Phase::Sending | Phase::Stream => false,
         };
+        let idle = idle && self.stalled.load(Relaxed) == 0;
         idle.then(|| self.clock.now().saturating_sub(self.since.load(Relaxed)))
+    }
+
+    /// Notes that the connection is ended from without.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Relaxed);
     }
 
     /// HTTP/2: has the client told to open no further streams; those that are open come to their end.
@@ -171,7 +182,8 @@ impl ConnectionState {
             1 => Phase::Head,
             2 => Phase::Body,
             3 => Phase::Answer,
-            4 => Phase::Stream,
+            4 => Phase::Sending,
+            5 => Phase::Stream,
             _ => Phase::Multiplexed,
         }
     }
@@ -204,6 +216,15 @@ impl ConnectionState {
     pub(crate) fn body_is_read(&self) {
         if self.phase() == Phase::Body {
             self.enter(Phase::Answer);
+        }
+    }
+
+    /// The answer is there. Once some of it has been sent, a pause begins: hyper does not say so by asking for more
+    /// where it has asked already.
+    #[inline]
+    pub(crate) fn answer_is_ready(&self) {
+        if self.phase() == Phase::Answer {
+            self.phase.store(Phase::Sending as u8, Relaxed);
         }
     }
 
@@ -284,20 +305,28 @@ impl ConnectionState {
     /// next head has come already, the time of that head.
     #[inline]
     fn waits_for_more(&self, answered: bool, head_has_begun: bool) {
-        if answered && self.phase() == Phase::Answer {
-            self.enter(if head_has_begun {
-                Phase::Head
-            } else {
-                Phase::Idle
-            });
+        if answered && matches!(self.phase(), Phase::Answer | Phase::Sending) {
+            self.pause(head_has_begun);
         }
     }
 
     #[inline]
-    fn has_written(&self, progress: bool) {
+    fn pause(&self, head_has_begun: bool) {
+        self.enter(if head_has_begun {
+            Phase::Head
+        } else {
+            Phase::Idle
+        });
+    }
+
+    #[inline]
+    fn has_written(&self, progress: bool, head_has_begun: bool) {
         if progress {
             if self.stalled.load(Relaxed) != 0 {
                 self.stalled.store(0, Relaxed);
+            }
+            if matches!(self.phase(), Phase::Sending | Phase::Idle) {
+                self.pause(head_has_begun);
             }
         } else if self.stalled.load(Relaxed) == 0 {
             self.stalled.store(self.clock.now() + 1, Relaxed);
@@ -317,10 +346,13 @@ impl Drop for OpenStream<'_> {
 }
 
 /// A socket that notes what happens on it.
-#[derive(Debug)]
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     state: Arc<ConnectionState>,
+    /// What is given back when the socket is closed.
+    guards: Option<Guards>,
+    /// More may have come than was read.
+    unread: bool,
     watch: HeadWatch,
     /// HTTP/2 has frames, and no heads that could be read in two ways.
     watched: bool,
@@ -328,10 +360,15 @@ pub(crate) struct Socket {
     answered: bool,
 }
 
+/// Places that a connection has for as long as its socket is open.
+pub(crate) type Guards = Box<dyn Send + Sync>;
+
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> Self {
+    pub(crate) fn new(stream: Stream, state: Arc<ConnectionState>, guards: Guards) -> Self {
         Self {
             stream,
+            guards: Some(guards),
+            unread: false,
             watch: HeadWatch::default(),
             watched: state.phase() != Phase::Multiplexed,
             state,
@@ -342,7 +379,7 @@ impl Socket {
     #[inline]
     fn has_written(&mut self, progress: bool) {
         self.answered |= progress;
-        self.state.has_written(progress);
+        self.state.has_written(progress, self.watch.has_more());
     }
 }
 
@@ -356,6 +393,7 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let socket = &mut *self;
+        socket.unread = read.is_ready() && before < buffer.filled().len();
         if read.is_pending() {
             let more = socket.watch.has_more();
             socket.state.waits_for_more(socket.answered, more);
@@ -403,13 +441,29 @@ impl AsyncWrite for Socket {
     }
 
     #[inline]
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A TCP socket keeps nothing back.
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if !self.unread || self.state.cut.load(Relaxed) {
+            return;
+        }
+        // The answer was sent before everything was read: the client is given the time to see it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let stream = std::mem::replace(&mut self.stream, Stream::Gone);
+            let guards = self.guards.take();
+            runtime.spawn(async move {
+                stream.linger().await;
+                drop(guards);
+            });
+        }
     }
 }
 
@@ -464,7 +518,7 @@ mod tests {
         assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
         watched.state.enter(Phase::Head);
         assert_eq!(watched.ended_after(100), Some((11, Overdue::Head)));
-        for patient in [Phase::Answer, Phase::Stream, Phase::Multiplexed] {
+        for patient in [Phase::Answer, Phase::Sending, Phase::Stream] {
             watched.state.enter(patient);
             assert_eq!(watched.ended_after(1_000), None, "{patient:?}");
         }
@@ -474,12 +528,12 @@ mod tests {
     fn a_write_that_does_not_go_on_ends_the_connection_and_one_that_does_saves_it() {
         let watched = Watched::new();
         watched.state.enter(Phase::Answer);
-        watched.state.has_written(false);
+        watched.state.has_written(false, false);
         assert_eq!(watched.ended_after(30), None);
         // That it is tried again is no progress.
-        watched.state.has_written(false);
+        watched.state.has_written(false, false);
         assert_eq!(watched.ended_after(2), Some((1, Overdue::Write)));
-        watched.state.has_written(true);
+        watched.state.has_written(true, false);
         assert_eq!(watched.ended_after(100), None);
     }
 
@@ -552,6 +606,20 @@ mod tests {
         assert_eq!(state.phase(), Phase::Idle);
         state.has_read(10, false);
         assert_eq!(state.phase(), Phase::Head);
+    }
+
+    #[test]
+    fn a_pause_begins_with_the_answer_also_where_nobody_asks_for_more() {
+        let watched = Watched::new();
+        watched.state.begin_request(&watched.limits);
+        watched.state.body_is_read();
+        // The call takes long; hyper asks for more meanwhile, and there is nothing.
+        watched.state.waits_for_more(false, false);
+        assert_eq!(watched.ended_after(1_000), None);
+        watched.state.answer_is_ready();
+        assert_eq!(watched.ended_after(1_000), None, "nothing has been sent");
+        watched.state.has_written(true, false);
+        assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
+        let cells = server.telemetry().cells();
         let router = Arc::new(router(
             server,
             Arc::new(Gate::open()),
@@ -29,7 +30,7 @@ impl Direct {
             Layers::default(),
         ));
         Self {
-            service: WorkerService::new(router, Arc::new(Local::new())),
+            service: WorkerService::new(router, Arc::new(Local::new(cells))),
             connection: Arc::new(ConnectionState::new(
                 Arc::new(WorkerClock::default()),
                 Ipv4Addr::LOCALHOST.into(),

@@ -16,6 +16,7 @@ use super::service::Entered;
 use super::status::{Rejection, respond};
 use crate::net::{Body, read_capped};
 use crate::server::{HttpHead, Local, Server, VersionHeader};
+use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -30,12 +31,17 @@ const METHODS_STATELESS: &str = "POST";
 impl Endpoint {
     /// A message from head to answer.
     #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     pub(super) async fn post(
         &self,
         entered: &Entered<'_>,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
+        wire: Wire,
         headers: &mut HeaderMap,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
@@ -48,6 +54,7 @@ impl Endpoint {
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
+                wire,
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -80,6 +87,7 @@ impl Endpoint {
             headers,
             mcp: &summary.mcp,
             takes_streams: false,
+            wire: Wire::default(),
         };
         Ok(match self.server.end_session(local, &head) {
             Ok(()) => {

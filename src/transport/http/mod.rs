@@ -4,6 +4,7 @@
 //! a runtime of its own, and a connection never leaves it. So load is even with few connections as with many,
 //! and nothing on a request's way is fought over by two cores.
 
+mod admin;
 mod config;
 mod accept;
 mod connection;
@@ -14,6 +15,7 @@ mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod pages;
 mod openapi;
 mod peers;
 mod rest;
@@ -21,6 +23,8 @@ mod route;
 mod sending;
 mod service;
 mod status;
+mod stream;
+mod tls;
 mod watch;
 mod worker;
 
@@ -28,13 +32,12 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
-pub use config::{HttpConfig, HttpLimits};
+pub(crate) use admin::AdminListener;
+pub use config::{AdminConfig, HttpConfig, HttpLimits};
 pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
@@ -42,9 +45,12 @@ pub(crate) use headers::is_host;
 pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
+pub(crate) use tls::Tls;
+pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
 use crate::server::Server;
+use crate::transport::drain::Budget;
 use accept::Acceptor;
 use cors::Cors;
 use endpoint::Endpoint;
@@ -60,24 +66,25 @@ const BACKLOG: i32 = 1024;
 pub(crate) struct Listener {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Listener {
     /// Binds the configured address.
-    pub(crate) fn bind(config: &HttpConfig) -> io::Result<Self> {
+    pub(crate) fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
         let address = SocketAddr::new(config.host, config.port);
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from_std(socket.into())?;
+        let listener = listen(address)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            tls: tls.map(Arc::new),
+        })
+    }
+
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Where it listens.
@@ -85,7 +92,8 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `stop` is done, then lets what has begun come to its end, for as long as `patience`.
+    /// Serves until `stop` is done; then on for a while, since those who send requests hear of it late; then lets what
+    /// has begun come to its end.
     pub(crate) async fn serve(
         self,
         server: Arc<Server>,
@@ -93,22 +101,41 @@ impl Listener {
         mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
-        patience: Duration,
+        budget: Budget,
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
+        let tls = self.tls.clone();
+        let router = router(Arc::clone(&server), gate, config.clone(), layers);
+        let router = Arc::new(Router {
+            tls: tls.clone(),
+            ..router
+        });
+        let certificates = async {
+            match &tls {
+                Some(tls) => tls.keep_up().await,
+                None => std::future::pending().await,
+            }
+        };
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.listener, &workers, &config.limits, hits);
+        let life = Arc::clone(&server.telemetry().life);
+        life.begin_to_serve();
+        let stop = async {
+            stop.await;
+            life.begin_to_drain();
+            tokio::time::sleep(budget.delay).await;
+        };
         tokio::select! {
             () = acceptor.run() => {}
             () = stop => {}
+            never = certificates => match never {},
         }
         drop(acceptor);
+        life.begin_to_drain();
         drop(self.listener);
-        router.draining.store(true, Ordering::Relaxed);
         drain.begin();
         let idle = async {
             for worker in &workers {
@@ -116,9 +143,10 @@ impl Listener {
             }
             server.idle().await;
         };
-        if tokio::time::timeout(patience, idle).await.is_err() {
+        if tokio::time::timeout(budget.calls, idle).await.is_err() {
             tracing::warn!(
-                patience_s = patience.as_secs_f64(),
+                patience_s = budget.calls.as_secs_f64(),
+                setting = "drain.grace_seconds",
                 "stopped with calls still running"
             );
         }
@@ -131,13 +159,13 @@ impl Listener {
 
 fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
     Router {
+        tls: None,
         guard: HostGuard::new(&config),
         cors: Cors::new(&config.allowed_origins),
+        telemetry: server.telemetry().clone(),
         endpoint: Endpoint { server, config },
         gate,
         layers,
-        started: Instant::now(),
-        draining: AtomicBool::new(false),
     }
 }
 
@@ -151,4 +179,18 @@ fn start_workers(
     (0..count)
         .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
         .collect()
+}
+
+/// A socket that listens.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }

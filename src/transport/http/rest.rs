@@ -21,11 +21,14 @@ use super::route::Rest;
 use super::service::Entered;
 use super::status::{PROBLEM, Rejection, plain_status, problem};
 use crate::net::Body;
-use crate::server::{Answer, Reply};
+use crate::server::{Answer, Local, Reply};
+use crate::telemetry::Wire;
 
 /// A request outside of the MCP endpoint, its method already one that the path has.
 pub(super) struct RestRequest<'r> {
     pub(super) rest: Rest,
+    /// Whose worker it came to, and on what.
+    pub(super) by: (&'r Local, Wire),
     /// What the path says after `/tools/`, as it came in.
     pub(super) name: &'r str,
     pub(super) query: Option<&'r str>,
@@ -79,7 +82,8 @@ impl RestRequest<'_> {
         };
         let handled = poll_fn(|cx| {
             let server = &endpoint.server;
-            Poll::Ready(server.call_plainly(cx, entered.principal, self.headers, &name, &body))
+            let (principal, headers) = (entered.principal, &mut *self.headers);
+            Poll::Ready(server.call_plainly(cx, self.by, principal, headers, &name, &body))
         });
         let reply = handled.await.reply().await;
         Ok(match Outcome::of(reply) {

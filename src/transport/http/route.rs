@@ -2,6 +2,9 @@
 
 use http::Method;
 
+use super::pages::Page;
+use crate::telemetry::Route as Counted;
+
 /// A path that is served over HTTP.
 ///
 /// Everything that is not open passes the same checks as the MCP endpoint before anything looks at it.
@@ -26,7 +29,7 @@ pub(super) enum Place {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
-    Health,
+    Page(Page),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(super) enum Guarded {
     Mcp,
     /// Tools for those who speak no MCP, and descriptions of the server.
     Rest(Rest),
+    /// What only whoever runs the server should see.
+    Page(Page),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +52,15 @@ pub(super) enum Rest {
 }
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
-const ROUTES: [Route; 8] = [
+const ROUTES: [Route; 14] = [
     guarded("/mcp", "POST, DELETE", Guarded::Mcp),
-    open("/health", GET, Open::Health),
+    open("/health", GET, Open::Page(Page::Health)),
+    open("/livez", GET, Open::Page(Page::Live)),
+    open("/readyz", GET, Open::Page(Page::Ready)),
+    open("/health/ready", GET, Open::Page(Page::Ready)),
+    open("/startupz", GET, Open::Page(Page::Started)),
+    guarded("/health/detailed", GET, Guarded::Page(Page::Details)),
+    guarded("/metrics", GET, Guarded::Page(Page::Metrics)),
     guarded("/tools", GET, Guarded::Rest(Rest::Tools)),
     guarded("/tools/{name}", "POST", Guarded::Rest(Rest::Tool)),
     guarded("/openapi.json", GET, Guarded::Rest(Rest::OpenApi)),
@@ -81,7 +92,7 @@ const fn guarded(path: &'static str, methods: &'static str, place: Guarded) -> R
 /// ```
 /// let routes = longshore::transport::http::routes();
 /// let open: Vec<_> = routes.iter().filter(|route| route.is_open()).map(|route| route.path).collect();
-/// assert_eq!(open, ["/health"]);
+/// assert_eq!(open, ["/health", "/livez", "/readyz", "/health/ready", "/startupz"]);
 /// ```
 pub fn routes() -> &'static [Route] {
     &ROUTES
@@ -126,7 +137,24 @@ impl Route {
 
     /// Whether it is asked by address, from whoever runs the machine, so that `Host` says nothing.
     pub(super) fn is_probe(&self) -> bool {
-        self.place == Place::Open(Open::Health)
+        matches!(self.place, Place::Open(Open::Page(_)))
+    }
+
+    /// What requests are counted under.
+    pub(super) fn counted(&self) -> Counted {
+        match self.place {
+            Place::Guarded(Guarded::Mcp) => Counted::Mcp,
+            Place::Guarded(Guarded::Rest(_)) => Counted::Rest,
+            Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
+        }
+    }
+
+    /// The page for operators that is there.
+    pub(super) fn page(&self) -> Option<Page> {
+        match self.place {
+            Place::Guarded(Guarded::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
+            Place::Guarded(_) => None,
+        }
     }
 
     /// Whether refusals are JSON-RPC errors here. Elsewhere they are problem documents.

@@ -5,16 +5,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use serde_json::json;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
@@ -26,20 +23,24 @@ use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::sending;
 use super::status::{Rejection, deny};
-use crate::auth::{AuthError, Gate, Presented, Principal};
+use super::tls::Tls;
+use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind};
+use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
+use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
     pub(crate) gate: Arc<Gate>,
+    /// What is shown to clients; `None` if the process speaks in clear.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
     pub(crate) layers: Layers,
-    pub(crate) started: Instant,
-    pub(crate) draining: AtomicBool,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// What one worker puts requests into: the router, inside of the layers if there are any.
@@ -64,6 +65,11 @@ impl WorkerService {
         }
     }
 
+    /// How often, and how many at once.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.router.endpoint.server.limits
+    }
+
     /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
     #[inline]
     pub(crate) async fn serve<B>(
@@ -78,6 +84,10 @@ impl WorkerService {
         let last = connection.begin_request(&router.endpoint.config.limits);
         let _stream = connection.open_stream();
         let (mut head, body) = request.into_parts();
+        let watch = router
+            .telemetry
+            .counts()
+            .then(|| HttpWatch::begin(self.local.cells(), key_of(&head)));
         let mut body = Body::from(body);
         let origin = router.cors.origin(&head.headers);
         let mut response = match router.admit(&head) {
@@ -99,15 +109,17 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
+        connection.answer_is_ready();
         if let Some(origin) = origin {
             router.cors.allow(origin, &mut response);
         }
-        if last
-            || router.draining.load(Ordering::Relaxed) && connection.phase() != Phase::Multiplexed
-        {
+        if last || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(watch) = watch {
+            watch.end(response.status().as_u16());
         }
         Ok(response.map(|body| sending::watch(connection, body)))
     }
@@ -180,7 +192,10 @@ impl Router {
         };
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
-            Place::Open(Open::Health) => return self.health(route, &head.method),
+            Place::Open(_) if !route.has(&head.method) => {
+                return Rejection::MethodNotAllowed(route.methods).into_problem();
+            }
+            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
         };
         let limits = &self.endpoint.server.limits;
         if let Some(connection) = connection
@@ -204,13 +219,15 @@ impl Router {
             method,
             uri,
             headers,
+            version,
             ..
         } = head;
         match guarded {
             Guarded::Mcp if *method == Method::POST => {
-                let answer = self
-                    .endpoint
-                    .post(&entered, local, connection, summary, headers, body);
+                let wire = Wire::of(*version);
+                let endpoint = &self.endpoint;
+                let answer =
+                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
                 answer.await.unwrap_or_else(|rejection| {
                     self.count(rejection);
                     rejection.into_rpc()
@@ -220,13 +237,18 @@ impl Router {
                 .endpoint
                 .other(&entered, method, local, summary, headers)
                 .unwrap_or_else(Rejection::into_rpc),
-            Guarded::Rest(_) if !route.has(method) => {
+            Guarded::Rest(_) | Guarded::Page(_) if !route.has(method) => {
                 Rejection::MethodNotAllowed(route.methods).into_problem()
             }
+            Guarded::Page(_) if entered.principal.kind() == PrincipalKind::Anonymous => {
+                Rejection::ForOperators.into_problem()
+            }
+            Guarded::Page(page) => page.answer(&self.endpoint.server),
             Guarded::Rest(rest) => {
                 let name = Route::of(uri.path()).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
+                    by: (local, Wire::of(*version)),
                     name,
                     query: uri.query(),
                     summary,
@@ -266,31 +288,17 @@ impl Router {
             }
         }
     }
+}
 
-    /// Whether the server takes requests, for probes; 503 while it stops.
-    fn health(&self, route: &Route, method: &Method) -> Response<Body> {
-        if !route.has(method) {
-            return Rejection::MethodNotAllowed(route.methods).into_problem();
-        }
-        let draining = self.draining.load(Ordering::Relaxed);
-        let tools = self.endpoint.server.tool_count();
-        let body = json!({
-            "status": if draining { "draining" } else { "ok" },
-            "ok": !draining,
-            "version": env!("CARGO_PKG_VERSION"),
-            "tools": tools,
-            "tools_registered": tools,
-            "uptime_seconds": self.started.elapsed().as_secs(),
-        });
-        let mut response = Response::new(Body::from(body.to_string()));
-        if draining {
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
-    }
+/// What a request is counted under, but for its status.
+fn key_of(head: &Parts) -> HttpKey {
+    let route = Route::of(head.uri.path()).map(|(route, _)| route.counted());
+    HttpKey::new(
+        route.unwrap_or_default(),
+        &head.method,
+        Wire::of(head.version),
+        0,
+    )
 }
 
 /// Somebody who was let in; nothing but the router makes one.

@@ -28,6 +28,10 @@ pub(crate) enum Rejection {
     /// A header that may stand there once is there twice.
     HeaderRepeated,
     NotFound,
+    /// Nothing on the admin port.
+    NoPage,
+    /// A page for whoever runs the server.
+    ForOperators,
     /// Another method than the path has; the methods it has.
     MethodNotAllowed(&'static str),
     ContentType,
@@ -48,8 +52,8 @@ impl Rejection {
             Self::HostMissing | Self::HostInvalid | Self::HeaderRepeated | Self::BodyBroken => {
                 StatusCode::BAD_REQUEST
             }
-            Self::HostForeign | Self::OriginForeign => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::HostForeign | Self::OriginForeign | Self::ForOperators => StatusCode::FORBIDDEN,
+            Self::NotFound | Self::NoPage => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Limited(refused) => limited_status(refused),
@@ -70,6 +74,12 @@ impl Rejection {
             Self::OriginForeign => "Pages of that Origin may not call this server",
             Self::HeaderRepeated => "A header appears more than once that may appear once",
             Self::NotFound => "There is nothing at this path; the MCP endpoint is /mcp",
+            Self::NoPage => {
+                "There is nothing at this path; there are /metrics, /health, /health/detailed, /livez, /readyz and /startupz"
+            }
+            Self::ForOperators => {
+                "Only those who have proved who they are see this here; it is open to all on the admin port"
+            }
             Self::MethodNotAllowed(_) => "This path does not have that method",
             Self::ContentType => "Content-Type must be application/json",
             Self::ContentEncoding => "The body must not be compressed",
@@ -87,6 +97,7 @@ impl Rejection {
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
             Self::HostForeign => Some("http.allowed_hosts"),
             Self::OriginForeign => Some("http.allowed_origins"),
+            Self::ForOperators => Some("http.admin.port"),
             Self::BodyTooLarge => Some("http.limits.body_bytes"),
             Self::BodyTooSlow => Some("http.limits.body_seconds"),
             Self::Limited(refused) => Some(refused.limit.setting()),
@@ -94,6 +105,7 @@ impl Rejection {
             | Self::HostInvalid
             | Self::HeaderRepeated
             | Self::NotFound
+            | Self::NoPage
             | Self::MethodNotAllowed(_)
             | Self::ContentType
             | Self::ContentEncoding
@@ -274,6 +286,7 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
         rest,
         refusal,
         session,
+        verdict: _,
     } = answer;
     let mut response = Response::new(Body::pieces(head, rest));
     if let Some(refusal) = refusal {
@@ -306,7 +319,9 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         | Refusal::Meta
         | Refusal::Header
         | Refusal::Version
+        | Refusal::Capability
         | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
+        Refusal::AskedElsewhere => StatusCode::CONFLICT,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
         Refusal::Limited(refused) => limited_status(refused),
         Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,

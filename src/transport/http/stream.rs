@@ -3,8 +3,9 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -13,6 +14,23 @@ use tokio_rustls::server::TlsStream;
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// It was handed on.
+    Gone,
+}
+
+impl Stream {
+    /// Says that nothing more will be sent, and takes what still comes for a while, into nowhere. A socket that is closed
+    /// with bytes unread is reset, and then the client may never see what was sent to it last.
+    pub(crate) async fn linger(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        const BYTES_MAX: u64 = 64 << 20;
+        let lingering = async {
+            self.shutdown().await?;
+            let mut rest = self.take(BYTES_MAX);
+            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+        };
+        let _ = tokio::time::timeout(PATIENCE, lingering).await;
+    }
 }
 
 impl AsyncRead for Stream {
@@ -25,6 +43,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+            Self::Gone => Poll::Ready(Ok(())),
         }
     }
 }
@@ -39,6 +58,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
+            Self::Gone => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
@@ -51,6 +71,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
+            Self::Gone => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
@@ -62,7 +83,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             // A TCP socket keeps nothing back.
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Gone => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }
     }
@@ -71,6 +92,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+            Self::Gone => Poll::Ready(Ok(())),
         }
     }
 }

@@ -261,10 +261,17 @@ mod tests {
         };
         assert!(problem(&half).contains("belong together"));
         let (_folder, swapped) = written([KEY, CERTIFICATE]);
-        assert!(problem(&swapped).contains("http.tls.certificate"), "{}", problem(&swapped));
+        assert!(
+            problem(&swapped).contains("http.tls.certificate"),
+            "{}",
+            problem(&swapped)
+        );
         let (_folder, no_key) = written([CERTIFICATE, "secret canary"]);
         let said = problem(&no_key);
-        assert!(said.contains("http.tls.key") && !said.contains("canary"), "{said}");
+        assert!(
+            said.contains("http.tls.key") && !said.contains("canary"),
+            "{said}"
+        );
         let (_folder, foreign) = written([OTHER_CERTIFICATE, KEY]);
         assert!(problem(&foreign).contains("cannot be used together"));
         let missing = TlsConfig {

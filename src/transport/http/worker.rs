@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use hyper::body::Incoming;
@@ -20,13 +20,17 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
 
 use super::config::HttpLimits;
-use super::connection::{ConnectionState, Phase, Socket, WorkerClock};
+use super::connection::{ConnectionState, Guards, Phase, Socket, WorkerClock};
 use super::peers::PeerPlace;
 use super::service::{Router, WorkerService};
-use crate::limit::{Hits, subnet};
+use super::stream::Stream;
+use super::tls::{HTTP_2, Tls};
+use crate::limit::{Hits, Limit, subnet};
 use crate::server::Local;
+use crate::telemetry::{Life, QUEUE_TIME};
 
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
@@ -48,6 +52,8 @@ pub(crate) struct Worker {
 pub(crate) struct Accepted {
     pub(crate) stream: StdStream,
     pub(crate) peer: IpAddr,
+    /// When it was accepted.
+    pub(crate) at: Instant,
     /// Its place among those of its address.
     pub(crate) place: PeerPlace,
 }
@@ -94,7 +100,8 @@ impl Worker {
             .max_blocking_threads((BLOCKING_THREADS / count).max(4))
             .build()?;
         let shared = Shared {
-            local: Arc::new(Local::new()),
+            local: Arc::new(Local::new(router.endpoint.server.telemetry().cells())),
+            life: Arc::clone(&router.telemetry.life),
             load: Arc::clone(&load),
             clock: Arc::default(),
             connections: Arc::default(),
@@ -130,7 +137,7 @@ impl Worker {
     }
 
     /// The connection that has been idle for longest, for a second at least; of those from one network, if one is named.
-    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, AbortHandle)> {
+    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, Swept)> {
         let connections = self
             .connections
             .lock()
@@ -142,7 +149,7 @@ impl Worker {
             .filter_map(|connection| Some((connection.state.idle_for()?, connection)))
             .filter(|(seconds, _)| *seconds > 0)
             .max_by_key(|(seconds, _)| *seconds)
-            .map(|(seconds, connection)| (seconds, connection.task.clone()))
+            .map(|(seconds, connection)| (seconds, connection.clone()))
     }
 
     /// Waits until no connection is left.
@@ -177,6 +184,7 @@ impl Load {
 struct Shared {
     local: Arc<Local>,
     load: Arc<Load>,
+    life: Arc<Life>,
     clock: Arc<WorkerClock>,
     /// All connections, for the sweep.
     connections: Arc<Mutex<Vec<Swept>>>,
@@ -184,10 +192,18 @@ struct Shared {
 }
 
 /// A connection, and the means to end it.
-#[derive(Debug)]
-struct Swept {
+#[derive(Clone, Debug)]
+pub(crate) struct Swept {
     state: Arc<ConnectionState>,
     task: AbortHandle,
+}
+
+impl Swept {
+    /// Ends the connection at once.
+    pub(crate) fn cut(&self) {
+        self.state.cut();
+        self.task.abort();
+    }
 }
 
 impl Shared {
@@ -199,6 +215,8 @@ impl Shared {
     ) {
         let limits = router.endpoint.config.limits.clone();
         let hits = Arc::clone(&router.endpoint.server.limits.hits);
+        let tls = router.tls.clone();
+        let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
         tokio::spawn(sweep(
             limits.clone(),
@@ -212,8 +230,9 @@ impl Shared {
             let mut taken = 0_u64;
             while let Some(accepted) = inbox.recv().await {
                 taken += 1;
+                queue_time.record(accepted.at.elapsed());
                 let noise = std::hash::BuildHasher::hash_one(&random, taken);
-                self.adopt(accepted, &service, &limits, noise);
+                self.adopt(accepted, &service, tls.as_ref(), &limits, noise);
             }
         };
         tokio::select! {
@@ -227,6 +246,7 @@ impl Shared {
         &self,
         accepted: Accepted,
         service: &Arc<WorkerService>,
+        tls: Option<&Arc<Tls>>,
         limits: &HttpLimits,
         noise: u64,
     ) {
@@ -234,8 +254,9 @@ impl Shared {
             stream,
             peer,
             place,
+            ..
         } = accepted;
-        let guard = LoadGuard(Arc::clone(&self.load));
+        let guards = (LoadGuard(Arc::clone(&self.load)), self.life.client(), place);
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -250,17 +271,14 @@ impl Shared {
         let retire_at = self.clock.now().saturating_add(life);
         let clock = Arc::clone(&self.clock);
         let state = Arc::new(ConnectionState::new(clock, peer, retire_at));
-        let serving = serve(
-            stream,
-            Arc::clone(&state),
-            Arc::clone(service),
-            Arc::clone(&self.drain),
-            limits.clone(),
-        );
-        let task = tokio::spawn(async move {
-            let _guards = (guard, place);
-            serving.await;
-        });
+        let serving = Serving {
+            state: Arc::clone(&state),
+            service: Arc::clone(service),
+            tls: tls.cloned(),
+            drain: Arc::clone(&self.drain),
+            limits: limits.clone(),
+        };
+        let task = tokio::spawn(serving.run(stream, Box::new(guards)));
         let mut connections = self
             .connections
             .lock()
@@ -305,6 +323,7 @@ async fn sweep(
             if let Some(overdue) = connection.state.overdue(&limits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
                 hits.count(overdue.limit());
+                connection.state.cut();
                 connection.task.abort();
             }
             true
@@ -312,28 +331,72 @@ async fn sweep(
     }
 }
 
-/// Serves one connection to its end.
-async fn serve(
-    stream: TcpStream,
+/// What it takes to serve one connection.
+struct Serving {
     state: Arc<ConnectionState>,
     service: Arc<WorkerService>,
+    tls: Option<Arc<Tls>>,
     drain: Arc<Drain>,
     limits: HttpLimits,
-) {
-    let multiplexed = match speaks_http2(&stream, &state, &drain).await {
-        Ok(Some(multiplexed)) => multiplexed,
-        Ok(None) => return,
-        Err(error) => {
-            tracing::debug!(%error, "a connection ended before its first request");
-            return;
+}
+
+impl Serving {
+    /// To its end.
+    async fn run(self, stream: TcpStream, guards: Guards) {
+        let begun = match &self.tls {
+            None => {
+                let begun = speaks_http2(&stream, &self.state, &self.drain).await;
+                begun.map(|speaks| speaks.map(|http2| (Stream::Plain(stream), http2)))
+            }
+            Some(tls) => self.shake_hands(tls, stream).await,
+        };
+        match begun {
+            Ok(Some((stream, multiplexed))) => {
+                serve(self, stream, multiplexed, guards).await;
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a connection ended before its first request");
+            }
         }
-    };
+    }
+
+    /// Begins to speak TLS; says whether HTTP/2 is spoken inside. `None` if that took too long.
+    async fn shake_hands(
+        &self,
+        tls: &Tls,
+        stream: TcpStream,
+    ) -> io::Result<Option<(Stream, bool)>> {
+        // It has a time limit of its own.
+        self.state.enter(Phase::Answer);
+        let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+        let Ok(accepted) = tokio::time::timeout(tls.handshake, accepting).await else {
+            let hits = &self.service.limits().hits;
+            hits.count(Limit::HandshakeSeconds);
+            return Ok(None);
+        };
+        let stream = accepted?;
+        let (_, session) = stream.get_ref();
+        let multiplexed = session.alpn_protocol() == Some(HTTP_2);
+        Ok(Some((Stream::Tls(Box::new(stream)), multiplexed)))
+    }
+}
+
+/// Speaks HTTP for as long as the connection lasts.
+async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guards) {
+    let Serving {
+        state,
+        service,
+        drain,
+        limits,
+        ..
+    } = serving;
     state.enter(if multiplexed {
         Phase::Multiplexed
     } else {
         Phase::Idle
     });
-    let io = TokioIo::new(Socket::new(stream, Arc::clone(&state)));
+    let io = TokioIo::new(Socket::new(stream, Arc::clone(&state), guards));
     let connection_state = Arc::clone(&state);
     let respond = move |request: hyper::Request<Incoming>| {
         let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));

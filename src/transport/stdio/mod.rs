@@ -82,6 +82,7 @@ pub(crate) async fn serve(
 
     let principal = Arc::new(Principal::local());
     let peer = Arc::new(StdioPeer::default());
+    let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
     let mut stop = pin!(stop);
     let mut grace = GRACE;
@@ -112,8 +113,9 @@ pub(crate) async fn serve(
         };
         let (server, principal) = (Arc::clone(&server), Arc::clone(&principal));
         let (peer, answers) = (Arc::clone(&peer), answers.clone());
+        let cells = Arc::clone(&cells);
         tokio::spawn(async move {
-            let local = Local::new();
+            let local = Local::new(cells);
             let body = Bytes::from(message);
             let handled = poll_fn(|cx| {
                 Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))

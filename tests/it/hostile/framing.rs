@@ -342,7 +342,7 @@ fn heads_that_are_none_are_refused_and_the_connection_closed() {
                 // The buffer holds it, and the connection can go on.
                 40_000 => case,
                 // The buffer may or may not.
-                70_000 => case.finished(),
+                70_000 => case.abandoned(),
                 _ => case.closes(),
             });
         }

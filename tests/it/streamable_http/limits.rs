@@ -200,7 +200,11 @@ fn an_address_has_its_number_of_connections() {
     // One that is idle makes room, once it has been for a second.
     let mut byte = [0];
     while !matches!(
-        server.connect().send(echoing("third").text()).stream().peek(&mut byte),
+        server
+            .connect()
+            .send(echoing("third").text())
+            .stream()
+            .peek(&mut byte),
         Ok(1)
     ) {}
 }

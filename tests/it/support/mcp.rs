@@ -30,10 +30,10 @@ pub(crate) struct Session<'s> {
 
 impl<'s> Session<'s> {
     /// Asks for a revision, and takes the one that is offered.
-    pub(super) fn begin(server: &'s Running, revision: &str) -> Self {
+    pub(super) fn begin(server: &'s Running, revision: &str, capabilities: &Value) -> Self {
         let params = json!({
             "protocolVersion": revision,
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"},
         });
         let response = server.post(&[], &request("initialize", &params));

@@ -8,6 +8,7 @@ use longshore::seal::Secret;
 use longshore::server::{BatchPolicy, ValidationErrors};
 use longshore::transport::http::HttpLimits;
 use longshore::{App, Config, IntoTool};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Connection, Response, Session};
@@ -21,6 +22,7 @@ pub(crate) struct Serve {
 /// A server that runs until it is dropped. Calls that run then are waited for.
 pub(crate) struct Running {
     address: SocketAddr,
+    admin: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -77,6 +79,11 @@ impl Serve {
         self.configured(|c| c.server.page_size = tools)
     }
 
+    /// With a port for operators.
+    pub(crate) fn admin(self) -> Self {
+        self.configured(|c| c.http.admin.port = Some(0))
+    }
+
     /// Seals with the key that all servers of which this is said have.
     pub(crate) fn shared_key(self) -> Self {
         self.configured(|c| c.seal.keys = vec![Secret::from(SHARED_KEY.to_owned())])
@@ -92,15 +99,18 @@ impl Serve {
                 .expect("a runtime");
             runtime.block_on(async {
                 let server = self.app.config(self.config).bind().expect("a valid server");
-                let _ = bound.send(server.address().expect("serves over HTTP"));
+                let address = server.address().expect("serves over HTTP");
+                let _ = bound.send((address, server.admin_address()));
                 let stop = async {
                     let _ = stopped.await;
                 };
                 server.serve_until(stop).await.expect("serves");
             });
         });
+        let (address, admin) = address.recv().expect("the server starts");
         Running {
-            address: address.recv().expect("the server starts"),
+            address,
+            admin,
             stop: Some(stop),
             thread: Some(thread),
         }
@@ -117,6 +127,12 @@ impl Running {
         drop(self.stop.take());
     }
 
+    /// A connection to the port for operators.
+    pub(crate) fn connect_to_admin(&self) -> Connection {
+        let admin = self.admin.expect("there is an admin port");
+        Connection::new(TcpStream::connect(admin).expect("the server listens"))
+    }
+
     pub(crate) fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).expect("the server listens");
         Connection::new(stream)
@@ -129,7 +145,12 @@ impl Running {
 
     /// A handshake.
     pub(crate) fn session(&self, revision: &str) -> Session<'_> {
-        Session::begin(self, revision)
+        self.session_of(revision, &json!({}))
+    }
+
+    /// A handshake of a client that can do something.
+    pub(crate) fn session_of(&self, revision: &str, capabilities: &Value) -> Session<'_> {
+        Session::begin(self, revision, capabilities)
     }
 }
 

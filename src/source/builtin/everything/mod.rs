@@ -2,6 +2,7 @@
 //!
 //! What begins with `test_` is called by the official conformance suite, which prescribes names, arguments and answers.
 
+mod apps;
 mod arguments;
 mod contents;
 mod prompts;
@@ -38,6 +39,7 @@ pub(super) fn toolset() -> Toolset {
             reports::test_logging_tool.into_tool(),
             reports::long_operation.into_tool(),
             reports::all_levels.into_tool(),
+            apps::throw_dice.into_tool(),
         ],
         resources: vec![
             resources::static_text.into_resource(),
@@ -47,6 +49,7 @@ pub(super) fn toolset() -> Toolset {
             resources::folder.into_resource(),
             resources::template.into_resource(),
             resources::document.into_resource(),
+            apps::dice(),
         ],
         prompts: vec![
             prompts::test_simple_prompt.into_prompt(),
@@ -55,6 +58,8 @@ pub(super) fn toolset() -> Toolset {
             prompts::test_prompt_with_image.into_prompt(),
             prompts::introduce_colleague.into_prompt(),
         ],
+        // A test holds that it is one.
+        skills: apps::skill().into_iter().collect(),
     }
 }
 

@@ -1,0 +1,181 @@
+//! Asking the client, while a call runs.
+//!
+//! To whoever writes a tool, a question is an `await`. How it reaches the client is the server's matter, and differs:
+//!
+//! - Within a session, up to 2025-11-25, it goes out on the stream that the call's answer has become, and the answer
+//!   comes in a request of its own. The call waits meanwhile.
+//! - In 2026-07-28 the call ends with its questions. What is settled so far, its [`Journal`](desk::Desk), travels
+//!   through the client; with the answers the call begins anew, and each question that has an answer is answered at
+//!   once.
+//!
+//! Here questions are put on a [`Desk`], and answers taken from it. The server looks at the desk whenever the call
+//! has to wait, and carries things to and fro.
+
+mod desk;
+mod elicit;
+mod error;
+mod form;
+mod question;
+mod sample;
+mod step;
+
+use std::sync::OnceLock;
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+
+pub(crate) use desk::{Desk, Fault, Interruption, Round};
+pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited};
+pub use error::AskError;
+pub use form::{Form, FormError};
+pub(crate) use question::{ClientError, Slot};
+pub use sample::{Roots, Sample};
+pub use step::StepError;
+pub(crate) use step::step;
+
+use crate::protocol::message::{Message, Payload, Request};
+use crate::protocol::{ClientAbility, ClientCapabilities, Revision};
+
+/// What a call has to do with its client beside answering it.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    client: Client,
+    /// Made by the first question or step: most calls have none.
+    desk: OnceLock<Box<Desk>>,
+    /// Whoever polls the call. Questions may come from other tasks of its.
+    driver: AtomicWaker,
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(crate) enum Client {
+    /// Nobody who could be asked, and why.
+    Nobody(&'static str),
+    /// One that has a session, and is asked while the call runs.
+    Session {
+        revision: Revision,
+        capabilities: ClientCapabilities,
+        /// How long it has to answer.
+        timeout: Duration,
+    },
+    /// One that is asked by ending the call. The whole request says what it can do.
+    Stateless { request: Bytes },
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::Nobody("nobody made this call")
+    }
+}
+
+impl Asking {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            ..Self::default()
+        }
+    }
+
+    /// One that goes on where a journal ends.
+    pub(crate) fn resumed(client: Client, desk: Desk) -> Self {
+        Self {
+            client,
+            desk: OnceLock::from(Box::new(desk)),
+            driver: AtomicWaker::new(),
+        }
+    }
+
+    /// Whether the client has declared that it can do something.
+    pub(crate) fn client_can(&self, ability: ClientAbility) -> bool {
+        match &self.client {
+            Client::Nobody(_) => false,
+            Client::Session { capabilities, .. } => capabilities.contains(ability.bit()),
+            Client::Stateless { request } => declared(request).contains(ability.bit()),
+        }
+    }
+
+    /// Only what is declared is asked for (MRTR-04, ELI-01).
+    pub(crate) fn require(&self, ability: ClientAbility) -> Result<(), AskError> {
+        match self.client {
+            Client::Nobody(why) => Err(AskError::Unreachable(why)),
+            _ if self.client_can(ability) => Ok(()),
+            _ => Err(AskError::NotDeclared(ability)),
+        }
+    }
+
+    /// What the client speaks.
+    pub(crate) fn revision(&self) -> Revision {
+        match self.client {
+            Client::Session { revision, .. } => revision,
+            Client::Nobody(_) | Client::Stateless { .. } => Revision::V2026_07_28,
+        }
+    }
+
+    /// How long the client has to answer while the call waits; `None` if the call does not wait.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        match self.client {
+            Client::Session { timeout, .. } => Some(timeout),
+            Client::Nobody(_) | Client::Stateless { .. } => None,
+        }
+    }
+
+    /// Whether the call is one that may begin anew.
+    pub(crate) fn is_in_rounds(&self) -> bool {
+        matches!(self.client, Client::Stateless { .. })
+    }
+
+    /// The whole request, of a call that may begin anew.
+    pub(crate) fn request(&self) -> Option<&Bytes> {
+        match &self.client {
+            Client::Stateless { request } => Some(request),
+            _ => None,
+        }
+    }
+
+    /// The desk, if anything was ever put on it.
+    #[inline]
+    pub(crate) fn desk(&self) -> Option<&Desk> {
+        self.desk.get().map(|desk| &**desk)
+    }
+
+    pub(crate) fn desk_or_new(&self) -> &Desk {
+        self.desk.get_or_init(Box::default)
+    }
+
+    /// Whether what the tool says now was said before: answers that it has not come to yet wait for it.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.desk().is_some_and(Desk::is_replaying)
+    }
+
+    /// Whoever polls the call is told of everything that is put on the desk from elsewhere.
+    pub(crate) fn driven_by(&self, waker: &Waker) {
+        self.driver.register(waker);
+    }
+
+    pub(crate) fn wake_driver(&self) {
+        self.driver.wake();
+    }
+
+    /// After a poll of the call that left it waiting: whether it ends here, for now or for good.
+    pub(crate) fn interruption(&self) -> Option<Interruption> {
+        let desk = self.desk()?;
+        desk.interruption(self.is_in_rounds())
+    }
+}
+
+/// What the client has declared on this request alone (META-03).
+fn declared(request: &[u8]) -> ClientCapabilities {
+    let text = read(request).and_then(|request| request.params.meta.client_capabilities);
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}
+
+/// The request in a body that was read before.
+pub(crate) fn read(body: &[u8]) -> Option<Request<'_>> {
+    match Payload::read(body) {
+        Ok(Payload::Single(Message::Request(request))) => Some(request),
+        _ => None,
+    }
+}

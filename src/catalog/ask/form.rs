@@ -1,0 +1,484 @@
+//! Forms: the few schemas that a person can be shown.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+use crate::catalog::schema::{self, Compiled};
+use crate::protocol::Revision;
+
+/// A form that a person fills in: fields of text, numbers, yes or no, and choices (ELI-04).
+///
+/// Most forms are Rust types, and this is not needed: see [`CallContext::elicit`](crate::CallContext::elicit).
+///
+/// ```
+/// use longshore::Form;
+/// use serde_json::json;
+///
+/// let form = Form::from_schema(json!({
+///     "type": "object",
+///     "properties": {
+///         "colour": {"type": "string", "oneOf": [
+///             {"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
+///         "count": {"type": "integer", "minimum": 1, "default": 1},
+///     },
+///     "required": ["colour"],
+/// }))?;
+///
+/// let nested = json!({"type": "object", "properties": {"place": {"type": "object"}}});
+/// assert!(Form::from_schema(nested).is_err());
+/// # let _ = form;
+/// # Ok::<_, longshore::FormError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    fields: Map<String, Value>,
+    required: Vec<String>,
+}
+
+/// Why a schema is no form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place} {problem}")]
+pub struct FormError {
+    place: String,
+    problem: String,
+}
+
+/// What fields of a type may say, beside their type, title, description and default.
+const STRING: &[&str] = &[
+    "minLength",
+    "maxLength",
+    "format",
+    "enum",
+    "enumNames",
+    "oneOf",
+];
+const NUMBER: &[&str] = &["minimum", "maximum"];
+const ARRAY: &[&str] = &["minItems", "maxItems", "items"];
+const ALWAYS: &[&str] = &["type", "title", "description", "default"];
+/// What says nothing that a form could show, and is left out.
+const IGNORED: &[&str] = &[
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "uniqueItems",
+    "$comment",
+];
+const FORMATS: &[&str] = &["email", "uri", "date", "date-time"];
+
+impl Form {
+    /// The form of a type: a struct of strings, numbers, booleans, unit enums, `Vec`s or sets of unit enums, and
+    /// `Option`s of these.
+    ///
+    /// A field's doc comment is its description, `#[serde(default = "...")]` its default, and what
+    /// `#[schemars(range(...), length(...), title = "...")]` says is said to the person too. Variants of an enum have
+    /// the title that `#[schemars(title = "...")]` gives them, or else their doc comment.
+    ///
+    /// # Errors
+    ///
+    /// The type has something that no form has, such as a struct within a struct.
+    pub fn of<T: JsonSchema>() -> Result<Self, FormError> {
+        let mut schema = schema::of_arguments::<T>();
+        let definitions = schema["$defs"].take();
+        if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            for field in fields.values_mut() {
+                if let Value::Object(field) = field {
+                    schema::without_null(field);
+                }
+                resolve(field, &definitions);
+                if let Some(items) = field.get_mut("items") {
+                    resolve(items, &definitions);
+                }
+            }
+        }
+        Self::from_schema(schema)
+    }
+
+    /// A form from a JSON Schema of the kind that forms have: an object whose properties are strings, numbers,
+    /// booleans, or one or several choices.
+    ///
+    /// # Errors
+    ///
+    /// It is of another kind.
+    pub fn from_schema(mut schema: Value) -> Result<Self, FormError> {
+        let whole = |problem: &str| FormError::new("the form", problem);
+        if schema["type"] != "object" {
+            return Err(whole("is a schema of an object"));
+        }
+        let Some(properties) = schema["properties"].as_object_mut() else {
+            return Err(whole("has properties"));
+        };
+        let mut fields = Map::new();
+        for (name, field) in properties {
+            let field = tidied(field.take())
+                .map_err(|problem| FormError::new(&format!("the field `{name}`"), problem))?;
+            fields.insert(name.clone(), field);
+        }
+        let required = match schema["required"].take() {
+            Value::Null => Vec::new(),
+            names => serde_json::from_value(names)
+                .map_err(|_| whole("has names of fields in `required`"))?,
+        };
+        Ok(Self { fields, required })
+    }
+
+    /// As clients of a revision are shown it.
+    ///
+    /// # Errors
+    ///
+    /// It needs something that the revision does not have.
+    pub(super) fn shown_to(&self, revision: Revision) -> Result<Value, String> {
+        let mut fields = Map::new();
+        for (name, field) in &self.fields {
+            let field = match revision.has_rich_forms() {
+                true => Some(field.clone()),
+                false => plain(field.clone()),
+            };
+            match field {
+                Some(field) => drop(fields.insert(name.clone(), field)),
+                None if self.required.contains(name) => {
+                    return Err(format!(
+                        "its revision of the protocol has no choice of several, which `{name}` is"
+                    ));
+                }
+                // What need not be answered need not be asked.
+                None => {}
+            }
+        }
+        let mut shown = json!({"type": "object", "properties": fields});
+        if !self.required.is_empty() {
+            shown["required"] = self.required.clone().into();
+        }
+        Ok(shown)
+    }
+
+    /// Checks what was filled in.
+    pub(super) fn check(&self, content: &Value) -> Result<(), String> {
+        let schema = json!({
+            "type": "object", "properties": self.fields, "required": self.required,
+        });
+        let compiled = Compiled::output(&schema).map_err(|e| e.to_string())?;
+        compiled.check(content).map_err(|e| e.to_string())
+    }
+}
+
+impl FormError {
+    fn new(place: &str, problem: impl Into<String>) -> Self {
+        Self {
+            place: place.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Puts what a reference means in its place.
+fn resolve(schema: &mut Value, definitions: &Value) {
+    let target = schema
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|reference| reference.strip_prefix("#/$defs/"))
+        .and_then(|name| definitions.get(name))
+        .and_then(Value::as_object)
+        .cloned();
+    if let (Some(target), Some(schema)) = (target, schema.as_object_mut()) {
+        schema.shift_remove("$ref");
+        for (keyword, value) in target {
+            schema.entry(keyword).or_insert(value);
+        }
+    }
+}
+
+/// One field, with nothing but what forms have.
+fn tidied(field: Value) -> Result<Value, String> {
+    let Value::Object(mut field) = field else {
+        return Err("is a schema".to_owned());
+    };
+    settle_choices(&mut field);
+    let allowed = match field.get("type").and_then(Value::as_str) {
+        Some("string") => STRING,
+        Some("number" | "integer") => NUMBER,
+        Some("boolean") => &[],
+        Some("array") => ARRAY,
+        _ => {
+            return Err(
+                "is neither a string, nor a number, a boolean, or a choice; forms have nothing else"
+                    .to_owned(),
+            );
+        }
+    };
+    let format = field.get("format").and_then(Value::as_str);
+    if format.is_some_and(|format| !FORMATS.contains(&format)) {
+        // `uint8` and the like, which say how the program keeps it.
+        field.shift_remove("format");
+    }
+    field.retain(|keyword, _| !IGNORED.contains(&&**keyword));
+    let known = |keyword: &str| ALWAYS.contains(&keyword) || allowed.contains(&keyword);
+    if let Some((unknown, _)) = field.iter().find(|(keyword, _)| !known(keyword)) {
+        return Err(format!("has `{unknown}`, which forms do not have"));
+    }
+    if let Some(items) = field.get_mut("items") {
+        *items = tidied_items(items.take())?;
+    } else if field["type"] == "array" {
+        return Err("says what may be chosen, in `items`".to_owned());
+    }
+    Ok(field.into())
+}
+
+/// The choices of several.
+fn tidied_items(items: Value) -> Result<Value, String> {
+    let Value::Object(mut items) = items else {
+        return Err("has choices in `items`".to_owned());
+    };
+    settle_choices(&mut items);
+    if let Some(choices) = items
+        .shift_remove("oneOf")
+        .or_else(|| items.shift_remove("anyOf"))
+    {
+        return Ok(json!({ "anyOf": choices }));
+    }
+    match items.shift_remove("enum") {
+        Some(choices) if items.get("type").is_some_and(|t| t == "string") => {
+            Ok(json!({"type": "string", "enum": choices}))
+        }
+        _ => Err("has choices of text in `items`, as an enum or with titles".to_owned()),
+    }
+}
+
+/// Choices as types have them, each with a schema of its own, become choices as forms have them: with titles.
+fn settle_choices(field: &mut Map<String, Value>) {
+    if let Some(only) = field.shift_remove("const") {
+        field.insert("enum".to_owned(), json!([only]));
+    }
+    let choices = ["oneOf", "anyOf"].into_iter().find_map(|keyword| {
+        let choices = field.get(keyword)?.as_array()?;
+        choices.iter().map(choice).collect::<Option<Vec<_>>>()
+    });
+    let Some(choices) = choices else {
+        return;
+    };
+    let is_array_item = field.contains_key("anyOf");
+    field.shift_remove("oneOf");
+    field.shift_remove("anyOf");
+    let choices: Vec<_> = choices.into_iter().flatten().collect();
+    let titled = choices.iter().any(|(_, title)| title.is_some());
+    let values = choices.iter().map(|(value, title)| match title {
+        Some(title) => json!({"const": value, "title": title}),
+        None => json!({"const": value, "title": value}),
+    });
+    if titled {
+        let keyword = if is_array_item { "anyOf" } else { "oneOf" };
+        field.insert(keyword.to_owned(), values.collect());
+    } else {
+        let values = choices.iter().map(|(value, _)| value.clone());
+        field.insert("enum".to_owned(), values.collect());
+    }
+    field.insert("type".to_owned(), "string".into());
+}
+
+/// The values of one choice, and the title that each has. `None` if it is no choice of text.
+fn choice(schema: &Value) -> Option<Vec<(Value, Option<String>)>> {
+    let title = schema.get("title").or_else(|| schema.get("description"));
+    let title = title.and_then(Value::as_str).map(str::to_owned);
+    if let Some(value) = schema.get("const") {
+        return value.is_string().then(|| vec![(value.clone(), title)]);
+    }
+    let values = schema.get("enum")?.as_array()?;
+    let texts = values.iter().all(Value::is_string);
+    texts.then(|| values.iter().map(|value| (value.clone(), None)).collect())
+}
+
+/// A field for clients of revisions that have plain forms only; `None` if those have nothing like it.
+fn plain(field: Value) -> Option<Value> {
+    let Value::Object(mut field) = field else {
+        return None;
+    };
+    match field.get("type").and_then(Value::as_str)? {
+        "array" => return None,
+        "boolean" => {}
+        _ => drop(field.shift_remove("default")),
+    }
+    if let Some(Value::Array(choices)) = field.shift_remove("oneOf") {
+        let each = |member: &str| {
+            choices
+                .iter()
+                .map(|choice| choice[member].clone())
+                .collect()
+        };
+        field.insert("enum".to_owned(), each("const"));
+        field.insert("enumNames".to_owned(), each("title"));
+    }
+    Some(field.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(crate = "serde", rename_all = "lowercase")]
+    enum Colour {
+        Red,
+        Green,
+    }
+
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    enum Size {
+        /// Small enough
+        S,
+        #[schemars(title = "Larger")]
+        L,
+    }
+
+    fn thirty() -> u8 {
+        30
+    }
+
+    fn red() -> Colour {
+        Colour::Red
+    }
+
+    /// Never shown.
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Everything {
+        /// Who it is for.
+        #[schemars(length(min = 1, max = 50))]
+        name: String,
+        #[schemars(email)]
+        mail: Option<String>,
+        #[serde(default = "thirty")]
+        age: u8,
+        score: f64,
+        #[serde(default)]
+        verified: bool,
+        #[serde(default = "red")]
+        colour: Colour,
+        size: Size,
+        wish: Option<Size>,
+        colours: Vec<Colour>,
+        sizes: std::collections::BTreeSet<Size2>,
+    }
+
+    #[derive(Serialize, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+    enum Size2 {
+        #[schemars(title = "Small")]
+        S,
+        #[schemars(title = "Large")]
+        L,
+    }
+
+    #[test]
+    fn eli_04_a_type_becomes_a_flat_form() {
+        let form = Form::of::<Everything>().expect("a form");
+        let shown = form.shown_to(Revision::V2026_07_28).expect("all of it");
+        assert_eq!(
+            shown,
+            json!({
+                "type": "object",
+                "properties": {
+                    "name": {"description": "Who it is for.", "type": "string", "minLength": 1, "maxLength": 50},
+                    "mail": {"type": "string", "format": "email"},
+                    "age": {"type": "integer", "minimum": 0, "maximum": 255, "default": 30},
+                    "score": {"type": "number"},
+                    "verified": {"type": "boolean", "default": false},
+                    "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
+                    "size": {"type": "string", "oneOf": [
+                        {"const": "S", "title": "Small enough"}, {"const": "L", "title": "Larger"}]},
+                    "wish": {"type": "string", "oneOf": [
+                        {"const": "S", "title": "Small enough"}, {"const": "L", "title": "Larger"}]},
+                    "colours": {"type": "array", "items": {"type": "string", "enum": ["red", "green"]}},
+                    "sizes": {"type": "array", "items": {"anyOf": [
+                        {"const": "S", "title": "Small"}, {"const": "L", "title": "Large"}]}},
+                },
+                "required": ["name", "score", "size", "colours", "sizes"],
+            })
+        );
+    }
+
+    #[test]
+    fn clients_of_2025_06_18_are_shown_what_they_know() {
+        let form = Form::from_schema(json!({
+            "type": "object",
+            "properties": {
+                "age": {"type": "integer", "default": 30},
+                "yes": {"type": "boolean", "default": true},
+                "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}], "default": "s"},
+                "sizes": {"type": "array", "items": {"type": "string", "enum": ["s"]}},
+            },
+        }));
+        let mut form = form.expect("a form");
+        assert_eq!(
+            form.shown_to(Revision::V2025_06_18).expect("most of it"),
+            json!({
+                "type": "object",
+                "properties": {
+                    "age": {"type": "integer"},
+                    "yes": {"type": "boolean", "default": true},
+                    "size": {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
+                },
+            })
+        );
+        form.required.push("sizes".to_owned());
+        let refused = form.shown_to(Revision::V2025_06_18).expect_err("needed");
+        assert!(refused.contains("`sizes`"), "{refused}");
+    }
+
+    #[test]
+    fn schemas_of_all_the_kinds_of_choices_stay_what_they_are() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "untitledSingle": {"type": "string", "enum": ["option1", "option2"]},
+                "titledSingle": {"type": "string", "oneOf": [{"const": "value1", "title": "First Option"}]},
+                "legacyEnum": {"type": "string", "enum": ["opt1"], "enumNames": ["Option One"]},
+                "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1"]}, "minItems": 1},
+                "titledMulti": {"type": "array", "items": {"anyOf": [{"const": "value1", "title": "First Choice"}]}},
+            },
+        });
+        let form = Form::from_schema(schema.clone()).expect("a form");
+        assert_eq!(form.shown_to(Revision::V2025_11_25).expect("all"), schema);
+    }
+
+    #[test]
+    fn what_no_form_has_is_refused_by_name() {
+        for (field, word) in [
+            (json!({"type": "object"}), "neither"),
+            (json!({"type": ["string", "null"]}), "neither"),
+            (json!({"type": "string", "pattern": "a"}), "`pattern`"),
+            (json!({"type": "integer", "multipleOf": 2}), "`multipleOf`"),
+            (json!({"type": "array"}), "`items`"),
+            (
+                json!({"type": "array", "items": {"type": "string"}}),
+                "choices",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "integer", "enum": [1]}}),
+                "choices",
+            ),
+        ] {
+            let schema = json!({"type": "object", "properties": {"x": field}});
+            let error = Form::from_schema(schema).expect_err("no form").to_string();
+            assert!(error.contains("`x`") && error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn eli_09_what_is_filled_in_is_checked() {
+        let form = Form::of::<Everything>().expect("a form");
+        let good = json!({"name": "a", "score": 1.5, "size": "S", "colours": ["red"], "sizes": []});
+        assert_eq!(form.check(&good), Ok(()));
+        for (field, bad) in [
+            ("name", json!("")),
+            ("score", json!("much")),
+            ("size", json!("XL")),
+            ("colours", json!(["blue"])),
+            ("age", json!(256)),
+        ] {
+            let mut content = good.clone();
+            content[field] = bad;
+            let problem = form.check(&content).expect_err("bad");
+            assert!(problem.contains(field), "{problem}");
+        }
+        assert!(form.check(&json!({})).is_err());
+    }
+}

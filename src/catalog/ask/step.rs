@@ -1,0 +1,72 @@
+//! What is done once in a call that may begin anew.
+
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Asking, Desk, Fault};
+use crate::seal::{JournalKey, short_digest};
+
+/// Why a step was not taken, or what it gave cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// What it gave cannot be written as JSON. It was taken all the same.
+    #[error("what the step gave cannot be kept")]
+    Write(#[source] serde_json::Error),
+    /// What it gave in an earlier round is not what it gives now.
+    #[error("what the step gave before is of another type")]
+    Read(#[source] serde_json::Error),
+}
+
+/// The kind of a step, beside those of questions.
+const STEP: u8 = 4;
+
+/// Takes a step, or recalls what it gave.
+pub(crate) async fn step<T, E, F>(asking: &Asking, name: &str, effect: F) -> Result<T, E>
+where
+    T: Serialize + DeserializeOwned,
+    E: From<StepError>,
+    F: Future<Output = Result<T, E>>,
+{
+    if !asking.is_in_rounds() {
+        return effect.await;
+    }
+    let desk = asking.desk_or_new();
+    let place = match desk.begin_step(STEP, short_digest(&[name.as_bytes()])) {
+        Ok(before) => {
+            return serde_json::from_str(&before).map_err(|error| {
+                let departed = format!("the step \"{name}\" gave something else before");
+                desk.fail(Fault::Departed(departed));
+                StepError::Read(error).into()
+            });
+        }
+        Err(place) => place,
+    };
+    let mut taken = Taken {
+        asking,
+        desk,
+        place,
+        value: None,
+    };
+    let value = effect.await?;
+    let text = serde_json::to_string(&value).map_err(StepError::Write)?;
+    taken.value = Some(text.into());
+    Ok(value)
+}
+
+/// A step that is being taken; while there is one, the call is not broken off by a question.
+struct Taken<'c> {
+    asking: &'c Asking,
+    desk: &'c Desk,
+    place: JournalKey,
+    value: Option<Box<str>>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.desk.end_step(self.place, self.value.take());
+        self.asking.wake_driver();
+    }
+}

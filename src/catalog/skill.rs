@@ -1,0 +1,489 @@
+//! Skills: instructions for a model with the files that belong to them (`io.modelcontextprotocol/skills`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use aws_lc_rs::digest;
+use serde_json::{Map, Value, json};
+
+use super::table::Listed;
+use super::{AnyResource, ResourceDefinition, StaticResource};
+use crate::protocol::Revision;
+
+/// What the extension calls itself.
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/skills";
+
+/// A skill: a manifest `SKILL.md` that tells a model how to do something, and files that it refers to.
+///
+/// The manifest begins with front matter in YAML, which has at least a `name` and a `description`:
+///
+/// ```
+/// use longshore::{App, Skill};
+///
+/// let skill = Skill::new("---\nname: greeting\ndescription: How to greet.\n---\n\nSee references/phrases.md.\n")
+///     .expect("a manifest")
+///     .file("references/phrases.md", "Ahoy!\n")
+///     .expect("a file");
+/// let app = App::new().skill(skill);
+/// ```
+///
+/// Clients of 2026-07-28 find skills with `skills/list` and `skills/get`, and everyone reads their files as resources,
+/// at `skill://greeting/SKILL.md` and beside it.
+#[derive(Debug)]
+pub struct Skill {
+    name: String,
+    frontmatter: Map<String, Value>,
+    /// By path within the skill.
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Why a skill cannot be offered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkillError {
+    /// `SKILL.md` cannot be used.
+    #[error("SKILL.md: {0}")]
+    Manifest(String),
+    /// A file that cannot be part of a skill.
+    #[error("{path:?}: {problem}")]
+    File {
+        /// Its path within the skill.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A folder or a file that cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The manifest's path.
+const MANIFEST: &str = "SKILL.md";
+/// So many files a skill may have.
+const FILES_MAX: usize = 512;
+/// So many bytes they may have together.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl Skill {
+    /// A skill of a manifest alone.
+    ///
+    /// # Errors
+    ///
+    /// The manifest has no front matter, or what that says cannot be.
+    pub fn new(manifest: impl Into<String>) -> Result<Self, SkillError> {
+        let manifest = manifest.into();
+        let fault = |problem: &str| Err(SkillError::Manifest(problem.to_owned()));
+        let Some(yaml) = front_matter(&manifest) else {
+            return fault("it begins with front matter: YAML between two lines of three hyphens");
+        };
+        let frontmatter: Map<String, Value> = serde_saphyr::from_str(yaml)
+            .map_err(|e| SkillError::Manifest(format!("its front matter: {e}")))?;
+        let text = |key: &str| frontmatter.get(key).and_then(Value::as_str);
+        let Some(name) = text("name").filter(|name| is_name(name)) else {
+            return fault(
+                "its front matter has a name: 1 to 64 of a-z, 0-9 and single hyphens between them",
+            );
+        };
+        if !text("description").is_some_and(|d| (1..=1024).contains(&d.chars().count())) {
+            return fault("its front matter has a description of 1 to 1024 characters");
+        }
+        let reserved = |key: &String| key.starts_with("io.modelcontextprotocol/");
+        let metadata = frontmatter.get("metadata").and_then(Value::as_object);
+        if metadata.is_some_and(|metadata| metadata.keys().any(reserved)) {
+            return fault("keys of its metadata do not begin with io.modelcontextprotocol/");
+        }
+        let name = name.to_owned();
+        Self {
+            name,
+            frontmatter,
+            files: BTreeMap::new(),
+        }
+        .put(MANIFEST, manifest.into_bytes())
+    }
+
+    /// Adds a file at a path within the skill, such as `references/phrases.md`.
+    ///
+    /// # Errors
+    ///
+    /// The path is not one within the skill, there is such a file already, or the skill becomes too large: it has at
+    /// most 512 files and 16 MiB.
+    pub fn file(self, path: &str, contents: impl Into<Vec<u8>>) -> Result<Self, SkillError> {
+        self.put(path, contents.into())
+    }
+
+    /// Reads a skill from a folder that has a `SKILL.md`, with everything else that is in there. Names that begin with
+    /// a dot are left out, and so are symbolic links. Blocks; the folder is read once.
+    ///
+    /// # Errors
+    ///
+    /// Files that cannot be read or cannot be part of a skill.
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self, SkillError> {
+        let folder = folder.as_ref();
+        let manifest = folder.join(MANIFEST);
+        let text = fs::read_to_string(&manifest).map_err(|source| SkillError::Read {
+            path: manifest,
+            source,
+        })?;
+        let mut skill = Self::new(text)?;
+        let mut within = vec![(folder.to_owned(), String::new())];
+        while let Some((folder, prefix)) = within.pop() {
+            let failed = |source| SkillError::Read {
+                path: folder.clone(),
+                source,
+            };
+            for entry in fs::read_dir(&folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let kind = entry.file_type().map_err(failed)?;
+                let Ok(name) = entry.file_name().into_string() else {
+                    continue;
+                };
+                let path = format!("{prefix}{name}");
+                if name.starts_with('.') || path == MANIFEST {
+                    continue;
+                }
+                if kind.is_dir() {
+                    within.push((entry.path(), format!("{path}/")));
+                } else if kind.is_file() {
+                    let size = entry.metadata().map_err(failed)?.len();
+                    if BYTES_MAX as u64 <= size {
+                        return Err(too_large(&path));
+                    }
+                    let contents = fs::read(entry.path()).map_err(failed)?;
+                    skill = skill.put(&path, contents)?;
+                }
+            }
+        }
+        Ok(skill)
+    }
+
+    fn put(mut self, path: &str, contents: Vec<u8>) -> Result<Self, SkillError> {
+        let fault = |problem: &str| {
+            Err(SkillError::File {
+                path: path.to_owned(),
+                problem: problem.to_owned(),
+            })
+        };
+        let is_segment = |segment: &str| {
+            !segment.is_empty()
+                && segment != "."
+                && segment != ".."
+                && segment
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-._~!$'()*+,;=@".contains(&b))
+        };
+        if !path.split('/').all(is_segment) {
+            return fault(
+                "a path has names of ASCII letters, digits and -._~ with slashes between them",
+            );
+        }
+        let total: usize = self.files.values().map(Vec::len).sum();
+        if FILES_MAX <= self.files.len() || BYTES_MAX < total + contents.len() {
+            return Err(too_large(path));
+        }
+        let is_folder = |of: &str, other: &str| other.starts_with(&format!("{of}/"));
+        let clashes = |other: &String| is_folder(path, other) || is_folder(other, path);
+        if self.files.keys().any(clashes) {
+            return fault("it is a file and a folder");
+        }
+        if self.files.insert(path.to_owned(), contents).is_some() {
+            return fault("it was added twice");
+        }
+        Ok(self)
+    }
+
+    fn uri_of(&self, path: &str) -> String {
+        format!("skill://{}/{path}", self.name)
+    }
+
+    /// What clients read: each file, the manifest first.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = AnyResource> {
+        let manifest = self.files.get_key_value(MANIFEST);
+        let others = self.files.iter().filter(|(path, _)| *path != MANIFEST);
+        manifest.into_iter().chain(others).map(|(path, contents)| {
+            let mut definition =
+                ResourceDefinition::new(self.uri_of(path), format!("{}/{path}", self.name))
+                    .mime_type(mime_type(path));
+            if path == MANIFEST {
+                let description = self.frontmatter["description"].as_str();
+                definition = definition.description(description.unwrap_or_default());
+            }
+            AnyResource::Fixed(match std::str::from_utf8(contents) {
+                Ok(text) => Arc::new(StaticResource::text(definition, text)),
+                Err(_) => Arc::new(StaticResource::binary(definition, contents)),
+            })
+        })
+    }
+
+    /// The skill as its list shows it, and the listings of its folders.
+    pub(crate) fn into_entry(self) -> (CatalogSkill, BTreeMap<String, String>) {
+        let uri = self.uri_of(MANIFEST);
+        let files: Vec<_> = self
+            .files
+            .iter()
+            .map(|(path, contents)| {
+                json!({
+                    "uri": self.uri_of(path),
+                    "digest": format!("sha256:{}", sha256(contents)),
+                    "size": contents.len(),
+                })
+            })
+            .collect();
+        let entry = json!({"uri": uri, "frontmatter": self.frontmatter, "resources": files});
+        let folders = self.folders();
+        let entry = CatalogSkill {
+            uri,
+            entry: entry.to_string(),
+        };
+        (entry, folders)
+    }
+
+    /// What is in each folder, by the folder's URI: JSON of a list of resources.
+    fn folders(&self) -> BTreeMap<String, String> {
+        let mut within: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for path in self.files.keys() {
+            let mut path = path.as_str();
+            loop {
+                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+                within.entry(parent).or_default().insert(path);
+                if parent.is_empty() {
+                    break;
+                }
+                path = parent;
+            }
+        }
+        let uri = |path: &str| self.uri_of(path).trim_end_matches('/').to_owned();
+        within
+            .into_iter()
+            .map(|(folder, children)| {
+                let children: Vec<_> = children
+                    .into_iter()
+                    .map(|path| {
+                        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+                        match self.files.get(path) {
+                            Some(contents) => json!({
+                                "uri": uri(path), "name": name, "mimeType": mime_type(path),
+                                "size": contents.len(),
+                            }),
+                            None => json!({
+                                "uri": uri(path), "name": name, "mimeType": "inode/directory",
+                            }),
+                        }
+                    })
+                    .collect();
+                (uri(folder), json!(children).to_string())
+            })
+            .collect()
+    }
+}
+
+/// A skill with what its list shows of it.
+#[derive(Debug)]
+pub(crate) struct CatalogSkill {
+    uri: String,
+    /// JSON.
+    pub(crate) entry: String,
+}
+
+impl Listed for CatalogSkill {
+    const MEMBER: &'static str = "skills";
+    const CURSOR: &'static str = "skills cursor 1";
+
+    fn key(&self) -> &str {
+        &self.uri
+    }
+
+    fn write(&self, out: &mut Vec<u8>, _: Revision) {
+        out.extend_from_slice(self.entry.as_bytes());
+    }
+}
+
+fn too_large(path: &str) -> SkillError {
+    SkillError::File {
+        path: path.to_owned(),
+        problem: "a skill has at most 512 files and 16 MiB".to_owned(),
+    }
+}
+
+/// The YAML at the beginning of a manifest.
+fn front_matter(manifest: &str) -> Option<&str> {
+    let text = manifest.strip_prefix('\u{feff}').unwrap_or(manifest);
+    let text = text
+        .strip_prefix("---\n")
+        .or_else(|| text.strip_prefix("---\r\n"))?;
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Some(&text[..end]);
+        }
+        end += line.len();
+    }
+    None
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.split('-').all(|part| {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        })
+}
+
+fn mime_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map_or("", |(_, end)| end) {
+        "md" => "text/markdown",
+        "txt" => "text/plain",
+        "html" => "text/html",
+        "css" => "text/css",
+        "csv" => "text/csv",
+        "js" | "mjs" => "text/javascript",
+        "json" => "application/json",
+        "yaml" | "yml" => "application/yaml",
+        "toml" => "application/toml",
+        "py" => "text/x-python",
+        "sh" => "text/x-shellscript",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "svg" => "image/svg+xml",
+        "pdf" => "application/pdf",
+        _ => "application/octet-stream",
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA256, bytes);
+    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST_TEXT: &str = "---\nname: a-1\ndescription: Does something.\n---\nDo it.\n";
+
+    fn skill() -> Skill {
+        Skill::new(MANIFEST_TEXT).expect("a skill")
+    }
+
+    #[test]
+    fn names_are_words_with_single_hyphens() {
+        for good in ["a", "a-1", "1", &"a".repeat(64)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in [
+            "",
+            "A",
+            "a--b",
+            "-a",
+            "a-",
+            "a_b",
+            "\u{e9}",
+            &"a".repeat(65),
+        ] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_says_what_it_is() {
+        for bad in [
+            "no front matter",
+            "---\nname: a\n",
+            "---\nname: a\n---\n",
+            "---\nname: A\ndescription: d\n---\n",
+            "---\n- 1\n---\n",
+            "---\nname: a\ndescription: d\nmetadata:\n  io.modelcontextprotocol/x: 1\n---\n",
+        ] {
+            assert!(Skill::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(Skill::new("\u{feff}---\r\nname: a\r\ndescription: d\r\n---\r\n").is_ok());
+    }
+
+    #[test]
+    fn paths_stay_within_the_skill() {
+        for bad in [
+            "",
+            "/a",
+            "a/",
+            "../a",
+            "a/../b",
+            "a//b",
+            "./a",
+            "a\\b",
+            "a b",
+            "SKILL.md",
+            "SKILL.md/a",
+        ] {
+            assert!(skill().file(bad, "x").is_err(), "{bad:?}");
+        }
+        let twice = skill().file("a/b", "x").expect("a file");
+        assert!(twice.file("a", "y").is_err(), "a file and a folder");
+    }
+
+    #[test]
+    fn a_skill_has_its_limits_to_the_byte() {
+        let rest = BYTES_MAX - MANIFEST_TEXT.len();
+        assert!(skill().file("a", vec![0; rest]).is_ok());
+        assert!(skill().file("a", vec![0; rest + 1]).is_err());
+        let mut full = skill();
+        for number in 1..FILES_MAX {
+            full = full.file(&format!("f{number}"), "").expect("fits");
+        }
+        assert!(full.file("more", "").is_err());
+    }
+
+    #[test]
+    fn folders_list_what_is_directly_in_them() {
+        let skill = skill().file("b/c/d.txt", "x").expect("a file");
+        let (entry, folders) = skill.into_entry();
+        let entry: Value = serde_json::from_str(&entry.entry).expect("JSON");
+        assert_eq!(entry["uri"], "skill://a-1/SKILL.md");
+        assert_eq!(
+            entry["frontmatter"],
+            json!({"name": "a-1", "description": "Does something."})
+        );
+        assert_eq!(
+            entry["resources"][1],
+            json!({
+                "uri": "skill://a-1/b/c/d.txt",
+                "digest": "sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
+                "size": 1,
+            })
+        );
+        let keys: Vec<_> = folders.keys().collect();
+        assert_eq!(keys, ["skill://a-1", "skill://a-1/b", "skill://a-1/b/c"]);
+        let root: Value = serde_json::from_str(&folders["skill://a-1"]).expect("JSON");
+        assert_eq!(root[0]["uri"], "skill://a-1/SKILL.md");
+        assert_eq!(
+            root[1],
+            json!({"uri": "skill://a-1/b", "name": "b", "mimeType": "inode/directory"})
+        );
+    }
+
+    #[test]
+    fn a_folder_is_read_without_what_is_hidden_or_leads_elsewhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        write("SKILL.md", MANIFEST_TEXT);
+        write("references/one.md", "1");
+        write(".git/config", "secret");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link")).expect("a link");
+        let skill = Skill::from_folder(folder.path()).expect("a skill");
+        let paths: Vec<_> = skill.files.keys().collect();
+        assert_eq!(paths, ["SKILL.md", "references/one.md"]);
+    }
+}

@@ -1,0 +1,42 @@
+//! What can be set about the log.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The program's log, on standard error. An application that uses the library has a log of its own, and none of this.
+///
+/// ```toml
+/// [log]
+/// level = "warn,longshore::transport=debug"
+/// format = "json"
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// How much: `error`, `warn`, `info`, `debug`, `trace` or `off`; also for each part, as in
+    /// `warn,longshore::transport=debug`. Default: `info`.
+    pub level: String,
+    /// For whom. Default: `json` in containers and on platforms, `text` elsewhere and on terminals.
+    pub format: LogFormat,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For collectors of logs: every line is an object.
+    Json,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            level: "info".to_owned(),
+            format: LogFormat::Text,
+        }
+    }
+}

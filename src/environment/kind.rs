@@ -1,0 +1,107 @@
+//! What the process is run for.
+
+use super::{Container, Platform, Probe, Seen};
+
+/// What the process is run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Somebody works on it.
+    Development,
+    /// A test run.
+    Ci,
+    /// Almost in earnest.
+    Staging,
+    /// In earnest.
+    Production,
+    /// In earnest, by processes that come and go with requests.
+    Serverless,
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Development => "development",
+            Self::Ci => "ci",
+            Self::Staging => "staging",
+            Self::Production => "production",
+            Self::Serverless => "serverless",
+        }
+    }
+}
+
+/// Variables with which people say it.
+const SAID: [&str; 7] = [
+    "ENVIRONMENT",
+    "APP_ENV",
+    "DEPLOYMENT_ENVIRONMENT",
+    "ENV",
+    "RAILWAY_ENVIRONMENT_NAME",
+    "VERCEL_ENV",
+    "NODE_ENV",
+];
+
+/// Variables that services for test runs set.
+const CI: [&str; 11] = [
+    "GITHUB_ACTIONS",
+    "GITLAB_CI",
+    "CIRCLECI",
+    "BUILDKITE",
+    "TRAVIS",
+    "DRONE",
+    "JENKINS_URL",
+    "TEAMCITY_VERSION",
+    "TF_BUILD",
+    "BITBUCKET_BUILD_NUMBER",
+    "CI",
+];
+
+pub(super) fn detect(
+    probe: &Probe,
+    cloud: Option<&Seen<Platform>>,
+    container: Option<&Seen<Container>>,
+) -> Seen<Kind> {
+    for name in CI {
+        if let Some(value) = probe.variable(name).filter(|value| *value != "false") {
+            return Seen::new(Kind::Ci, format!("{name}={value}"));
+        }
+    }
+    for name in SAID {
+        if let Some((value, kind)) = probe
+            .variable(name)
+            .and_then(|value| Some((value, said(value)?)))
+        {
+            return Seen::new(kind, format!("{name}={value}"));
+        }
+    }
+    match (cloud, container) {
+        (Some(cloud), _) if cloud.value.is_serverless() => {
+            Seen::new(Kind::Serverless, cloud.evidence.clone())
+        }
+        (Some(cloud), _) if cloud.value.is_managed() => {
+            Seen::new(Kind::Production, cloud.evidence.clone())
+        }
+        (_, Some(container)) if container.value == Container::Kubernetes => {
+            Seen::new(Kind::Production, container.evidence.clone())
+        }
+        (_, Some(container)) => Seen::new(Kind::Production, container.evidence.clone()),
+        (_, None) => Seen::new(Kind::Development, "no container and no platform"),
+    }
+}
+
+fn said(value: &str) -> Option<Kind> {
+    let value = value.to_ascii_lowercase();
+    let begins = |names: &[&str]| names.iter().any(|name| value.starts_with(name));
+    if begins(&["prod", "live"]) {
+        Some(Kind::Production)
+    } else if begins(&["stag", "preprod", "pre-prod", "preview", "uat", "qa"]) {
+        Some(Kind::Staging)
+    } else if begins(&["dev", "local"]) {
+        Some(Kind::Development)
+    } else if begins(&["test", "ci"]) {
+        Some(Kind::Ci)
+    } else {
+        None
+    }
+}

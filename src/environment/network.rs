@@ -1,0 +1,105 @@
+//! Where to listen, for whom, and how clients reach the process.
+
+use super::{Container, Platform, Probe, Seen, StandardStreams};
+
+/// Where to listen, as far as the surroundings decide it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Network {
+    /// The address.
+    pub host: Option<Seen<&'static str>>,
+    /// The port.
+    pub port: Option<Seen<u16>>,
+    /// `http` or `stdio`.
+    pub transport: Option<Seen<&'static str>>,
+    /// The networks that the platform's own proxies speak from.
+    pub trusted_proxies: Option<Seen<&'static [&'static str]>>,
+}
+
+/// Variables other than `PORT` with which platforms say which port they will ask.
+const PORTS: [&str; 4] = [
+    "FUNCTIONS_CUSTOMHANDLER_PORT",
+    "CONTAINER_APP_PORT",
+    "WEBSITES_PORT",
+    "AWS_LWA_PORT",
+];
+/// The port that platforms ask if nobody says otherwise.
+const PORT: u16 = 8080;
+
+/// Networks that nobody on the internet has an address in.
+const PRIVATE: [&str; 6] = [
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "169.254.0.0/16",
+    "::1/128",
+];
+
+pub(super) fn detect(
+    probe: &Probe,
+    cloud: Option<&Seen<Platform>>,
+    container: Option<&Seen<Container>>,
+) -> Network {
+    let managed = cloud.filter(|cloud| cloud.value.is_managed());
+    let place = managed
+        .map(|cloud| format!("{} ({})", cloud.value.name(), cloud.evidence))
+        .or_else(|| container.map(|c| format!("{} ({})", c.value.name(), c.evidence)));
+    let host = place.as_ref().map(|place| match is_ipv6_only(probe) {
+        Some(evidence) => Seen::new("::", evidence),
+        None => Seen::new("0.0.0.0", place.clone()),
+    });
+    let port = PORTS
+        .into_iter()
+        .find_map(|name| {
+            let port: u16 = probe.variable(name)?.parse().ok()?;
+            Some(Seen::new(port, format!("{name}={port}")))
+        })
+        .or_else(|| place.as_ref().map(|place| Seen::new(PORT, place.clone())));
+    Network {
+        host,
+        port,
+        transport: transport(probe, place.as_deref()),
+        trusted_proxies: managed
+            .filter(|cloud| only_its_proxies_connect(cloud.value))
+            .map(|cloud| {
+                let evidence = format!("only the proxies of {} can connect", cloud.value.name());
+                Seen::new(&PRIVATE[..], evidence)
+            }),
+    }
+}
+
+/// HTTP where something brings requests; standard input and output if another program holds both and nothing does. In a
+/// container a pipe at standard input says nothing.
+fn transport(probe: &Probe, place: Option<&str>) -> Option<Seen<&'static str>> {
+    if let Some(place) = place {
+        return Some(Seen::new("http", place));
+    }
+    if let Some(port) = probe.variable("PORT") {
+        return Some(Seen::new("http", format!("PORT={port}")));
+    }
+    let is_held =
+        probe.standard_streams() == StandardStreams::Pipes && probe.variable("CI").is_none();
+    is_held.then(|| Seen::new("stdio", "standard input and output are both pipes"))
+}
+
+fn is_ipv6_only(probe: &Probe) -> Option<String> {
+    let host = probe.variable("KUBERNETES_SERVICE_HOST")?;
+    let is_ipv6 = host.parse::<std::net::Ipv6Addr>().is_ok();
+    is_ipv6.then(|| format!("KUBERNETES_SERVICE_HOST={host} is IPv6"))
+}
+
+/// Platforms on which every connection comes from their own proxies, and which append to `X-Forwarded-For` themselves.
+fn only_its_proxies_connect(platform: Platform) -> bool {
+    matches!(
+        platform,
+        Platform::CloudRun
+            | Platform::CloudFunctions
+            | Platform::AppEngine
+            | Platform::AppRunner
+            | Platform::ContainerApps
+            | Platform::AppService
+            | Platform::Heroku
+            | Platform::Render
+    )
+}

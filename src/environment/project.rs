@@ -1,0 +1,165 @@
+//! What the process is called, by those who wrote it or run it.
+
+use super::{Probe, Seen};
+
+/// The name of what is served. A platform's name for it comes before its source's.
+pub(super) fn detect(probe: &Probe) -> Option<Seen<String>> {
+    by_variable(probe)
+        .or_else(|| by_labels(probe))
+        .or_else(|| by_image(probe))
+        .or_else(|| by_manifest(probe))
+        .or_else(|| by_git(probe))
+}
+
+fn by_variable(probe: &Probe) -> Option<Seen<String>> {
+    const NAMES: [&str; 11] = [
+        "OTEL_SERVICE_NAME",
+        "K_SERVICE",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "CONTAINER_APP_NAME",
+        "WEBSITE_SITE_NAME",
+        "GAE_SERVICE",
+        "FLY_APP_NAME",
+        "RENDER_SERVICE_NAME",
+        "RAILWAY_SERVICE_NAME",
+        "HEROKU_APP_NAME",
+        "CLOUD_RUN_JOB",
+    ];
+    NAMES
+        .into_iter()
+        .find_map(|name| seen(probe.variable(name)?, name))
+}
+
+/// The labels of a pod, where they are mounted from the downward API.
+fn by_labels(probe: &Probe) -> Option<Seen<String>> {
+    const FILE: &str = "/etc/podinfo/labels";
+    let labels = probe.read(FILE)?;
+    ["app.kubernetes.io/name", "app"]
+        .into_iter()
+        .find_map(|label| {
+            let value = labels
+                .lines()
+                .find_map(|line| line.strip_prefix(label)?.strip_prefix('='))?;
+            seen(
+                value.trim().trim_matches('"'),
+                &format!("{label} in {FILE}"),
+            )
+        })
+}
+
+/// Podman tells a container its image.
+fn by_image(probe: &Probe) -> Option<Seen<String>> {
+    const FILE: &str = "/run/.containerenv";
+    let text = probe.read(FILE)?;
+    let image = text.lines().find_map(|line| line.strip_prefix("image="))?;
+    let image = image.trim_matches('"').split('@').next()?;
+    let name = image.rsplit('/').next()?.split(':').next()?;
+    seen(name, &format!("image in {FILE}"))
+}
+
+fn by_manifest(probe: &Probe) -> Option<Seen<String>> {
+    let from_toml = |file: &str, table: &[&str]| {
+        let text = probe.read(file)?;
+        let document: toml::Table = toml::from_str(&text).ok()?;
+        let mut value = document.get(*table.first()?)?;
+        for name in &table[1..] {
+            value = value.get(name)?;
+        }
+        seen(value.get("name")?.as_str()?, file)
+    };
+    from_toml("Cargo.toml", &["package"])
+        .or_else(|| {
+            let text = probe.read("package.json")?;
+            let document: serde_json::Value = serde_json::from_str(&text).ok()?;
+            seen(document.get("name")?.as_str()?, "package.json")
+        })
+        .or_else(|| from_toml("pyproject.toml", &["project"]))
+        .or_else(|| from_toml("pyproject.toml", &["tool", "poetry"]))
+}
+
+/// The last part of where the repository came from.
+fn by_git(probe: &Probe) -> Option<Seen<String>> {
+    const FILE: &str = ".git/config";
+    let text = probe.read(FILE)?;
+    let (_, origin) = text.split_once("[remote \"origin\"]")?;
+    let url = origin
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.trim_start().starts_with('['))
+        .find_map(|line| {
+            line.trim()
+                .strip_prefix("url")?
+                .trim_start()
+                .strip_prefix('=')
+        })?;
+    let name = url.trim().trim_end_matches('/').trim_end_matches(".git");
+    seen(name.rsplit(['/', ':']).next()?, FILE)
+}
+
+/// A name that is one: neither empty nor endless.
+fn seen(name: &str, evidence: &str) -> Option<Seen<String>> {
+    const NAME_MAX: usize = 128;
+    let name = name.trim();
+    let is_name = !name.is_empty() && name.len() <= NAME_MAX && !name.contains(char::is_control);
+    is_name.then(|| Seen::new(name.to_owned(), evidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_where_people_put_them() {
+        let none: [(&str, &str); 0] = [];
+        for (file, text, name) in [
+            (
+                "Cargo.toml",
+                "[package]\nname = \"weather\"\n",
+                Some("weather"),
+            ),
+            ("Cargo.toml", "[workspace]\n", None),
+            (
+                "package.json",
+                "{\"name\": \"@acme/weather\"}",
+                Some("@acme/weather"),
+            ),
+            ("package.json", "{", None),
+            (
+                "pyproject.toml",
+                "[project]\nname = \"weather\"",
+                Some("weather"),
+            ),
+            (
+                "pyproject.toml",
+                "[tool.poetry]\nname = \"weather\"",
+                Some("weather"),
+            ),
+            (
+                ".git/config",
+                "[core]\n[remote \"origin\"]\n\turl = git@example.com:acme/weather.git\n",
+                Some("weather"),
+            ),
+            (".git/config", "[remote \"origin\"]\n[other]\nurl = x", None),
+            (
+                "/etc/podinfo/labels",
+                "app.kubernetes.io/name=\"weather\"\n",
+                Some("weather"),
+            ),
+            (
+                "/run/.containerenv",
+                "engine=\"podman\"\nimage=\"docker.io/acme/weather:1.2\"\n",
+                Some("weather"),
+            ),
+        ] {
+            let found = detect(&Probe::of(none).with_file(file, text));
+            assert_eq!(
+                found.map(|seen| seen.value).as_deref(),
+                name,
+                "{file}: {text}"
+            );
+        }
+        let probe = Probe::of([("K_SERVICE", "weather-prod")])
+            .with_file("Cargo.toml", "[package]\nname = \"weather\"");
+        assert_eq!(detect(&probe).expect("a name").value, "weather-prod");
+    }
+}

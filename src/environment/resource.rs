@@ -1,0 +1,107 @@
+//! What telemetry says of the process, by the resource conventions of OpenTelemetry.
+
+use super::{Container, Environment, Platform, Probe};
+
+impl Environment {
+    /// Attributes of the resource: who this is, and where it runs. Without those that nobody knows.
+    pub fn resource_attributes(&self, probe: &Probe) -> Vec<(&'static str, String)> {
+        let mut attributes: Vec<(&'static str, String)> = Vec::new();
+        let mut set = |name, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                attributes.push((name, value));
+            }
+        };
+        let first = |names: &[&str]| {
+            let value = names.iter().find_map(|name| probe.variable(name));
+            value.map(str::to_owned)
+        };
+        set(
+            "service.name",
+            self.project.as_ref().map(|project| project.value.clone()),
+        );
+        set(
+            "deployment.environment.name",
+            Some(self.kind.value.name().to_owned()),
+        );
+        set("host.name", first(&["HOSTNAME"]));
+        set("process.pid", Some(std::process::id().to_string()));
+        let platform = self.cloud.as_ref().map(|cloud| cloud.value);
+        let (provider, name) = platform.map_or((None, None), Platform::telemetry_names);
+        set("cloud.provider", provider.map(str::to_owned));
+        set("cloud.platform", name.map(str::to_owned));
+        set(
+            "cloud.region",
+            first(&[
+                "CLOUD_RUN_REGION",
+                "GOOGLE_CLOUD_REGION",
+                "AWS_REGION",
+                "AWS_DEFAULT_REGION",
+                "REGION_NAME",
+                "FLY_REGION",
+                "VERCEL_REGION",
+                "RAILWAY_REPLICA_REGION",
+            ])
+            .filter(|_| platform.is_some()),
+        );
+        set(
+            "cloud.account.id",
+            first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| platform.is_some()),
+        );
+        set(
+            "faas.name",
+            first(&["AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE", "CLOUD_RUN_JOB"]),
+        );
+        set(
+            "faas.version",
+            first(&["AWS_LAMBDA_FUNCTION_VERSION", "K_REVISION"]),
+        );
+        set(
+            "service.instance.id",
+            first(&[
+                "FLY_MACHINE_ID",
+                "CONTAINER_APP_REPLICA_NAME",
+                "RAILWAY_REPLICA_ID",
+                "RENDER_INSTANCE_ID",
+                "WEBSITE_INSTANCE_ID",
+                "DYNO",
+                "POD_NAME",
+            ]),
+        );
+        if self
+            .container
+            .as_ref()
+            .is_some_and(|container| container.value == Container::Kubernetes)
+        {
+            // A pod's host name is its own, unless it shares that of its node.
+            set(
+                "k8s.pod.name",
+                first(&["POD_NAME", "K8S_POD_NAME", "HOSTNAME"]),
+            );
+            let namespace = first(&["POD_NAMESPACE", "K8S_NAMESPACE_NAME"]);
+            set(
+                "k8s.namespace.name",
+                namespace.or_else(|| probe.read(NAMESPACE).map(|text| text.trim().to_owned())),
+            );
+            set("k8s.node.name", first(&["NODE_NAME", "K8S_NODE_NAME"]));
+        }
+        set("container.id", container_id(probe));
+        attributes
+    }
+}
+
+const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The id that the engine gave the container: 64 hexadecimal digits in the path of its group, or of what it mounted.
+fn container_id(probe: &Probe) -> Option<String> {
+    let texts = ["/proc/self/cgroup", "/proc/self/mountinfo"];
+    texts.into_iter().find_map(|file| {
+        let text = probe.read(file)?;
+        let lines = text
+            .lines()
+            .filter(|line| file.ends_with("cgroup") || line.contains("/hostname"));
+        lines
+            .flat_map(|line| line.split(|c: char| !c.is_ascii_hexdigit()))
+            .find(|part| part.len() == 64)
+            .map(str::to_owned)
+    })
+}

@@ -1,0 +1,574 @@
+//! What a server may ask of its client, and what comes back: samples of the client's model, and roots.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::{Content, MediaContent, Revision, Role, TextContent};
+
+/// A request for a message of the client's model: `sampling/createMessage`.
+///
+/// ```
+/// use longshore::SamplingRequest;
+///
+/// let request = SamplingRequest::new("What is the capital of France?", 100)
+///     .system("Answer in one word.")
+///     .temperature(0.2);
+/// # let _ = request;
+/// ```
+///
+/// 2026-07-28 calls sampling deprecated; clients that have it still answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplingRequest {
+    pub(crate) messages: Vec<SamplingMessage>,
+    pub(crate) max_tokens: u32,
+    pub(crate) members: Map<String, Value>,
+    pub(crate) tools: Vec<SamplingTool>,
+    pub(crate) tool_choice: Option<ToolChoice>,
+    pub(crate) context: Option<ContextInclusion>,
+}
+
+/// One message of a conversation with the client's model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SamplingMessage {
+    /// Who says it.
+    pub role: Role,
+    /// What is said. Clients before 2025-11-25 are sent a message for each block.
+    #[serde(serialize_with = "one_or_all", deserialize_with = "one_or_more")]
+    pub content: Vec<SamplingContent>,
+}
+
+/// One block of such a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SamplingContent {
+    /// Plain text.
+    Text(TextContent),
+    /// A picture.
+    Image(MediaContent),
+    /// A sound; known from 2025-03-26 on.
+    Audio(MediaContent),
+    /// The model wants a tool to be called; known from 2025-11-25 on.
+    ToolUse(ToolUse),
+    /// What such a call gave; known from 2025-11-25 on.
+    ToolResult(ToolResult),
+}
+
+/// A call that the model wants to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolUse {
+    /// Which call it is.
+    pub id: String,
+    /// Which tool.
+    pub name: String,
+    /// Its arguments.
+    pub input: Map<String, Value>,
+}
+
+/// What a call gave that the model wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The call's id.
+    pub tool_use_id: String,
+    /// What it gave.
+    pub content: Vec<Content>,
+    /// The same in structured form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
+    /// Whether the call failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_error: Option<bool>,
+}
+
+/// A tool that the client's model may want to be called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SamplingTool {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The schema of its arguments, an object's.
+    pub input_schema: Value,
+}
+
+/// Whether the model has to want a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As it likes.
+    Auto,
+    /// It has to.
+    Required,
+    /// It must not.
+    None,
+}
+
+/// What else the client is to show its model. Clients that have not declared `sampling.context` are not asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextInclusion {
+    /// Nothing.
+    None,
+    /// What this server has said before.
+    ThisServer,
+    /// What all of the client's servers have said before.
+    AllServers,
+}
+
+/// Which model the client should take. It decides.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelPreferences {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hints: Vec<ModelHint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_priority: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed_priority: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intelligence_priority: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ModelHint {
+    name: String,
+}
+
+/// What the client's model said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SamplingResult {
+    /// Who said it: the assistant.
+    pub role: Role,
+    /// What was said.
+    #[serde(serialize_with = "one_or_all", deserialize_with = "one_or_more")]
+    pub content: Vec<SamplingContent>,
+    /// Which model it was.
+    pub model: String,
+    /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or what the client calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+}
+
+/// A place in which the client works. A hint, and no boundary: the client says what it likes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// Where it is, a `file:` URI.
+    pub uri: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl SamplingRequest {
+    /// Asks for an answer of at most `max_tokens` to what a person would say: a text, or any other content.
+    pub fn new(prompt: impl Into<SamplingContent>, max_tokens: u32) -> Self {
+        Self::conversation([SamplingMessage::user(prompt)], max_tokens)
+    }
+
+    /// Asks for the next message of a conversation.
+    pub fn conversation(messages: impl Into<Vec<SamplingMessage>>, max_tokens: u32) -> Self {
+        Self {
+            messages: messages.into(),
+            max_tokens,
+            ..Self::default()
+        }
+    }
+
+    /// What the model is to be told before the conversation.
+    #[must_use]
+    pub fn system(self, prompt: impl Into<String>) -> Self {
+        self.member("systemPrompt", prompt.into().into())
+    }
+
+    /// How freely the model is to choose its words.
+    #[must_use]
+    pub fn temperature(self, temperature: f64) -> Self {
+        self.member("temperature", temperature.into())
+    }
+
+    /// Texts at which the model is to stop.
+    #[must_use]
+    pub fn stop_sequences<S: Into<String>>(self, texts: impl IntoIterator<Item = S>) -> Self {
+        let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
+        self.member("stopSequences", texts.into())
+    }
+
+    /// Which model the client should take.
+    #[must_use]
+    pub fn preferences(self, preferences: &ModelPreferences) -> Self {
+        self.member("modelPreferences", json!(preferences))
+    }
+
+    /// What is passed on to whoever runs the model, in its own terms.
+    #[must_use]
+    pub fn metadata(self, metadata: Map<String, Value>) -> Self {
+        self.member("metadata", metadata.into())
+    }
+
+    /// What else the client is to show its model; needs `sampling.context`, unless it is nothing.
+    #[must_use]
+    pub fn include_context(mut self, context: ContextInclusion) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// Adds a tool that the model may want to be called; needs `sampling.tools`.
+    #[must_use]
+    pub fn tool(mut self, tool: SamplingTool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Whether the model has to want a tool; needs `sampling.tools`.
+    #[must_use]
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.tool_choice = Some(choice);
+        self
+    }
+
+    fn member(mut self, name: &str, value: Value) -> Self {
+        self.members.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Whether it can be sent only to clients that have declared `sampling.tools` (SAM-01).
+    pub(crate) fn needs_tools(&self) -> bool {
+        !self.tools.is_empty() || self.tool_choice.is_some() || self.messages.iter().any(has_tools)
+    }
+
+    /// Whether it can be sent only to clients that have declared `sampling.context` (SAM-01).
+    pub(crate) fn needs_context(&self) -> bool {
+        self.context.is_some_and(|c| c != ContextInclusion::None)
+    }
+
+    /// The parameters, as clients of a revision read them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the conversation.
+    pub(crate) fn params(&self, revision: Revision) -> Result<Value, String> {
+        check_balance(&self.messages)?;
+        let in_one = revision.has_sampling_tools();
+        let mut messages = Vec::with_capacity(self.messages.len());
+        for message in &self.messages {
+            if in_one {
+                messages.push(json!(message));
+                continue;
+            }
+            for block in &message.content {
+                if !revision.has_annotations() && matches!(block, SamplingContent::Audio(_)) {
+                    return Err("the client's revision of the protocol has no sounds".to_owned());
+                }
+                messages.push(json!({"role": message.role, "content": block}));
+            }
+        }
+        let mut params = Map::new();
+        params.insert("messages".to_owned(), messages.into());
+        params.extend(self.members.clone());
+        if let Some(context) = self.context {
+            params.insert("includeContext".to_owned(), context.as_str().into());
+        }
+        params.insert("maxTokens".to_owned(), self.max_tokens.into());
+        if !self.tools.is_empty() {
+            params.insert("tools".to_owned(), json!(self.tools));
+        }
+        if let Some(choice) = self.tool_choice {
+            params.insert("toolChoice".to_owned(), json!({"mode": choice.as_str()}));
+        }
+        Ok(params.into())
+    }
+}
+
+fn has_tools(message: &SamplingMessage) -> bool {
+    message.content.iter().any(|block| {
+        matches!(
+            block,
+            SamplingContent::ToolUse(_) | SamplingContent::ToolResult(_)
+        )
+    })
+}
+
+/// SAM-02: what a model wants is answered in the next message, which holds nothing but results.
+fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
+    let mut wanted: Vec<&str> = Vec::new();
+    for message in messages {
+        let results: Vec<&str> = message
+            .content
+            .iter()
+            .filter_map(|block| match block {
+                SamplingContent::ToolResult(result) => Some(&*result.tool_use_id),
+                _ => None,
+            })
+            .collect();
+        if !results.is_empty() && results.len() < message.content.len() {
+            return Err("a message with results of tools holds nothing else".to_owned());
+        }
+        if let Some(id) = wanted.iter().find(|id| !results.contains(id)) {
+            return Err(format!("the next message has no result for the call {id}"));
+        }
+        if let Some(id) = results.iter().find(|id| !wanted.contains(id)) {
+            return Err(format!("there is a result for {id}, which was not called"));
+        }
+        wanted = message
+            .content
+            .iter()
+            .filter_map(|block| match block {
+                SamplingContent::ToolUse(call) => Some(&*call.id),
+                _ => None,
+            })
+            .collect();
+    }
+    match wanted.first() {
+        Some(id) => Err(format!("there is no result for the call {id}")),
+        None => Ok(()),
+    }
+}
+
+impl SamplingMessage {
+    /// What the person says.
+    pub fn user(content: impl Into<SamplingContent>) -> Self {
+        Self {
+            role: Role::User,
+            content: vec![content.into()],
+        }
+    }
+
+    /// What the model has said.
+    pub fn assistant(content: impl Into<SamplingContent>) -> Self {
+        Self {
+            role: Role::Assistant,
+            content: vec![content.into()],
+        }
+    }
+
+    /// What the calls gave that the model wanted.
+    pub fn results(results: impl IntoIterator<Item = ToolResult>) -> Self {
+        let content = results.into_iter().map(SamplingContent::ToolResult);
+        Self {
+            role: Role::User,
+            content: content.collect(),
+        }
+    }
+}
+
+impl From<SamplingResult> for SamplingMessage {
+    fn from(result: SamplingResult) -> Self {
+        Self {
+            role: result.role,
+            content: result.content,
+        }
+    }
+}
+
+impl SamplingResult {
+    /// All text of the answer.
+    pub fn text(&self) -> String {
+        let texts = self.content.iter().filter_map(|block| match block {
+            SamplingContent::Text(text) => Some(&*text.text),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// The calls that the model wants to be made.
+    pub fn tool_uses(&self) -> impl Iterator<Item = &ToolUse> {
+        self.content.iter().filter_map(|block| match block {
+            SamplingContent::ToolUse(call) => Some(call),
+            _ => None,
+        })
+    }
+}
+
+impl SamplingTool {
+    /// A tool of a name, with the schema of its arguments.
+    pub fn new(name: impl Into<String>, input_schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            description: None,
+            input_schema,
+        }
+    }
+
+    /// Says what it does.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+}
+
+impl ToolResult {
+    /// A text that a call gave.
+    pub fn text(call: &ToolUse, text: impl Into<String>) -> Self {
+        Self {
+            tool_use_id: call.id.clone(),
+            content: vec![Content::text(text)],
+            structured_content: None,
+            is_error: None,
+        }
+    }
+}
+
+impl ModelPreferences {
+    /// No preferences.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names a model, or a part of a name; what is named first is preferred.
+    #[must_use]
+    pub fn hint(mut self, name: impl Into<String>) -> Self {
+        self.hints.push(ModelHint { name: name.into() });
+        self
+    }
+
+    /// How much it matters that it is cheap, from 0 to 1.
+    #[must_use]
+    pub fn cost(mut self, priority: f64) -> Self {
+        self.cost_priority = Some(priority.clamp(0.0, 1.0));
+        self
+    }
+
+    /// How much it matters that it is fast, from 0 to 1.
+    #[must_use]
+    pub fn speed(mut self, priority: f64) -> Self {
+        self.speed_priority = Some(priority.clamp(0.0, 1.0));
+        self
+    }
+
+    /// How much it matters that it is clever, from 0 to 1.
+    #[must_use]
+    pub fn intelligence(mut self, priority: f64) -> Self {
+        self.intelligence_priority = Some(priority.clamp(0.0, 1.0));
+        self
+    }
+}
+
+impl ToolChoice {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Required => "required",
+            Self::None => "none",
+        }
+    }
+}
+
+impl ContextInclusion {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ThisServer => "thisServer",
+            Self::AllServers => "allServers",
+        }
+    }
+}
+
+impl From<String> for SamplingContent {
+    fn from(text: String) -> Self {
+        Self::Text(TextContent {
+            text,
+            ..TextContent::default()
+        })
+    }
+}
+
+impl From<&str> for SamplingContent {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+/// One block as it is, several as an array.
+fn one_or_all<S: Serializer>(blocks: &[SamplingContent], to: S) -> Result<S::Ok, S::Error> {
+    match blocks {
+        [one] => one.serialize(to),
+        all => all.serialize(to),
+    }
+}
+
+fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SamplingContent>, D::Error> {
+    let read = match Value::deserialize(from)? {
+        Value::Array(blocks) => serde_json::from_value(blocks.into()),
+        one => serde_json::from_value(one).map(|one| vec![one]),
+    };
+    read.map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> SamplingMessage {
+        SamplingMessage::assistant(SamplingContent::ToolUse(ToolUse {
+            id: id.to_owned(),
+            name: "look".to_owned(),
+            input: Map::new(),
+        }))
+    }
+
+    fn result(id: &str) -> SamplingMessage {
+        SamplingMessage::results([ToolResult {
+            tool_use_id: id.to_owned(),
+            content: Vec::new(),
+            structured_content: None,
+            is_error: None,
+        }])
+    }
+
+    #[test]
+    fn a_request_is_written_as_each_revision_reads_it() {
+        let mut request = SamplingRequest::new("Which is it?", 100)
+            .system("Be brief.")
+            .preferences(&ModelPreferences::new().hint("small").speed(2.0));
+        request.messages[0].content.push("This, or that?".into());
+        assert_eq!(
+            request.params(Revision::V2025_11_25).expect("sound"),
+            json!({
+                "messages": [{"role": "user", "content": [
+                    {"type": "text", "text": "Which is it?"}, {"type": "text", "text": "This, or that?"}]}],
+                "systemPrompt": "Be brief.",
+                "modelPreferences": {"hints": [{"name": "small"}], "speedPriority": 1.0},
+                "maxTokens": 100,
+            })
+        );
+        let old = request.params(Revision::V2025_06_18).expect("sound");
+        assert_eq!(
+            old["messages"],
+            json!([
+                {"role": "user", "content": {"type": "text", "text": "Which is it?"}},
+                {"role": "user", "content": {"type": "text", "text": "This, or that?"}},
+            ])
+        );
+    }
+
+    #[test]
+    fn sam_02_each_call_has_its_result_in_the_next_message() {
+        let check = |messages: &[SamplingMessage]| check_balance(messages).is_ok();
+        let user = || SamplingMessage::user("hello");
+        assert!(check(&[user(), call("1"), result("1")]));
+        assert!(!check(&[user(), call("1"), user()]));
+        assert!(!check(&[user(), call("1")]));
+        assert!(!check(&[user(), result("1")]));
+        let mut mixed = result("1");
+        mixed.content.push("and more".into());
+        assert!(!check(&[user(), call("1"), mixed]));
+    }
+
+    #[test]
+    fn a_result_has_one_block_or_several() {
+        let one =
+            json!({"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m"});
+        let one: SamplingResult = serde_json::from_value(one).expect("a result");
+        assert_eq!(one.text(), "a");
+        let several = json!({"role": "assistant", "model": "m", "stopReason": "toolUse", "content": [
+            {"type": "text", "text": "a"}, {"type": "tool_use", "id": "1", "name": "look", "input": {}}]});
+        let several: SamplingResult = serde_json::from_value(several).expect("a result");
+        assert_eq!(several.tool_uses().count(), 1);
+        let unknown = json!({"role": "assistant", "content": {"type": "smell"}, "model": "m"});
+        assert!(serde_json::from_value::<SamplingResult>(unknown).is_err());
+    }
+}

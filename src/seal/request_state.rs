@@ -1,0 +1,256 @@
+//! What a request has learnt so far that waits for its client's input (`requestState`).
+
+use super::session::Reader;
+use super::{KeyRing, Purpose};
+
+const LAYOUT: u8 = 1;
+const KIND: &str = "request state 1";
+
+/// How much a request may remember between its rounds, in bytes.
+pub(crate) const JOURNAL_MAX_BYTES: usize = 64 * 1024;
+
+/// The journal of a request that is answered in rounds.
+///
+/// It travels through the client. Nobody can read or change it, and it is good for one principal and one request,
+/// for some minutes. It is not good for one use only: a client may send it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestState {
+    /// Drawn in the first round; the same in all.
+    pub(crate) root: [u8; 16],
+    /// What is settled.
+    pub(crate) entries: Vec<JournalEntry>,
+    /// What was asked in the last round.
+    pub(crate) asked: Vec<AskedQuestion>,
+}
+
+/// Names an answer or the result of a step within one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct JournalKey {
+    /// What kind of thing it is.
+    pub(crate) kind: u8,
+    /// Of the question, or the step's name.
+    pub(crate) digest: [u8; 16],
+    /// How many of the same came before it.
+    pub(crate) nth: u32,
+}
+
+/// One thing that is settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalEntry {
+    pub(crate) key: JournalKey,
+    /// JSON text.
+    pub(crate) value: Box<str>,
+}
+
+/// A question that waits for its answer, and the name that it goes by in `inputRequests`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AskedQuestion {
+    pub(crate) key: JournalKey,
+    pub(crate) name: Box<str>,
+}
+
+/// What a state is good for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding<'a> {
+    pub(crate) mount: &'a str,
+    /// Whose request it is.
+    pub(crate) principal: &'a str,
+    /// Digest of the request's method, and of what it names with which arguments.
+    pub(crate) target: [u8; 32],
+}
+
+/// More than may travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+impl RequestState {
+    /// Seals it until a time, in seconds of Unix time.
+    ///
+    /// # Errors
+    ///
+    /// It holds more than [`JOURNAL_MAX_BYTES`].
+    pub(crate) fn seal(
+        &self,
+        keys: &KeyRing,
+        binding: Binding<'_>,
+        expires: u64,
+    ) -> Result<String, TooLarge> {
+        let mut plain = vec![LAYOUT];
+        plain.extend_from_slice(&expires.to_le_bytes());
+        plain.extend_from_slice(&binding.digest());
+        plain.extend_from_slice(&self.root);
+        plain.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        for entry in &self.entries {
+            entry.key.write(&mut plain);
+            plain.extend_from_slice(&(entry.value.len() as u32).to_le_bytes());
+            plain.extend_from_slice(entry.value.as_bytes());
+            if JOURNAL_MAX_BYTES < plain.len() {
+                return Err(TooLarge);
+            }
+        }
+        for asked in &self.asked {
+            asked.key.write(&mut plain);
+            let length = u8::try_from(asked.name.len()).map_err(|_| TooLarge)?;
+            plain.push(length);
+            plain.extend_from_slice(asked.name.as_bytes());
+        }
+        if JOURNAL_MAX_BYTES < plain.len() {
+            return Err(TooLarge);
+        }
+        let purpose = Purpose {
+            kind: KIND,
+            mount: binding.mount,
+        };
+        Ok(keys.seal(purpose, &plain))
+    }
+
+    /// Opens what a client sent at a time. `None` if it is none of ours, is over, or is for something else.
+    pub(crate) fn open(
+        keys: &KeyRing,
+        binding: Binding<'_>,
+        sealed: &str,
+        now: u64,
+    ) -> Option<Self> {
+        // Base64 makes four bytes of three; what is around the journal is small.
+        if 2 * JOURNAL_MAX_BYTES < sealed.len() {
+            return None;
+        }
+        let purpose = Purpose {
+            kind: KIND,
+            mount: binding.mount,
+        };
+        let plain = keys.open(purpose, sealed.as_bytes())?;
+        let mut rest = Reader(&plain);
+        if rest.array()? != [LAYOUT]
+            || u64::from_le_bytes(rest.array()?) <= now
+            || rest.array()? != binding.digest()
+        {
+            return None;
+        }
+        let root = rest.array()?;
+        let count = u32::from_le_bytes(rest.array()?);
+        let mut state = Self {
+            root,
+            ..Self::default()
+        };
+        for _ in 0..count {
+            let key = JournalKey::read(&mut rest)?;
+            let length = u32::from_le_bytes(rest.array()?) as usize;
+            let value = std::str::from_utf8(rest.bytes(length)?).ok()?.into();
+            state.entries.push(JournalEntry { key, value });
+        }
+        while !rest.0.is_empty() {
+            state.asked.push(AskedQuestion {
+                key: JournalKey::read(&mut rest)?,
+                name: rest.text()?,
+            });
+        }
+        Some(state)
+    }
+}
+
+impl Binding<'_> {
+    fn digest(&self) -> [u8; 32] {
+        super::digest(&[self.principal.as_bytes(), &self.target])
+    }
+}
+
+impl JournalKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.kind);
+        out.extend_from_slice(&self.digest);
+        out.extend_from_slice(&self.nth.to_le_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let [kind] = from.array()?;
+        Some(Self {
+            kind,
+            digest: from.array()?,
+            nth: u32::from_le_bytes(from.array()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn binding() -> Binding<'static> {
+        Binding {
+            mount: "mcp",
+            principal: "ada",
+            target: [7; 32],
+        }
+    }
+
+    fn state(value: &str) -> RequestState {
+        let key = JournalKey {
+            kind: 1,
+            digest: [3; 16],
+            nth: 2,
+        };
+        RequestState {
+            root: [9; 16],
+            entries: vec![JournalEntry {
+                key,
+                value: value.into(),
+            }],
+            asked: vec![AskedQuestion {
+                key,
+                name: "user_name".into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn mrtr_05_a_state_opens_for_its_request_only_and_in_its_time() {
+        let keys = KeyRing::random();
+        let state = state("\"an answer\"");
+        let sealed = state.seal(&keys, binding(), NOW + 900).expect("small");
+        let open = |binding, now| RequestState::open(&keys, binding, &sealed, now);
+        assert_eq!(open(binding(), NOW).as_ref(), Some(&state));
+        assert_eq!(open(binding(), NOW + 899).as_ref(), Some(&state));
+        assert_eq!(open(binding(), NOW + 900), None);
+        for other in [
+            Binding {
+                mount: "other",
+                ..binding()
+            },
+            Binding {
+                principal: "eve",
+                ..binding()
+            },
+            Binding {
+                target: [8; 32],
+                ..binding()
+            },
+        ] {
+            assert_eq!(open(other, NOW), None);
+        }
+        assert_eq!(
+            RequestState::open(&KeyRing::random(), binding(), &sealed, NOW),
+            None
+        );
+        let tampered = format!("{sealed}-TAMPERED");
+        assert_eq!(RequestState::open(&keys, binding(), &tampered, NOW), None);
+        assert_eq!(RequestState::open(&keys, binding(), "", NOW), None);
+    }
+
+    #[test]
+    fn a_state_is_bounded() {
+        let keys = KeyRing::random();
+        let large = |bytes: usize| state(&"x".repeat(bytes)).seal(&keys, binding(), NOW + 1);
+        let most = (0..200)
+            .map(|spare| JOURNAL_MAX_BYTES - spare)
+            .find(|bytes| large(*bytes).is_ok())
+            .expect("something fits");
+        let sealed = large(most).expect("fits");
+        assert!(RequestState::open(&keys, binding(), &sealed, NOW).is_some());
+        assert_eq!(large(most + 1), Err(TooLarge));
+        let long = "x".repeat(3 * JOURNAL_MAX_BYTES);
+        assert_eq!(RequestState::open(&keys, binding(), &long, NOW), None);
+    }
+}

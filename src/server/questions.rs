@@ -1,0 +1,340 @@
+//! Questions to clients with sessions, from the call that asks to the answer that comes in a request of its own.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Duration, Instant};
+
+use crate::catalog::{CallContext, ClientError, Desk, Slot};
+use crate::protocol::message::{self, Response};
+use crate::protocol::push_string;
+
+/// Questions that tools ask the client.
+///
+/// ```toml
+/// [server.questions]
+/// timeout_seconds = 120
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuestionConfig {
+    /// How long a client with a session has to answer, in seconds, while the call waits. Default: 300, five minutes.
+    pub timeout_seconds: u64,
+    /// How many questions of one session may wait for answers. Default: 64.
+    pub per_session: usize,
+    /// How many questions may wait for answers in all. Default: 10000.
+    pub total: usize,
+    /// How long a client of 2026-07-28 has to call again with its answers, in seconds. Default: 900, a quarter of an
+    /// hour.
+    pub state_seconds: u64,
+}
+
+impl Default for QuestionConfig {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 300,
+            per_session: 64,
+            total: 10_000,
+            state_seconds: 900,
+        }
+    }
+}
+
+/// What has become of the questions that were asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuestionCounts {
+    /// Waiting for an answer now.
+    pub waiting: u64,
+    /// Sent to a client, on a stream or as the end of a call.
+    pub asked: u64,
+    /// Answered with a result.
+    pub answered: u64,
+    /// Answered with an error.
+    pub refused: u64,
+    /// Not answered in time, or not needed any more.
+    pub withdrawn: u64,
+    /// Never sent, since too many were waiting.
+    pub turned_away: u64,
+    /// Answers that nobody waited for: unknown, second, or from somebody else.
+    pub unheard: u64,
+    /// Calls that went on with answers, in 2026-07-28.
+    pub resumed: u64,
+    /// States that did not open.
+    pub states_refused: u64,
+}
+
+/// The questions that wait, by the ids under which they were sent.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    config: QuestionConfig,
+    /// What ids of this process begin with.
+    prefix: Box<str>,
+    waiting: Mutex<Waiting>,
+    pub(super) counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_id: HashMap<Box<str>, Sent>,
+    by_session: HashMap<Arc<str>, usize>,
+}
+
+#[derive(Debug)]
+struct Sent {
+    session: Arc<str>,
+    principal: Box<str>,
+    slot: Arc<Slot>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) asked: AtomicU64,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    withdrawn: AtomicU64,
+    turned_away: AtomicU64,
+    unheard: AtomicU64,
+    pub(super) resumed: AtomicU64,
+    pub(super) states_refused: AtomicU64,
+}
+
+/// What comes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It went to whoever waits for it; or nobody does, which the client need not know.
+    Here,
+    /// Another process has asked, and this one cannot reach it.
+    Elsewhere,
+}
+
+/// What all ids begin with.
+const FORM: &str = "q-";
+
+impl Questions {
+    pub(crate) fn new(config: QuestionConfig, replica: u64) -> Self {
+        Self {
+            config,
+            prefix: format!("{FORM}{replica:016x}-").into(),
+            waiting: Mutex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> QuestionCounts {
+        let c = &self.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        QuestionCounts {
+            waiting: self.waiting().by_id.len() as u64,
+            asked: read(&c.asked),
+            answered: read(&c.answered),
+            refused: read(&c.refused),
+            withdrawn: read(&c.withdrawn),
+            turned_away: read(&c.turned_away),
+            unheard: read(&c.unheard),
+            resumed: read(&c.resumed),
+            states_refused: read(&c.states_refused),
+        }
+    }
+
+    /// Gives a question an id that nobody can guess. Without room, the name of the setting that gives more.
+    fn send(&self, context: &CallContext, slot: &Arc<Slot>) -> Result<Box<str>, &'static str> {
+        let Some(session) = &context.session else {
+            return Err("there is no session");
+        };
+        let mut waiting = self.waiting();
+        let of_session = waiting.by_session.get(session).copied().unwrap_or_default();
+        let full = if self.config.total <= waiting.by_id.len() {
+            Some("server.questions.total")
+        } else if self.config.per_session <= of_session {
+            Some("server.questions.per_session")
+        } else {
+            None
+        };
+        if let Some(setting) = full {
+            count(&self.counters.turned_away);
+            return Err(setting);
+        }
+        let mut id = self.prefix.to_string();
+        for byte in crate::seal::random_bytes::<16>() {
+            // Writing to a text cannot fail.
+            let _ = write!(id, "{byte:02x}");
+        }
+        let id: Box<str> = id.into();
+        *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
+        let sent = Sent {
+            session: Arc::clone(session),
+            principal: context.principal.name().into(),
+            slot: Arc::clone(slot),
+        };
+        waiting.by_id.insert(id.clone(), sent);
+        count(&self.counters.asked);
+        Ok(id)
+    }
+
+    /// Takes an answer to where it is waited for, if it comes from the session and the principal that were asked.
+    pub(crate) fn hear(&self, session: &str, principal: &str, response: &Response<'_>) -> Heard {
+        let Some(id) = response.id.and_then(message::string) else {
+            count(&self.counters.unheard);
+            return Heard::Here;
+        };
+        if id.starts_with(FORM)
+            && !id.starts_with(&*self.prefix)
+            && id.len() == self.prefix.len() + 32
+        {
+            count(&self.counters.unheard);
+            return Heard::Elsewhere;
+        }
+        let found = {
+            let mut waiting = self.waiting();
+            match waiting.by_id.get(&*id) {
+                Some(sent) if *sent.session == *session && *sent.principal == *principal => {
+                    waiting.remove(&id)
+                }
+                _ => None,
+            }
+        };
+        let Some(sent) = found else {
+            count(&self.counters.unheard);
+            return Heard::Here;
+        };
+        let (counter, answer) = match response.outcome {
+            Ok(result) => (&self.counters.answered, Ok(result.into())),
+            Err(error) => (&self.counters.refused, Err(ClientError::read(error))),
+        };
+        if sent.slot.answer(answer) {
+            count(counter);
+        } else {
+            count(&self.counters.unheard);
+        }
+        Heard::Here
+    }
+
+    /// Nobody waits for an answer any more. `false` if it had come before.
+    fn forget(&self, id: &str) -> bool {
+        let was_there = self.waiting().remove(id).is_some();
+        if was_there {
+            count(&self.counters.withdrawn);
+        }
+        was_there
+    }
+
+    /// Answers all questions of a session that has ended.
+    pub(crate) fn end_session(&self, session: &str) {
+        let ended: Vec<_> = {
+            let mut waiting = self.waiting();
+            if !waiting.by_session.contains_key(session) {
+                return;
+            }
+            let of_session = waiting.by_id.iter().filter(|(_, s)| *s.session == *session);
+            let ids: Vec<_> = of_session.map(|(id, _)| id.clone()).collect();
+            ids.iter().filter_map(|id| waiting.remove(id)).collect()
+        };
+        for sent in ended {
+            count(&self.counters.withdrawn);
+            sent.slot.answer(Err(ClientError::ended()));
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn remove(&mut self, id: &str) -> Option<Sent> {
+        let sent = self.by_id.remove(id)?;
+        if let Some(of_session) = self.by_session.get_mut(&sent.session) {
+            *of_session -= 1;
+            if *of_session == 0 {
+                self.by_session.remove(&sent.session);
+            }
+        }
+        Some(sent)
+    }
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The questions of one call that were sent and may not be answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    sent: Vec<(Box<str>, Arc<Slot>)>,
+    /// Since when the call has waited for nothing but answers.
+    waiting_since: Option<Instant>,
+}
+
+impl Asked {
+    /// Sends what the call has asked since the last time, and takes back what it does not want to know any more.
+    pub(super) fn look(&mut self, context: &CallContext, desk: &Desk, questions: &Questions) {
+        for slot in desk.take_new() {
+            match questions.send(context, &slot) {
+                Ok(id) => {
+                    context.outlet.say(request(&id, &slot));
+                    self.sent.push((id, slot));
+                }
+                Err(setting) => drop(slot.answer(Err(ClientError::too_many(setting)))),
+            }
+        }
+        self.take_back(context, questions);
+    }
+
+    /// Takes back what the call does not want to know any more (TMO-01).
+    pub(super) fn take_back(&mut self, context: &CallContext, questions: &Questions) {
+        self.sent.retain(|(id, slot)| {
+            if slot.is_closed() && questions.forget(id) {
+                context.outlet.say(cancelled(id));
+            }
+            slot.is_open()
+        });
+    }
+
+    /// How long the call has waited for answers, once it goes on; that is not its own time. `None` while it waits.
+    pub(super) fn waited(&mut self, waits: bool) -> Option<Duration> {
+        match (waits, self.waiting_since) {
+            (true, _) => {
+                self.waiting_since.get_or_insert_with(Instant::now);
+                None
+            }
+            (false, Some(since)) => {
+                self.waiting_since = None;
+                Some(since.elapsed())
+            }
+            (false, None) => Some(Duration::ZERO),
+        }
+    }
+
+    /// Forgets everything: the call is over.
+    pub(super) fn end(&mut self, questions: &Questions) {
+        for (id, _) in self.sent.drain(..) {
+            questions.forget(&id);
+        }
+    }
+}
+
+/// The request that asks it.
+fn request(id: &str, slot: &Slot) -> Vec<u8> {
+    let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    push_string(&mut out, id);
+    out.extend_from_slice(br#","method":""#);
+    out.extend_from_slice(slot.kind().method().as_bytes());
+    out.extend_from_slice(br#"","params":"#);
+    out.extend_from_slice(slot.params().as_bytes());
+    out.push(b'}');
+    out
+}
+
+/// TMO-01: tells the client that its answer is not waited for any more.
+fn cancelled(id: &str) -> Vec<u8> {
+    let mut out =
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    push_string(&mut out, id);
+    out.extend_from_slice(br#","reason":"the answer is not needed any more"}}"#);
+    out
+}

@@ -1,0 +1,440 @@
+//! What every request is counted in. Each worker has cells of its own, so no two cores fight over one.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::histogram::{self, Distribution, Histogram};
+use super::names::{OPERATIONS_MAX, OTHER, OperationId};
+use crate::protocol::Revision;
+
+/// One worker's counts. Only what is used takes memory.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Cells {
+    /// Requests of the protocol that are being answered.
+    in_flight: AtomicI64,
+    /// HTTP requests that are being answered.
+    active_requests: AtomicI64,
+    /// By operation; empty if nothing is to be counted.
+    operations: Box<[OnceLock<Box<OperationCells>>]>,
+    /// By route, method and version of HTTP.
+    http: Box<[OnceLock<Box<HttpCells>>]>,
+}
+
+/// What carries a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Wire {
+    /// HTTP/1.0 over TCP.
+    Http10,
+    /// HTTP/1.1 over TCP.
+    #[default]
+    Http11,
+    /// HTTP/2 over TCP.
+    Http2,
+    /// Standard input and output.
+    Pipe,
+}
+
+impl Wire {
+    pub(crate) const ALL: [Self; 4] = [Self::Http10, Self::Http11, Self::Http2, Self::Pipe];
+
+    #[inline]
+    pub(crate) fn of(version: http::Version) -> Self {
+        match version {
+            http::Version::HTTP_2 => Self::Http2,
+            http::Version::HTTP_10 => Self::Http10,
+            _ => Self::Http11,
+        }
+    }
+
+    /// The version of HTTP, if it is that.
+    pub(crate) fn http_version(self) -> Option<&'static str> {
+        match self {
+            Self::Http10 => Some("1.0"),
+            Self::Http11 => Some("1.1"),
+            Self::Http2 => Some("2"),
+            Self::Pipe => None,
+        }
+    }
+
+    pub(crate) fn transport(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Http10 | Self::Http11 | Self::Http2 => "tcp",
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
+    #[default]
+    Done,
+    /// A result with `isError`.
+    ToolError,
+    /// A JSON-RPC error of this code.
+    Error(i32),
+    /// Nobody wanted the answer any more.
+    Cancelled,
+    /// A failure of one kind too many.
+    Other,
+}
+
+impl Verdict {
+    /// The value of `error.type`.
+    pub(crate) fn error_type(self) -> Option<String> {
+        match self {
+            Self::Done => None,
+            Self::ToolError => Some("tool_error".to_owned()),
+            Self::Error(code) => Some(code.to_string()),
+            Self::Cancelled => Some("cancelled".to_owned()),
+            Self::Other => Some(OTHER.to_owned()),
+        }
+    }
+
+    /// The value of `rpc.response.status_code`: the code of a JSON-RPC error.
+    pub(crate) fn status_code(self) -> Option<String> {
+        match self {
+            Self::Error(code) => Some(code.to_string()),
+            Self::Done | Self::ToolError | Self::Cancelled | Self::Other => None,
+        }
+    }
+}
+
+/// What one kind of outcome is told apart by, beside its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OperationKey {
+    /// `None` if it was not settled.
+    pub(crate) revision: Option<Revision>,
+    pub(crate) wire: Wire,
+    pub(crate) verdict: Verdict,
+}
+
+const REVISIONS: usize = Revision::ALL.len() + 1;
+const WIRES: usize = Wire::ALL.len();
+/// Different failures of one operation that are told apart.
+const FAILURES_MAX: usize = 64;
+
+#[derive(Debug)]
+struct OperationCells {
+    done: [OnceLock<Box<Histogram>>; REVISIONS * WIRES],
+    /// Failures are rare enough for a lock that nobody waits for.
+    failed: Mutex<Vec<(OperationKey, Box<Histogram>)>>,
+}
+
+/// Where an HTTP request went, as far as that is told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Route {
+    /// Nothing is there, or it was not looked for.
+    #[default]
+    None,
+    /// The MCP endpoint.
+    Mcp,
+    /// Tools for those who speak no MCP.
+    Rest,
+    /// Health and the like.
+    Operators,
+}
+
+impl Route {
+    const ALL: [Self; 4] = [Self::None, Self::Mcp, Self::Rest, Self::Operators];
+
+    /// The value of `http.route`.
+    pub(crate) fn label(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Mcp => Some("/mcp"),
+            Self::Rest => Some("/tools"),
+            Self::Operators => Some("/health"),
+        }
+    }
+}
+
+const HTTP_METHODS: [&str; 8] = [
+    "POST", "GET", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH", "_OTHER",
+];
+const STATUS_MIN: u16 = 100;
+const STATUSES: usize = 500;
+
+/// What one kind of HTTP request is told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HttpKey {
+    pub(crate) route: Route,
+    method: u8,
+    pub(crate) wire: Wire,
+    pub(crate) status: u16,
+}
+
+impl HttpKey {
+    #[inline]
+    pub(crate) fn new(route: Route, method: &http::Method, wire: Wire, status: u16) -> Self {
+        let known = HTTP_METHODS.iter().position(|m| *m == method.as_str());
+        Self {
+            route,
+            method: known.unwrap_or(HTTP_METHODS.len() - 1) as u8,
+            wire,
+            status,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
+    pub(crate) fn method(self) -> &'static str {
+        HTTP_METHODS[usize::from(self.method)]
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        (self.route as usize * HTTP_METHODS.len() + usize::from(self.method)) * WIRES
+            + self.wire as usize
+    }
+}
+
+#[derive(Debug)]
+struct HttpCells {
+    by_status: Box<[OnceLock<Box<Histogram>>]>,
+}
+
+fn empty<T>(count: usize) -> Box<[OnceLock<Box<T>>]> {
+    (0..count).map(|_| OnceLock::new()).collect()
+}
+
+impl Cells {
+    /// Cells that count.
+    pub(super) fn counting() -> Self {
+        Self {
+            in_flight: AtomicI64::new(0),
+            active_requests: AtomicI64::new(0),
+            operations: empty(OPERATIONS_MAX),
+            http: empty(Route::ALL.len() * HTTP_METHODS.len() * WIRES),
+        }
+    }
+
+    /// Cells into which everything falls without a trace.
+    pub(super) fn idle() -> Self {
+        Self {
+            in_flight: AtomicI64::new(0),
+            active_requests: AtomicI64::new(0),
+            operations: Box::default(),
+            http: Box::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn operation_begins(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn operation_ends(&self, id: OperationId, key: OperationKey, elapsed: Duration) {
+        self.in_flight.fetch_sub(1, Relaxed);
+        let Some(cell) = self.operations.get(id.index()) else {
+            return;
+        };
+        let cells = cell.get_or_init(Default::default);
+        if key.verdict == Verdict::Done {
+            let histogram = &cells.done[place(key)];
+            histogram
+                .get_or_init(Default::default)
+                .record(histogram::OPERATION, elapsed);
+        } else {
+            cells.failed(key, elapsed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn http_begins(&self) {
+        self.active_requests.fetch_add(1, Relaxed);
+    }
+
+    /// The answer's head is there; `None` if there will be none.
+    #[inline]
+    pub(crate) fn http_ends(&self, answered: Option<(HttpKey, Duration)>) {
+        self.active_requests.fetch_sub(1, Relaxed);
+        let Some((key, elapsed)) = answered else {
+            return;
+        };
+        let Some(cells) = self.http.get(key.index()) else {
+            return;
+        };
+        let cells = cells.get_or_init(|| {
+            Box::new(HttpCells {
+                by_status: empty(STATUSES),
+            })
+        });
+        let status = usize::from(key.status.saturating_sub(STATUS_MIN)).min(STATUSES - 1);
+        cells.by_status[status]
+            .get_or_init(Default::default)
+            .record(histogram::HTTP, elapsed);
+    }
+
+    pub(super) fn in_flight(&self) -> i64 {
+        self.in_flight.load(Relaxed)
+    }
+
+    pub(super) fn active_requests(&self) -> i64 {
+        self.active_requests.load(Relaxed)
+    }
+
+    /// Everything that was counted of operations.
+    pub(super) fn operations(&self, mut see: impl FnMut(usize, OperationKey, Distribution)) {
+        for (id, cells) in self.operations.iter().enumerate() {
+            let Some(cells) = cells.get() else { continue };
+            for (place, histogram) in cells.done.iter().enumerate() {
+                let Some(histogram) = histogram.get() else {
+                    continue;
+                };
+                let key = OperationKey {
+                    revision: Revision::ALL.get(place / WIRES).copied(),
+                    wire: Wire::ALL[place % WIRES],
+                    verdict: Verdict::Done,
+                };
+                see(id, key, histogram.read(histogram::OPERATION));
+            }
+            let failed = cells.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            for (key, histogram) in &*failed {
+                see(id, *key, histogram.read(histogram::OPERATION));
+            }
+        }
+    }
+
+    /// Everything that was counted of HTTP.
+    pub(super) fn http(&self, mut see: impl FnMut(HttpKey, Distribution)) {
+        for (index, cells) in self.http.iter().enumerate() {
+            let Some(cells) = cells.get() else { continue };
+            for (status, histogram) in cells.by_status.iter().enumerate() {
+                let Some(histogram) = histogram.get() else {
+                    continue;
+                };
+                let key = HttpKey {
+                    route: Route::ALL[index / WIRES / HTTP_METHODS.len()],
+                    method: (index / WIRES % HTTP_METHODS.len()) as u8,
+                    wire: Wire::ALL[index % WIRES],
+                    status: STATUS_MIN + status as u16,
+                };
+                see(key, histogram.read(histogram::HTTP));
+            }
+        }
+    }
+}
+
+/// Where a success is counted.
+#[inline]
+fn place(key: OperationKey) -> usize {
+    let revision = key.revision.map_or(REVISIONS - 1, |r| r as usize);
+    revision * WIRES + key.wire as usize
+}
+
+impl Default for OperationCells {
+    fn default() -> Self {
+        Self {
+            done: [const { OnceLock::new() }; REVISIONS * WIRES],
+            failed: Mutex::default(),
+        }
+    }
+}
+
+impl OperationCells {
+    #[cold]
+    fn failed(&self, key: OperationKey, elapsed: Duration) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = key;
+        if failed.len() + 1 >= FAILURES_MAX && !failed.iter().any(|(known, _)| *known == key) {
+            key = OperationKey {
+                revision: None,
+                wire: Wire::default(),
+                verdict: Verdict::Other,
+            };
+        }
+        match failed.iter().find(|(known, _)| *known == key) {
+            Some((_, histogram)) => histogram.record(histogram::OPERATION, elapsed),
+            None => {
+                let histogram = Box::<Histogram>::default();
+                histogram.record(histogram::OPERATION, elapsed);
+                failed.push((key, histogram));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: OperationKey = OperationKey {
+        revision: Some(Revision::V2025_06_18),
+        wire: Wire::Http2,
+        verdict: Verdict::Done,
+    };
+
+    #[test]
+    fn what_was_counted_is_read_under_its_key() {
+        let cells = Cells::counting();
+        let failed = OperationKey {
+            verdict: Verdict::Error(-32602),
+            revision: None,
+            ..KEY
+        };
+        for key in [KEY, KEY, failed] {
+            cells.operation_begins();
+            assert_eq!(cells.in_flight(), 1);
+            cells.operation_ends(OperationId::OTHER, key, Duration::from_millis(1));
+        }
+        let mut seen = Vec::new();
+        cells.operations(|id, key, distribution| seen.push((id, key, distribution.count())));
+        assert_eq!(seen, [(0, KEY, 2), (0, failed, 1)]);
+        assert_eq!(cells.in_flight(), 0);
+    }
+
+    #[test]
+    fn http_requests_are_told_apart_by_route_method_version_and_status() {
+        let cells = Cells::counting();
+        let key = |route, method, status| {
+            let method = http::Method::from_bytes(method).expect("a method");
+            HttpKey::new(route, &method, Wire::Http11, status)
+        };
+        let keys = [
+            key(Route::None, b"BREW", 418),
+            key(Route::Mcp, b"POST", 200),
+            key(Route::Operators, b"GET", 503),
+        ];
+        for key in keys {
+            cells.http_begins();
+            cells.http_ends(Some((key, Duration::from_millis(1))));
+        }
+        cells.http_begins();
+        cells.http_ends(None);
+        let mut seen = Vec::new();
+        cells.http(|key, distribution| seen.push((key, distribution.count())));
+        assert_eq!(seen, keys.map(|key| (key, 1)));
+        assert_eq!(seen[0].0.method(), "_OTHER");
+        assert_eq!(cells.active_requests(), 0);
+    }
+
+    #[test]
+    fn failures_that_differ_without_end_are_bounded() {
+        let cells = Cells::counting();
+        for code in 0..1_000 {
+            let verdict = Verdict::Error(code);
+            cells.operation_begins();
+            cells.operation_ends(
+                OperationId::OTHER,
+                OperationKey { verdict, ..KEY },
+                Duration::ZERO,
+            );
+        }
+        let mut total = 0;
+        let mut series = 0;
+        cells.operations(|_, _, distribution| {
+            total += distribution.count();
+            series += 1;
+        });
+        assert_eq!((series, total), (FAILURES_MAX, 1_000));
+    }
+}

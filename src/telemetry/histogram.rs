@@ -1,0 +1,200 @@
+//! How long things took, counted into buckets.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Upper bounds of buckets, in nanoseconds; one more bucket is above them all.
+pub(crate) type Bounds = &'static [u64];
+
+const MICRO: u64 = 1_000;
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// For operations: below 10 ms finer than the conventions have it, from there on as they do.
+pub(crate) const OPERATION: Bounds = &[
+    10 * MICRO,
+    15 * MICRO,
+    20 * MICRO,
+    30 * MICRO,
+    50 * MICRO,
+    70 * MICRO,
+    100 * MICRO,
+    150 * MICRO,
+    200 * MICRO,
+    300 * MICRO,
+    500 * MICRO,
+    700 * MICRO,
+    MILLI,
+    1_500 * MICRO,
+    2 * MILLI,
+    3 * MILLI,
+    5 * MILLI,
+    7 * MILLI,
+    10 * MILLI,
+    20 * MILLI,
+    50 * MILLI,
+    100 * MILLI,
+    200 * MILLI,
+    500 * MILLI,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    30 * SECOND,
+    60 * SECOND,
+    120 * SECOND,
+    300 * SECOND,
+];
+
+/// The bounds of the conventions for MCP are the last ones of [`OPERATION`].
+pub(crate) const OPERATION_CONVENTION: Bounds = OPERATION.split_at(OPERATION.len() - 14).1;
+
+/// The bounds of the conventions for HTTP.
+pub(crate) const HTTP: Bounds = &[
+    5 * MILLI,
+    10 * MILLI,
+    25 * MILLI,
+    50 * MILLI,
+    75 * MILLI,
+    100 * MILLI,
+    250 * MILLI,
+    500 * MILLI,
+    750 * MILLI,
+    SECOND,
+    2_500 * MILLI,
+    5 * SECOND,
+    7_500 * MILLI,
+    10 * SECOND,
+];
+
+const BUCKETS_MAX: usize = 33;
+
+/// Counts by bucket, and a sum. Two additions for each value; a reader may see one of them before the other.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Histogram {
+    sum_ns: AtomicU64,
+    buckets: [AtomicU64; BUCKETS_MAX],
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            sum_ns: AtomicU64::new(0),
+            buckets: [const { AtomicU64::new(0) }; BUCKETS_MAX],
+        }
+    }
+}
+
+impl Histogram {
+    #[inline]
+    pub(crate) fn record(&self, bounds: Bounds, elapsed: Duration) {
+        let ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = bounds.partition_point(|bound| *bound < ns);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(ns, Relaxed);
+    }
+
+    pub(crate) fn read(&self, bounds: Bounds) -> Distribution {
+        let mut distribution = Distribution::empty(bounds);
+        distribution.sum_ns = self.sum_ns.load(Relaxed);
+        for (count, bucket) in distribution.counts.iter_mut().zip(&self.buckets) {
+            *count = bucket.load(Relaxed);
+        }
+        distribution
+    }
+}
+
+/// What a histogram held when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Distribution {
+    pub(crate) bounds: Bounds,
+    /// One for each bound and one above them; not cumulative.
+    pub(crate) counts: Vec<u64>,
+    pub(crate) sum_ns: u64,
+}
+
+impl Distribution {
+    pub(crate) fn empty(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            counts: vec![0; bounds.len() + 1],
+            sum_ns: 0,
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub(crate) fn sum_seconds(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        debug_assert_eq!(self.bounds, other.bounds);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
+    /// The same with fewer bounds, all of which are among those it has.
+    pub(crate) fn coarser(&self, bounds: Bounds) -> Self {
+        let mut coarse = Self::empty(bounds);
+        coarse.sum_ns = self.sum_ns;
+        for (position, count) in self.counts.iter().enumerate() {
+            let bucket = match self.bounds.get(position) {
+                Some(bound) => bounds.partition_point(|b| b < bound),
+                None => bounds.len(),
+            };
+            coarse.counts[bucket] += count;
+        }
+        coarse
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_grow_and_fit() {
+        for bounds in [OPERATION, OPERATION_CONVENTION, HTTP] {
+            assert!(bounds.is_sorted() && bounds.len() < BUCKETS_MAX);
+        }
+        let seconds: Vec<f64> = OPERATION_CONVENTION
+            .iter()
+            .map(|b| *b as f64 / 1e9)
+            .collect();
+        let convention = [
+            0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
+        ];
+        assert_eq!(seconds, convention);
+    }
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket() {
+        let histogram = Histogram::default();
+        for ns in [0, 10_000, 10_001, 300 * SECOND, 300 * SECOND + 1] {
+            histogram.record(OPERATION, Duration::from_nanos(ns));
+        }
+        let read = histogram.read(OPERATION);
+        assert_eq!((read.counts[0], read.counts[1]), (2, 1));
+        assert_eq!((read.counts[31], read.counts[32]), (1, 1));
+        assert_eq!(read.count(), 5);
+    }
+
+    #[test]
+    fn a_coarser_view_counts_the_same_values() {
+        let histogram = Histogram::default();
+        for ms in [1, 9, 10, 11, 25, 400_000] {
+            histogram.record(OPERATION, Duration::from_millis(ms));
+        }
+        let fine = histogram.read(OPERATION);
+        let coarse = fine.coarser(OPERATION_CONVENTION);
+        assert_eq!(coarse.counts[..4], [3, 1, 1, 0]);
+        assert_eq!(coarse.counts[14], 1);
+        assert_eq!((coarse.count(), coarse.sum_ns), (fine.count(), fine.sum_ns));
+    }
+}

@@ -1,0 +1,189 @@
+//! Every instrument, declared once with its unit and meaning.
+//!
+//! Whoever adds one adds it to [`ALL`] too, and to the table in `docs/observability.md`.
+#![allow(dead_code, reason = "some are for rooms below")]
+
+use super::metrics::Instrument;
+
+/// Of the conventions for MCP.
+pub(crate) const OPERATION_DURATION: Instrument = Instrument::timing(
+    "mcp.server.operation.duration",
+    "Time from a request to its answer, by method, tool, outcome and revision",
+);
+/// Of the conventions for MCP.
+pub(crate) const SESSION_DURATION: Instrument = Instrument::timing(
+    "mcp.server.session.duration",
+    "Life of sessions that their clients ended",
+);
+/// Of the conventions for HTTP.
+pub(crate) const HTTP_DURATION: Instrument = Instrument::timing(
+    "http.server.request.duration",
+    "Time from an HTTP request to the head of its answer",
+);
+/// Of the conventions for HTTP.
+pub(crate) const HTTP_ACTIVE: Instrument = Instrument::gauge(
+    "http.server.active_requests",
+    "{request}",
+    "HTTP requests that are being answered",
+);
+/// How long operations took, finer than the conventions have it and by operation alone.
+pub(crate) const LATENCY: Instrument = Instrument::timing(
+    "longshore.operation.latency",
+    "Time from a request to its answer, by method and tool, in fine buckets",
+);
+/// What replicas are scaled by.
+pub(crate) const IN_FLIGHT: Instrument = Instrument::gauge(
+    "mcp.inflight_requests",
+    "{request}",
+    "Requests of the protocol that are being answered",
+);
+/// What replicas are scaled by.
+pub(crate) const OPEN_STREAMS: Instrument = Instrument::gauge(
+    "mcp.open_streams",
+    "{stream}",
+    "Event streams that are open",
+);
+/// By revision.
+pub(crate) const SESSIONS_OPENED: Instrument = Instrument::counter(
+    "longshore.sessions.opened",
+    "{session}",
+    "Sessions that were opened by initialize",
+);
+/// All, idle ones too.
+pub(crate) const CONNECTIONS: Instrument = Instrument::gauge(
+    "longshore.connections",
+    "{connection}",
+    "Connections that are open",
+);
+/// A measure of saturation.
+pub(crate) const QUEUE_TIME: Instrument = Instrument::timing(
+    "longshore.connection.queue.time",
+    "Time that accepted connections waited for their worker",
+);
+/// By the limit's name, which is that of its setting.
+pub(crate) const LIMIT_HITS: Instrument = Instrument::counter(
+    "longshore.limit.hits",
+    "{event}",
+    "Times that a limit was reached, by the setting that has it",
+);
+/// Of configuration; by how each ended.
+pub(crate) const RELOADS: Instrument = Instrument::counter(
+    "longshore.config.reloads",
+    "{reload}",
+    "Attempts to reload the configuration, by outcome",
+);
+/// The generation that is served.
+pub(crate) const GENERATION: Instrument = Instrument::gauge(
+    "longshore.config.generation",
+    "{generation}",
+    "Which configuration is in effect, counted from 1",
+);
+/// By issuer.
+pub(crate) const KEY_AGE: Instrument = Instrument::gauge(
+    "longshore.auth.keys.age",
+    "s",
+    "Time since the signing keys of an issuer were fetched",
+);
+/// By name and state.
+pub(crate) const BACKENDS: Instrument = Instrument::gauge(
+    "longshore.backends",
+    "{backend}",
+    "Backends by state: connected, or not",
+);
+/// Log lines that nobody took.
+pub(crate) const LOG_DROPPED: Instrument = Instrument::counter(
+    "longshore.log.dropped",
+    "{line}",
+    "Log lines that were dropped since standard error did not take them",
+);
+/// Spans and log records that no collector took.
+pub(crate) const EXPORT_DROPPED: Instrument = Instrument::counter(
+    "longshore.export.dropped",
+    "{item}",
+    "Spans and log records that were not exported, by signal",
+);
+/// 1 while the server stops.
+pub(crate) const DRAINING: Instrument = Instrument::gauge(
+    "longshore.draining",
+    "1",
+    "1 while the server is stopping, else 0",
+);
+/// How many there are.
+pub(crate) const TOOLS: Instrument =
+    Instrument::gauge("longshore.tools", "{tool}", "Tools that are served");
+/// Always 1; its label says which version runs.
+pub(crate) const BUILD: Instrument = Instrument::gauge(
+    "longshore.build.info",
+    "1",
+    "Always 1; the label says which version runs",
+);
+/// User and system together.
+pub(crate) const CPU_TIME: Instrument = Instrument::counter(
+    "process.cpu.time",
+    "s",
+    "Processor time that the process has used",
+);
+/// Of the process.
+pub(crate) const MEMORY: Instrument = Instrument::gauge(
+    "process.memory.usage",
+    "By",
+    "Memory that the process has in use",
+);
+/// Of the process.
+pub(crate) const FILES: Instrument = Instrument::gauge(
+    "process.open_file_descriptor.count",
+    "{file}",
+    "Files and sockets that the process has open",
+);
+
+/// All of them.
+#[cfg(test)]
+pub(crate) const ALL: &[&Instrument] = &[
+    &OPERATION_DURATION,
+    &SESSION_DURATION,
+    &HTTP_DURATION,
+    &HTTP_ACTIVE,
+    &LATENCY,
+    &IN_FLIGHT,
+    &OPEN_STREAMS,
+    &SESSIONS_OPENED,
+    &CONNECTIONS,
+    &QUEUE_TIME,
+    &LIMIT_HITS,
+    &RELOADS,
+    &GENERATION,
+    &KEY_AGE,
+    &BACKENDS,
+    &LOG_DROPPED,
+    &EXPORT_DROPPED,
+    &DRAINING,
+    &TOOLS,
+    &BUILD,
+    &CPU_TIME,
+    &MEMORY,
+    &FILES,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::prometheus;
+
+    #[test]
+    fn every_instrument_is_documented_under_both_of_its_names() {
+        let document = include_str!("../../docs/observability.md");
+        for instrument in ALL {
+            for name in [instrument.name, &prometheus::name(instrument)] {
+                assert!(document.contains(&format!("`{name}`")), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_instruments_have_one_name() {
+        let mut names: Vec<_> = ALL.iter().map(|i| prometheus::name(i)).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

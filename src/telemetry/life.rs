@@ -1,0 +1,223 @@
+//! Whether the server starts, serves or stops, and what it has to wait for before it is ready.
+#![allow(dead_code, reason = "some of it is for rooms below")]
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+/// The state of one server, as probes are told of it.
+#[derive(Debug)]
+pub(crate) struct Life {
+    phase: AtomicU8,
+    drained: Notify,
+    gates: Mutex<Vec<Arc<Gate>>>,
+    started: Instant,
+    generation: AtomicU64,
+    backends_configured: AtomicUsize,
+    backends_connected: AtomicUsize,
+    clients: AtomicUsize,
+}
+
+/// How far a server has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    Starting,
+    Serving,
+    /// It was told to stop; for a while it goes on to serve.
+    Draining,
+}
+
+/// Something without which a server is not ready.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    name: &'static str,
+    open: AtomicBool,
+}
+
+impl Gate {
+    /// What is waited for is there.
+    pub(crate) fn open(&self) {
+        self.open.store(true, Ordering::Release);
+    }
+
+    /// It is not there any more.
+    pub(crate) fn close(&self) {
+        self.open.store(false, Ordering::Release);
+    }
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Starting as u8),
+            drained: Notify::new(),
+            gates: Mutex::default(),
+            started: Instant::now(),
+            generation: AtomicU64::new(1),
+            backends_configured: AtomicUsize::new(0),
+            backends_connected: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Life {
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Starting,
+            1 => Phase::Serving,
+            _ => Phase::Draining,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        self.phase() == Phase::Draining
+    }
+
+    /// Listeners are there, and workers.
+    pub(crate) fn begin_to_serve(&self) {
+        // Whoever is told to stop before that stays told.
+        let _ = self.phase.compare_exchange(
+            Phase::Starting as u8,
+            Phase::Serving as u8,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Probes are told from now on that the server stops.
+    pub(crate) fn begin_to_drain(&self) {
+        self.phase.store(Phase::Draining as u8, Ordering::Release);
+        self.drained.notify_waiters();
+    }
+
+    /// Waits until the server was told to stop.
+    pub(crate) async fn drains(&self) {
+        loop {
+            let mut news = std::pin::pin!(self.drained.notified());
+            news.as_mut().enable();
+            if self.is_draining() {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// Adds something that has to be there before the server is ready. It is not there until [`Gate::open`].
+    pub(crate) fn gate(&self, name: &'static str) -> Arc<Gate> {
+        let gate = Arc::new(Gate {
+            name,
+            open: AtomicBool::new(false),
+        });
+        self.gates().push(Arc::clone(&gate));
+        gate
+    }
+
+    /// What is still waited for.
+    pub(crate) fn waits_for(&self) -> Vec<&'static str> {
+        let gates = self.gates();
+        let closed = gates
+            .iter()
+            .filter(|gate| !gate.open.load(Ordering::Acquire));
+        closed.map(|gate| gate.name).collect()
+    }
+
+    /// Whether requests should be sent here.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase() == Phase::Serving && self.waits_for().is_empty()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Which configuration is served, counted from 1.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// A further configuration is served.
+    pub(crate) fn next_generation(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many backends there are, and how many of them are connected.
+    pub(crate) fn backends(&self) -> (usize, usize) {
+        let configured = self.backends_configured.load(Ordering::Relaxed);
+        (configured, self.backends_connected.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_backends(&self, configured: usize, connected: usize) {
+        self.backends_configured
+            .store(configured, Ordering::Relaxed);
+        self.backends_connected.store(connected, Ordering::Relaxed);
+    }
+
+    /// How many connections are open.
+    pub(crate) fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+
+    /// One more connection, for as long as what is returned lives.
+    pub(crate) fn client(self: &Arc<Self>) -> Client {
+        self.clients.fetch_add(1, Ordering::Relaxed);
+        Client(Arc::clone(self))
+    }
+
+    fn gates(&self) -> MutexGuard<'_, Vec<Arc<Gate>>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One open connection.
+#[derive(Debug)]
+pub(crate) struct Client(Arc<Life>);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_is_who_serves_and_waits_for_nothing() {
+        let life = Life::default();
+        let keys = life.gate("signing keys");
+        assert!(!life.is_ready());
+        life.begin_to_serve();
+        assert_eq!(
+            (life.is_ready(), life.waits_for()),
+            (false, vec!["signing keys"])
+        );
+        keys.open();
+        assert!(life.is_ready());
+        keys.close();
+        assert!(!life.is_ready());
+        keys.open();
+        life.begin_to_drain();
+        life.begin_to_serve();
+        assert_eq!((life.phase(), life.is_ready()), (Phase::Draining, false));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_the_end_hears_of_it_even_if_it_has_come() {
+        let life = Arc::new(Life::default());
+        let waiting = tokio::spawn({
+            let life = Arc::clone(&life);
+            async move { life.drains().await }
+        });
+        tokio::task::yield_now().await;
+        life.begin_to_drain();
+        waiting.await.expect("ends");
+        life.drains().await;
+    }
+}

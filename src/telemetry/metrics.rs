@@ -1,0 +1,367 @@
+//! Counters and gauges, and who reads them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::cells::Cells;
+use super::histogram::{self, Histogram};
+use super::names::{Names, OTHER, OperationId, Target};
+use super::snapshot::{self, Family, Kind, Label, Series, Value};
+
+/// What is measured: a name with dots, a unit as UCUM has it, and a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instrument {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) unit: &'static str,
+    pub(crate) help: &'static str,
+}
+
+impl Instrument {
+    /// Something that only grows.
+    pub(crate) const fn counter(
+        name: &'static str,
+        unit: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: Kind::Counter,
+            unit,
+            help,
+        }
+    }
+
+    /// Something that goes up and down.
+    pub(crate) const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Gauge,
+            unit,
+            help,
+        }
+    }
+
+    /// How long something takes, in seconds.
+    pub(crate) const fn timing(name: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Histogram,
+            unit: "s",
+            help,
+        }
+    }
+}
+
+/// All that is counted in one server. Clones are the same.
+///
+/// ```ignore
+/// const HITS: Instrument = Instrument::counter("longshore.limit.hits", "{request}", "Requests refused by a limit");
+/// let hits = metrics.counter(&HITS, &[("limit", "principal")]); // once, at start
+/// hits.add(1); // as often as needed: one atomic addition
+/// ```
+#[derive(Clone, Default)]
+pub(crate) struct Metrics(Arc<Registry>);
+
+#[derive(Default)]
+struct Registry {
+    declared: Mutex<Vec<Declared>>,
+    workers: Mutex<Vec<Arc<Cells>>>,
+    names: Names,
+}
+
+struct Declared {
+    instrument: Instrument,
+    series: Vec<(Vec<Label>, Source)>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Counter(Arc<AtomicU64>),
+    Gauge(Arc<AtomicI64>),
+    Timing(Arc<Histogram>),
+    /// Read when somebody looks.
+    Read(Arc<dyn Fn() -> f64 + Send + Sync>),
+}
+
+/// How many series one instrument may have.
+const SERIES_MAX: usize = 512;
+
+/// Something that only grows. By default nobody reads it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Something that goes up and down. By default nobody reads it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gauge(Arc<AtomicI64>);
+
+impl Gauge {
+    pub(crate) fn set(&self, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn value(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+
+    /// One more, for as long as what is returned lives.
+    pub(crate) fn hold(&self) -> Hold {
+        self.0.fetch_add(1, Relaxed);
+        Hold(self.clone())
+    }
+}
+
+/// One of what a gauge counts.
+#[derive(Debug)]
+pub(crate) struct Hold(Gauge);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How long something takes. By default nobody reads it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timing(Arc<Histogram>);
+
+impl Timing {
+    pub(crate) fn record(&self, elapsed: Duration) {
+        self.0.record(bounds(), elapsed);
+    }
+}
+
+/// Timings that are declared all have the same buckets.
+fn bounds() -> histogram::Bounds {
+    histogram::OPERATION
+}
+
+impl Metrics {
+    /// The cell of a counter and these labels: always the same one. Labels come from a set that is known, never from
+    /// strangers; those of more series than there may be share one.
+    pub(crate) fn counter(
+        &self,
+        instrument: &Instrument,
+        labels: &[(&'static str, &str)],
+    ) -> Counter {
+        match self.declare(instrument, labels, || Source::Counter(Arc::default())) {
+            Source::Counter(cell) => Counter(cell),
+            _ => Counter::default(),
+        }
+    }
+
+    /// The cell of a gauge, likewise.
+    pub(crate) fn gauge(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Gauge {
+        match self.declare(instrument, labels, || Source::Gauge(Arc::default())) {
+            Source::Gauge(cell) => Gauge(cell),
+            _ => Gauge::default(),
+        }
+    }
+
+    /// The cells of a timing, likewise.
+    pub(crate) fn timing(
+        &self,
+        instrument: &Instrument,
+        labels: &[(&'static str, &str)],
+    ) -> Timing {
+        match self.declare(instrument, labels, || Source::Timing(Arc::default())) {
+            Source::Timing(cell) => Timing(cell),
+            _ => Timing::default(),
+        }
+    }
+
+    /// Has a counter's or a gauge's value read when somebody looks. Replaces what was there.
+    pub(crate) fn read(
+        &self,
+        instrument: &Instrument,
+        labels: &[(&'static str, &str)],
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        let read: Source = Source::Read(Arc::new(read));
+        let labels: Vec<Label> = snapshot::labels(labels);
+        let mut declared = self.declared();
+        let family = family(&mut declared, instrument);
+        if let Some((_, source)) = family.series.iter_mut().find(|(known, _)| *known == labels) {
+            *source = read;
+        } else if family.series.len() < SERIES_MAX {
+            family.series.push((labels, read));
+        }
+    }
+
+    fn declare(
+        &self,
+        instrument: &Instrument,
+        labels: &[(&'static str, &str)],
+        source: impl FnOnce() -> Source,
+    ) -> Source {
+        let mut labels: Vec<Label> = snapshot::labels(labels);
+        let mut declared = self.declared();
+        let family = family(&mut declared, instrument);
+        let is_full = SERIES_MAX <= family.series.len() + 1;
+        if is_full && !family.series.iter().any(|(known, _)| *known == labels) {
+            for (_, value) in &mut labels {
+                *value = OTHER.into();
+            }
+        }
+        if let Some((_, known)) = family.series.iter().find(|(known, _)| *known == labels) {
+            return known.clone();
+        }
+        let source = source();
+        family.series.push((labels, source.clone()));
+        source
+    }
+
+    /// Cells for one more worker.
+    pub(super) fn worker(&self) -> Arc<Cells> {
+        let cells = Arc::new(Cells::counting());
+        let mut workers = self
+            .0
+            .workers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        workers.push(Arc::clone(&cells));
+        cells
+    }
+
+    pub(super) fn workers(&self) -> Vec<Arc<Cells>> {
+        let workers = self
+            .0
+            .workers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        workers.clone()
+    }
+
+    /// How many requests of the protocol are being answered.
+    pub(crate) fn in_flight(&self) -> i64 {
+        self.workers().iter().map(|cells| cells.in_flight()).sum()
+    }
+
+    /// The id of an operation; see [`Names::id`].
+    pub(crate) fn operation(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
+        self.0.names.id(method, target)
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    /// Everything that was counted, as of now, in the order of names.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let mut families = snapshot::of_cells(self);
+        families.extend(super::process::families());
+        for declared in &*self.declared() {
+            let series = declared.series.iter().map(|(labels, source)| Series {
+                labels: labels.clone(),
+                value: match source {
+                    Source::Counter(cell) => Value::Number(cell.load(Relaxed) as f64),
+                    Source::Gauge(cell) => Value::Number(cell.load(Relaxed) as f64),
+                    Source::Timing(cell) => {
+                        let fine = cell.read(bounds());
+                        // The conventions' own have the conventions' buckets.
+                        let is_theirs = declared.instrument.name.starts_with("mcp.");
+                        Value::Distribution(match is_theirs {
+                            true => fine.coarser(histogram::OPERATION_CONVENTION),
+                            false => fine,
+                        })
+                    }
+                    Source::Read(read) => Value::Number(read()),
+                },
+            });
+            families.push(Family {
+                instrument: declared.instrument,
+                series: series.collect(),
+            });
+        }
+        families.sort_by_key(|family| family.instrument.name);
+        families
+    }
+
+    fn declared(&self) -> MutexGuard<'_, Vec<Declared>> {
+        self.0
+            .declared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn family<'d>(declared: &'d mut Vec<Declared>, instrument: &Instrument) -> &'d mut Declared {
+    let known = declared
+        .iter()
+        .position(|declared| declared.instrument.name == instrument.name);
+    let at = known.unwrap_or_else(|| {
+        declared.push(Declared {
+            instrument: *instrument,
+            series: Vec::new(),
+        });
+        declared.len() - 1
+    });
+    &mut declared[at]
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HITS: Instrument = Instrument::counter("test.hits", "{hit}", "Hits");
+
+    #[test]
+    fn the_same_labels_are_the_same_cell() {
+        let metrics = Metrics::default();
+        metrics.counter(&HITS, &[("limit", "a")]).add(1);
+        metrics.clone().counter(&HITS, &[("limit", "a")]).add(2);
+        metrics.counter(&HITS, &[("limit", "b")]).add(5);
+        assert_eq!(metrics.counter(&HITS, &[("limit", "a")]).value(), 3);
+        let families = metrics.families();
+        let hits = families
+            .iter()
+            .find(|f| f.instrument == HITS)
+            .expect("hits");
+        assert_eq!(hits.series.len(), 2);
+    }
+
+    #[test]
+    fn labels_without_end_share_a_cell() {
+        let metrics = Metrics::default();
+        for number in 0..10 * SERIES_MAX {
+            metrics
+                .counter(&HITS, &[("limit", &number.to_string())])
+                .add(1);
+        }
+        let families = metrics.families();
+        let hits = families
+            .iter()
+            .find(|f| f.instrument == HITS)
+            .expect("hits");
+        assert_eq!(hits.series.len(), SERIES_MAX);
+    }
+
+    #[test]
+    fn what_is_held_is_counted_until_it_is_let_go() {
+        let gauge = Gauge::default();
+        let held = gauge.hold();
+        assert_eq!(gauge.value(), 1);
+        drop(held);
+        assert_eq!(gauge.value(), 0);
+    }
+}

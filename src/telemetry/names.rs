@@ -1,0 +1,111 @@
+//! Names of operations, and the ids that stand for them where it must be quick.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Stands for one method, or for one method of one tool or prompt. Given once, good for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct OperationId(u16);
+
+/// What a method is about, where that is named in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    Tool,
+    Prompt,
+}
+
+/// Stands for every name that a stranger made up, and for those that came after there were too many.
+pub(crate) const OTHER: &str = "_OTHER";
+
+/// How many operations are told apart.
+pub(crate) const OPERATIONS_MAX: usize = 4096;
+
+/// What an id stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Operation {
+    pub(crate) method: Arc<str>,
+    pub(crate) target: Option<(Target, Arc<str>)>,
+}
+
+/// All ids that were given.
+#[derive(Debug)]
+pub(crate) struct Names(RwLock<Known>);
+
+#[derive(Debug)]
+struct Known {
+    operations: Vec<Operation>,
+    ids: HashMap<Operation, OperationId>,
+}
+
+impl OperationId {
+    /// A method that is not known.
+    pub(crate) const OTHER: Self = Self(0);
+
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let other = Operation {
+            method: OTHER.into(),
+            target: None,
+        };
+        Self(RwLock::new(Known {
+            ids: HashMap::from([(other.clone(), OperationId::OTHER)]),
+            operations: vec![other],
+        }))
+    }
+}
+
+impl Names {
+    /// The id of an operation; the same for the same names, whenever it is asked for.
+    pub(crate) fn id(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
+        let operation = Operation {
+            method: method.into(),
+            target: target.map(|(target, name)| (target, name.into())),
+        };
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = known.ids.get(&operation) {
+            return *id;
+        }
+        if OPERATIONS_MAX <= known.operations.len() {
+            return OperationId::OTHER;
+        }
+        // Checked just now.
+        let id = OperationId(known.operations.len() as u16);
+        known.operations.push(operation.clone());
+        known.ids.insert(operation, id);
+        id
+    }
+
+    /// All operations, each at the place that its id says.
+    pub(crate) fn all(&self) -> Vec<Operation> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.operations.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_their_ids_and_are_not_endless() {
+        let names = Names::default();
+        let ping = names.id("ping", None);
+        let add = names.id("tools/call", Some((Target::Tool, "add")));
+        assert_ne!(ping, add);
+        assert_eq!(names.id("tools/call", Some((Target::Tool, "add"))), add);
+        assert_ne!(names.id("tools/call", Some((Target::Prompt, "add"))), add);
+        assert_eq!(&*names.all()[ping.index()].method, "ping");
+        for number in 0..OPERATIONS_MAX {
+            names.id("tools/call", Some((Target::Tool, &number.to_string())));
+        }
+        let late = names.id("tools/call", Some((Target::Tool, "one too many")));
+        assert_eq!(late, OperationId::OTHER);
+        assert_eq!(names.all().len(), OPERATIONS_MAX);
+    }
+}

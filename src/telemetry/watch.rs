@@ -1,0 +1,247 @@
+//! One request, watched from its beginning to its end.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::cells::{Cells, HttpKey, OperationKey, Verdict, Wire};
+use super::life::Life;
+use super::metrics::Metrics;
+use super::names::OperationId;
+use crate::protocol::Revision;
+
+/// What is watched of one server. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Telemetry {
+    pub(crate) metrics: Metrics,
+    pub(crate) life: Arc<Life>,
+    counting: bool,
+}
+
+impl Telemetry {
+    /// `counting`: whether requests are counted.
+    pub(crate) fn new(metrics: Metrics, counting: bool) -> Self {
+        Self {
+            metrics,
+            life: Arc::default(),
+            counting,
+        }
+    }
+
+    /// Whether requests are watched at all. If not, this is all that they cost.
+    #[inline]
+    pub(crate) fn watches(&self) -> bool {
+        self.counting
+    }
+
+    /// Whether requests are counted.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.counting
+    }
+
+    /// Cells for one more worker.
+    pub(crate) fn cells(&self) -> Arc<Cells> {
+        if self.counting {
+            self.metrics.worker()
+        } else {
+            Arc::new(Cells::idle())
+        }
+    }
+
+    /// Begins to watch a request of the protocol.
+    #[inline]
+    pub(crate) fn watch<'a>(&self, cells: &'a Arc<Cells>, wire: Wire) -> Watch<'a> {
+        cells.operation_begins();
+        Watch {
+            cells,
+            started: Instant::now(),
+            wire,
+            id: Cell::new(None),
+            revision: Cell::new(None),
+        }
+    }
+}
+
+/// A request that is being looked at. What it is about becomes known on the way.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    cells: &'a Arc<Cells>,
+    started: Instant,
+    wire: Wire,
+    id: Cell<Option<OperationId>>,
+    revision: Cell<Option<Revision>>,
+}
+
+impl Watch<'_> {
+    #[inline]
+    pub(crate) fn names(&self, id: OperationId) {
+        self.id.set(Some(id));
+    }
+
+    #[inline]
+    pub(crate) fn has_name(&self) -> bool {
+        self.id.get().is_some()
+    }
+
+    #[inline]
+    pub(crate) fn speaks(&self, revision: Revision) {
+        self.revision.set(Some(revision));
+    }
+
+    /// The answer is there.
+    #[inline]
+    pub(crate) fn end(self, verdict: Verdict) {
+        let key = OperationKey {
+            revision: self.revision.get(),
+            wire: self.wire,
+            verdict,
+        };
+        let id = self.id.get().unwrap_or(OperationId::OTHER);
+        self.cells.operation_ends(id, key, self.started.elapsed());
+    }
+
+    /// The answer will come later, if it comes.
+    pub(crate) fn later(self) -> WatchedLater {
+        WatchedLater {
+            cells: Arc::clone(self.cells),
+            started: self.started,
+            wire: self.wire,
+            id: self.id.get().unwrap_or(OperationId::OTHER),
+            revision: self.revision.get(),
+            ended: false,
+        }
+    }
+}
+
+/// A request whose answer has to be waited for. If it is dropped before it ends, nobody waits any more.
+#[derive(Debug)]
+pub(crate) struct WatchedLater {
+    cells: Arc<Cells>,
+    started: Instant,
+    wire: Wire,
+    id: OperationId,
+    revision: Option<Revision>,
+    ended: bool,
+}
+
+impl WatchedLater {
+    /// The answer is there.
+    pub(crate) fn end(mut self, verdict: Verdict) {
+        self.record(verdict);
+    }
+
+    fn record(&mut self, verdict: Verdict) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let key = OperationKey {
+            revision: self.revision,
+            wire: self.wire,
+            verdict,
+        };
+        let elapsed = self.started.elapsed();
+        self.cells.operation_ends(self.id, key, elapsed);
+    }
+}
+
+impl Drop for WatchedLater {
+    fn drop(&mut self) {
+        self.record(Verdict::Cancelled);
+    }
+}
+
+/// An HTTP request that is being answered.
+#[derive(Debug)]
+pub(crate) struct HttpWatch<'a> {
+    cells: &'a Cells,
+    started: Instant,
+    key: HttpKey,
+    answered: bool,
+}
+
+impl<'a> HttpWatch<'a> {
+    #[inline]
+    pub(crate) fn begin(cells: &'a Cells, key: HttpKey) -> Self {
+        cells.http_begins();
+        Self {
+            cells,
+            started: Instant::now(),
+            key,
+            answered: false,
+        }
+    }
+
+    /// The head of the answer is there.
+    #[inline]
+    pub(crate) fn end(mut self, status: u16) {
+        self.answered = true;
+        let key = self.key.with_status(status);
+        self.cells.http_ends(Some((key, self.started.elapsed())));
+    }
+}
+
+impl Drop for HttpWatch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.answered {
+            self.cells.http_ends(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::snapshot::Value;
+
+    #[test]
+    fn what_is_dropped_before_its_end_was_cancelled() {
+        let telemetry = Telemetry::new(Metrics::default(), true);
+        let cells = telemetry.cells();
+        let id = telemetry.metrics.operation("ping", None);
+        for ended in [true, false] {
+            let watch = telemetry.watch(&cells, Wire::Pipe);
+            watch.names(id);
+            watch.speaks(Revision::V2026_07_28);
+            let later = watch.later();
+            assert_eq!(cells.in_flight(), 1);
+            if ended {
+                later.end(Verdict::Done);
+            }
+        }
+        assert_eq!(cells.in_flight(), 0);
+        let families = telemetry.metrics.families();
+        let family = families
+            .iter()
+            .find(|f| f.instrument.name == "mcp.server.operation.duration")
+            .expect("a family");
+        let errors: Vec<_> = family
+            .series
+            .iter()
+            .map(|series| {
+                assert!(matches!(&series.value, Value::Distribution(d) if d.count() == 1));
+                let labels = series.labels.iter();
+                labels
+                    .filter(|(name, _)| *name == "error.type")
+                    .map(|(_, value)| value.to_string())
+                    .collect::<String>()
+            })
+            .collect();
+        assert_eq!(errors, ["cancelled", ""]);
+    }
+
+    #[test]
+    fn without_readers_nothing_is_kept() {
+        let telemetry = Telemetry::default();
+        assert!(!telemetry.watches());
+        let cells = telemetry.cells();
+        telemetry.watch(&cells, Wire::Http11).end(Verdict::Done);
+        let families = telemetry.metrics.families();
+        assert!(
+            families.iter().all(
+                |f| f.instrument.name != "mcp.server.operation.duration" || f.series.is_empty()
+            )
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! How long stopping may take, and what the time is spent on.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Probe;
+
+/// Stopping.
+///
+/// ```toml
+/// [drain]
+/// grace_seconds = 60
+/// delay_seconds = 5
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DrainConfig {
+    /// Seconds from the signal to stop until whoever sent it ends the process by force. 3.5 seconds of them are set
+    /// aside for what has to be done at the end; calls get the rest. Default: 30, and 10 on Cloud Run and in
+    /// containers that no Kubernetes runs.
+    pub grace_seconds: Option<u32>,
+    /// Seconds during which new connections are still served after that signal, since those who send them hear of it
+    /// late. Default: 5 on Kubernetes, elsewhere 0.
+    pub delay_seconds: Option<u32>,
+}
+
+/// What the time from the signal to the end is spent on, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Probes are told, and everything is still served.
+    pub delay: Duration,
+    /// Nothing new is accepted; what has begun comes to its end.
+    pub calls: Duration,
+    /// Child processes end.
+    pub children: Duration,
+    /// What was observed is sent away, while children end.
+    pub flush: Duration,
+    /// What is left before the process is ended by force.
+    pub slack: Duration,
+}
+
+const CHILDREN: Duration = Duration::from_millis(1_500);
+const FLUSH: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_secs(1);
+
+/// The least grace: what is set aside, and a second for calls.
+pub(crate) const GRACE_SECONDS_MIN: u32 = 5;
+
+impl DrainConfig {
+    /// What there is time for, where the process finds itself.
+    pub fn budget(&self, probe: &Probe) -> Budget {
+        let on_kubernetes = probe.variable("KUBERNETES_SERVICE_HOST").is_some();
+        let grace = self.grace_seconds.unwrap_or(match on_kubernetes {
+            true => 30,
+            false if probe.is_in_container() => 10,
+            false => 30,
+        });
+        let delay = self
+            .delay_seconds
+            .unwrap_or(if on_kubernetes { 5 } else { 0 });
+        Budget::of(
+            Duration::from_secs(grace.max(GRACE_SECONDS_MIN).into()),
+            Duration::from_secs(delay.into()),
+        )
+    }
+}
+
+impl Budget {
+    /// Divides a grace. The delay is never longer than what is left for calls.
+    pub fn of(grace: Duration, delay: Duration) -> Self {
+        let set_aside = CHILDREN + FLUSH + SLACK;
+        let serving = Duration::from_secs(grace.saturating_sub(set_aside).as_secs());
+        let delay = delay.min(serving);
+        Self {
+            delay,
+            calls: serving - delay,
+            children: CHILDREN,
+            flush: FLUSH,
+            slack: SLACK,
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Duration {
+        self.delay + self.calls + self.children + self.flush + self.slack
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::of(Duration::from_secs(30), Duration::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_add_up_to_no_more_than_the_grace() {
+        let kubernetes = Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
+        let cloud_run = Probe::of([("K_SERVICE", "weather")]);
+        let laptop = Probe::of([("HOME", "/")]);
+        let config = DrainConfig::default();
+        for (probe, grace, serving, delay) in [
+            (&kubernetes, 30, 26, 5),
+            (&cloud_run, 10, 6, 0),
+            (&laptop, 30, 26, 0),
+        ] {
+            let budget = config.budget(probe);
+            assert_eq!((budget.delay + budget.calls).as_secs(), serving);
+            assert_eq!(budget.delay.as_secs(), delay);
+            assert!(budget.total() <= Duration::from_secs(grace), "{budget:?}");
+        }
+        for grace in 0..200 {
+            for delay in [0, 5, 500] {
+                let config = DrainConfig {
+                    grace_seconds: Some(grace),
+                    delay_seconds: Some(delay),
+                };
+                let budget = config.budget(&laptop);
+                let grace = Duration::from_secs(grace.max(GRACE_SECONDS_MIN).into());
+                assert!(budget.total() <= grace, "{budget:?}");
+                assert!(budget.delay + budget.calls >= Duration::from_secs(1));
+            }
+        }
+    }
+}

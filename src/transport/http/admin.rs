@@ -1,0 +1,110 @@
+//! A second port, for operators alone: everything that they may look at, and nothing else.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::config::HttpConfig;
+use super::headers::{Fields, HostGuard};
+use super::route::Route;
+use super::status::Rejection;
+use crate::net::Body;
+use crate::server::Server;
+
+/// A bound socket for operators.
+#[derive(Debug)]
+pub(crate) struct AdminListener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Connections at once; more wait in the backlog.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a head may take to arrive, and a connection to do nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+impl AdminListener {
+    /// Binds the configured address, if there is one.
+    pub(crate) fn bind(config: &HttpConfig) -> io::Result<Option<Self>> {
+        let Some(address) = config.admin.address(config.host) else {
+            return Ok(None);
+        };
+        let listener = super::listen(address)?;
+        let address = listener.local_addr()?;
+        Ok(Some(Self { listener, address }))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves for as long as it is polled.
+    pub(crate) async fn serve(&self, server: Arc<Server>) {
+        // Pages on this machine must not read it by way of a name that they control.
+        let guard = Arc::new(HostGuard::new(&HttpConfig {
+            host: self.address.ip(),
+            port: self.address.port(),
+            ..HttpConfig::default()
+        }));
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let (server, guard) = (Arc::clone(&server), Arc::clone(&guard));
+                    tokio::spawn(async move {
+                        converse(stream, server, guard).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = answer(&request, &server, &guard);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::trace!(%error, "a connection ended early");
+    }
+}
+
+fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
+    let route = Route::of(request.uri().path());
+    let Some((route, page)) = route.and_then(|(route, _)| Some((route, route.page()?))) else {
+        return Rejection::NoPage.into_problem();
+    };
+    if !route.has(request.method()) {
+        return Rejection::MethodNotAllowed(route.methods).into_problem();
+    }
+    let fields = Fields::read(request.headers());
+    if !route.is_open()
+        && let Err(rejection) = guard.check(request.uri(), &fields)
+    {
+        return rejection.into_problem();
+    }
+    page.answer(server)
+}

@@ -1,0 +1,110 @@
+//! What whoever runs the server may look at: health, for probes, and what was counted.
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::net::Body;
+use crate::protocol::Revision;
+use crate::server::Server;
+use crate::telemetry::{Life, PROMETHEUS_MEDIA, Phase, Telemetry, prometheus_page};
+
+/// A page for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// The process answers.
+    Live,
+    /// Requests should be sent here.
+    Ready,
+    /// The start is over.
+    Started,
+    /// All of that, and what is served.
+    Health,
+    /// What it waits for, too.
+    Details,
+    /// What was counted.
+    Metrics,
+}
+
+impl Page {
+    /// The page, for somebody who may see it.
+    pub(crate) fn answer(self, server: &Server) -> Response<Body> {
+        let telemetry = server.telemetry();
+        let life = &*telemetry.life;
+        match self {
+            Self::Live => status(true, &json!({"status": "ok", "ok": true})),
+            Self::Started => {
+                let started = life.phase() != Phase::Starting;
+                let word = if started { "ok" } else { "starting" };
+                status(started, &json!({"status": word, "ok": started}))
+            }
+            Self::Ready => {
+                let ready = life.is_ready();
+                status(
+                    ready,
+                    &json!({"status": word(life), "ok": ready, "ready": ready}),
+                )
+            }
+            Self::Health => status(life.is_ready(), &health(server, telemetry)),
+            Self::Details => {
+                let mut health = health(server, telemetry);
+                health["ready"] = life.is_ready().into();
+                health["waits_for"] = life.waits_for().into();
+                health["in_flight"] = telemetry.metrics.in_flight().into();
+                health["process_id"] = std::process::id().into();
+                status(life.is_ready(), &health)
+            }
+            Self::Metrics => {
+                let page = prometheus_page(&telemetry.metrics.families());
+                answer(StatusCode::OK, PROMETHEUS_MEDIA, page)
+            }
+        }
+    }
+}
+
+/// The state in one word.
+fn word(life: &Life) -> &'static str {
+    match life.phase() {
+        Phase::Starting => "starting",
+        Phase::Draining => "draining",
+        Phase::Serving if life.is_ready() => "ok",
+        Phase::Serving => "not ready",
+    }
+}
+
+fn health(server: &Server, telemetry: &Telemetry) -> Value {
+    let life = &*telemetry.life;
+    let tools = server.tool_count();
+    let (configured, connected) = life.backends();
+    json!({
+        "status": word(life),
+        "ok": life.is_ready(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": life.uptime().as_secs(),
+        "revisions": Revision::ALL.map(Revision::as_str),
+        "tools_registered": tools,
+        "tools": tools,
+        "backends_configured": configured,
+        "backends_connected": connected,
+        "active_clients": life.clients(),
+        "draining": life.is_draining(),
+        "config_generation": life.generation(),
+    })
+}
+
+fn status(good: bool, body: &Value) -> Response<Body> {
+    let status = match good {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    answer(status, "application/json", body.to_string())
+}
+
+fn answer(status: StatusCode, media: &'static str, body: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

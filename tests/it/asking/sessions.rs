@@ -1,0 +1,232 @@
+//! Questions within a session: out on the stream of the call's answer, answered in requests of their own.
+
+use longshore::protocol::Revision;
+use serde_json::{Value, json};
+
+use super::{app, harness, text};
+use crate::support::{Connection, Running, Serve, Session, request};
+
+fn able() -> Value {
+    json!({"elicitation": {}, "sampling": {}, "roots": {}})
+}
+
+fn serve() -> Running {
+    Serve::new().app(|_| app()).start()
+}
+
+/// Calls a tool, and reads on until it asks.
+fn asked(server: &Running, session: &Session<'_>, tool: &str) -> (Connection, Value) {
+    let mut connection = server.connect();
+    let call = session.text("tools/call", &json!({"name": tool}));
+    let head = connection.send(call).receive_head();
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    let question = connection.event().expect("a question");
+    assert_eq!(question["jsonrpc"], "2.0");
+    (connection, question)
+}
+
+fn answer(question: &Value, result: Value) -> String {
+    json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string()
+}
+
+fn name(name: &str) -> Value {
+    json!({"action": "accept", "content": {"name": name}})
+}
+
+#[test]
+fn lh_01_the_question_is_on_the_calls_stream_and_the_answer_in_a_request_of_its_own() {
+    let server = serve();
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let session = server.session_of(revision, &able());
+        let (mut connection, question) = asked(&server, &session, "named");
+        assert_eq!(question["method"], "elicitation/create");
+        assert_eq!(question["params"]["message"], "What is your name?");
+        session.post(&answer(&question, name("Ada"))).accepted();
+        let result = connection.event().expect("an answer");
+        assert_eq!(
+            (&result["id"], text(&result["result"])),
+            (&json!(1), "Hello, Ada!")
+        );
+        assert!(connection.event().is_none());
+    }
+}
+
+#[test]
+fn only_the_session_that_was_asked_is_heard_and_only_once() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let other = server.session_of("2025-11-25", &able());
+    let (mut connection, question) = asked(&server, &session, "two_questions");
+    // From another session, and to what nobody has asked: nothing to be seen, and nothing done.
+    other.post(&answer(&question, name("Eve"))).accepted();
+    session
+        .post(&answer(&json!({"id": "q-1"}), name("Eve")))
+        .accepted();
+    session
+        .post(&answer(&json!({"id": 1}), name("Eve")))
+        .accepted();
+    session.post(&answer(&question, name("Ada"))).accepted();
+    session.post(&answer(&question, name("Eve"))).accepted();
+    let question = connection.event().expect("the second question");
+    let blue = json!({"action": "accept", "content": {"color": "blue"}});
+    session.post(&answer(&question, blue)).accepted();
+    let result = connection.event().expect("an answer");
+    assert_eq!(text(&result["result"]), "Ada likes blue.");
+}
+
+#[test]
+fn ids_of_questions_cannot_be_guessed() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let (_one, first) = asked(&server, &session, "named");
+    let (_two, second) = asked(&server, &session, "named");
+    let [first, second] = [first, second].map(|q| q["id"].as_str().expect("a text").to_owned());
+    assert_ne!(first, second);
+    assert!(32 <= first.rsplit('-').next().expect("a part").len());
+}
+
+#[test]
+fn an_error_for_an_answer_fails_the_call() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let (mut connection, question) = asked(&server, &session, "tactful");
+    let refused = json!({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1, "message": "User rejected"}});
+    session.post(&refused.to_string()).accepted();
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], true);
+    assert!(text(&result).contains("User rejected (-1)"), "{result}");
+}
+
+#[test]
+fn an_answer_that_reaches_another_replica_is_told_so() {
+    let replica = || Serve::new().app(|_| app()).shared_key().start();
+    let (here, there) = (replica(), replica());
+    let session = here.session_of("2025-11-25", &able());
+    let (mut connection, question) = asked(&here, &session, "named");
+    let body = answer(&question, name("Ada"));
+    let response = there.post(&session.headers(), &body);
+    let message = response.error(409, 409, "");
+    assert!(message.contains("another process"), "{message}");
+    session.post(&body).accepted();
+    assert_eq!(
+        text(&connection.event().expect("an answer")["result"]),
+        "Hello, Ada!"
+    );
+}
+
+#[test]
+fn clients_that_take_no_stream_are_not_asked() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let mut headers = session.headers().to_vec();
+    headers.push(("accept", "application/json"));
+    let call = request("tools/call", &json!({"name": "named"}));
+    let result = server.post(&headers, &call).result();
+    assert_eq!(result["isError"], true);
+    assert!(text(&result).contains("text/event-stream"), "{result}");
+    let old = server.session_of("2024-11-05", &able());
+    let result = old.call("tactful", &json!({})).result();
+    assert!(
+        text(&result).contains("2024-11-05") || text(&result) == "without",
+        "{result}"
+    );
+    let batched = server.session_of("2025-03-26", &able());
+    let result = batched.post(&format!(
+        "[{}]",
+        request("tools/call", &json!({"name": "tactful"}))
+    ));
+    assert!(result.body.contains("without"), "{result:?}");
+}
+
+#[test]
+fn a_session_that_ends_ends_its_questions() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let (mut connection, _) = asked(&server, &session, "named");
+    let end = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+        session.id
+    );
+    assert_eq!(server.connect().send(end).receive_head().status, 204);
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], true);
+}
+
+#[test]
+fn questions_are_bounded_and_nothing_is_left_of_them() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.server.questions.per_session = 1)
+        .start();
+    let session = server.session_of("2025-11-25", &able());
+    let (mut first, question) = asked(&server, &session, "named");
+    let refused = session.call("named", &json!({})).result();
+    assert!(
+        text(&refused).contains("server.questions.per_session"),
+        "{refused}"
+    );
+    // Another session has room of its own.
+    let other = server.session_of("2025-11-25", &able());
+    drop(asked(&server, &other, "named"));
+    session.post(&answer(&question, name("Ada"))).accepted();
+    assert_eq!(
+        text(&first.event().expect("an answer")["result"]),
+        "Hello, Ada!"
+    );
+    drop(asked(&server, &session, "named"));
+}
+
+/// What is sent by a client that can do everything, and answers nothing.
+async fn silent(server: &longshore::Harness, tool: &str) -> Vec<Value> {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": able(), "clientInfo": {"name": "c", "version": "1"}});
+    server
+        .send(&request("initialize", &params))
+        .await
+        .expect("an answer");
+    server
+        .send_and_listen(&request("tools/call", &json!({"name": tool})))
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn tmo_01_a_question_that_nobody_answers_ends_and_is_taken_back() {
+    let server = harness(Revision::V2025_11_25);
+    let begun = tokio::time::Instant::now();
+    let said = silent(&server, "named").await;
+    // Not the call's own minute.
+    assert_eq!(begun.elapsed().as_secs(), 300);
+    let [question, cancelled, answer] = &said[..] else {
+        panic!("{said:?}");
+    };
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], question["id"]);
+    assert_eq!(answer["result"]["isError"], true);
+    assert!(text(&answer["result"]).contains("within 300 s"), "{answer}");
+    let counts = server.question_counts();
+    assert_eq!((counts.asked, counts.withdrawn, counts.waiting), (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_spent_waiting_for_an_answer_is_not_the_calls_own() {
+    let app = longshore::App::new()
+        .config(longshore::Config::default())
+        .tool(slow);
+    let server = app.harness().expect("valid");
+    let said = silent(&server, "slow").await;
+    // 50 s, then a question of 300 s, then 9 s: within the minute. Another 2 s are too many.
+    let answer = said.last().expect("an answer");
+    assert!(text(&answer["result"]).contains("60 s"), "{answer}");
+}
+
+/// Takes 61 seconds without its question.
+#[longshore::tool]
+async fn slow(context: &longshore::CallContext) -> String {
+    let sleep = |s| tokio::time::sleep(std::time::Duration::from_secs(s));
+    sleep(50).await;
+    let unanswered = context.roots().await.is_err();
+    assert!(unanswered);
+    sleep(9).await;
+    context.log(longshore::LogLevel::Info, "nearly").await;
+    sleep(2).await;
+    "done".to_owned()
+}
