@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 
 use crate::auth::{AuthSetupError, Authentication, Proof};
 use crate::catalog::{
-    AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
+    Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
@@ -25,7 +25,7 @@ use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server};
+use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{
@@ -70,6 +70,7 @@ pub struct App {
     /// Whether there are, or were, proofs.
     proved: bool,
     state: Option<Arc<dyn State>>,
+    announcer: Announcer,
     name: Option<(String, String)>,
     instructions: Option<String>,
     config: Option<Config>,
@@ -288,6 +289,11 @@ impl App {
         self
     }
 
+    /// What tells clients that a resource or a list has changed.
+    pub fn announcer(&self) -> Announcer {
+        self.announcer.clone()
+    }
+
     /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
     /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
     /// is.
@@ -446,10 +452,14 @@ impl App {
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            announcer: self.announcer,
+        };
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
-            SharedState::new(store, within),
+            shared,
             catalog,
             self.methods,
             telemetry,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::protocol::Revision;
-use crate::server::{Local, Part, QuestionCounts, Reply, Server, StdioPeer};
+use crate::server::{Local, QuestionCounts, Reply, Said, Server, StdioPeer};
 
 /// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
 /// transport.
@@ -299,14 +299,21 @@ impl Harness {
             Reply::Accepted | Reply::Cancelled => {}
             Reply::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
             Reply::Stream(mut stream) => {
-                while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
-                    messages.push(match part {
-                        Part::Message(message) => {
+                while let Some(part) = poll_fn(|cx| match stream.poll_next(cx) {
+                    // It stands until somebody ends it.
+                    Poll::Pending if stream.is_standing() => Poll::Ready(None),
+                    next => next,
+                })
+                .await
+                {
+                    match part.said {
+                        Said::Message(message) => {
                             self.answer(&message).await;
-                            message.to_vec()
+                            messages.push(message.to_vec());
                         }
-                        Part::Answer(answer) => [answer.head, answer.rest].concat(),
-                    });
+                        Said::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
+                        Said::Nothing => {}
+                    }
                 }
             }
         }

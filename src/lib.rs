@@ -71,11 +71,12 @@ pub use app::{App, AppError, Bound, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{
-    Arguments, AskError, CallContext, CompletionRequest, Completions, Definition, Elicited, Form,
-    FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments, LogLevel, Output,
-    Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource, ResourceDefinition,
-    ResourceError, ResourceTemplate, Skill, SkillError, StaticResource, StepError, Tool, ToolError,
-    View, ViewPermission, collected_tools, prompt_fn, resource_fn, template_fn, tool_fn,
+    Announcer, Arguments, AskError, CallContext, CompletionRequest, Completions, Definition,
+    Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
+    LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource,
+    ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError, StaticResource,
+    StepError, Tool, ToolError, View, ViewPermission, collected_tools, prompt_fn, resource_fn,
+    template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;

@@ -33,7 +33,7 @@ pub use form::{Form, FormError};
 pub(crate) use question::{ClientError, Slot};
 pub use sample::{Roots, Sample};
 pub use step::StepError;
-pub(crate) use step::step;
+pub(crate) use step::{Once, step};
 
 use crate::protocol::message::{Message, Payload, Request};
 use crate::protocol::{ClientAbility, ClientCapabilities, Revision};

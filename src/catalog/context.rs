@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::ask::{
-    self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Roots, Sample, StepError,
+    self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Once, Roots, Sample, StepError,
 };
 use super::outlet::Outlet;
 use crate::auth::Principal;
@@ -88,6 +88,15 @@ impl CallContext {
         if !self.asking.is_replaying() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Lets the client hang up: the event stream of this call's answer is ended, the call goes on, and the client comes
+    /// back for the rest of it by itself. For calls that take long, so that nobody keeps a connection open for them.
+    ///
+    /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
+    pub async fn let_go(&self) {
+        self.outlet.let_go();
+        tokio::task::yield_now().await;
     }
 
     /// Whether the client has declared that it can do something that it could be asked for.
@@ -238,7 +247,8 @@ impl CallContext {
     /// for its call, in which everything that came after that state is done again; one that begins from the
     /// beginning does everything again. And if the server dies after the step and before its answer is out, nobody
     /// knows of the step. So it is done *at least once*, and never twice along one line of answers. Where that is not
-    /// enough, make the effect idempotent, for example under a key that was drawn in a step before.
+    /// enough, make the effect idempotent, for example under a key that was drawn in a step before, or take
+    /// [`step_once`](Self::step_once).
     ///
     /// Together with the answers, 64 KiB are kept at most. Up to 2025-11-25 a tool does not run again, and a step is
     /// just done.
@@ -252,7 +262,28 @@ impl CallContext {
         E: From<StepError>,
         F: Future<Output = Result<T, E>>,
     {
-        ask::step(&self.asking, name, effect).await
+        ask::step(&self.asking, name, Once::AtLeast, effect).await
+    }
+
+    /// A [`step`](Self::step) that is done *at most once*, whatever states a client sends again.
+    ///
+    /// Before it is done, that is noted in the state that replicas share. A call that comes to it from the same answers
+    /// a second time fails with [`StepError::TakenBefore`], also if the effect failed the first time or the server died
+    /// in it. A client that begins from the beginning makes a new call, which is none of the first one's business.
+    ///
+    /// It is as good as the store: one in memory ([`State`](crate::state::State)) knows of one process, and forgets when
+    /// that ends. If the store cannot be reached the step is not done.
+    ///
+    /// # Errors
+    ///
+    /// As for [`step`](Self::step), and that it was done before or that this cannot be found out.
+    pub async fn step_once<T, E, F>(&self, name: &str, effect: F) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<StepError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        ask::step(&self.asking, name, Once::AtMost, effect).await
     }
 
     /// From which level on the caller wants log messages; `None` if it wants none. For tools whose messages are costly
@@ -307,7 +338,8 @@ impl fmt::Debug for RequestId {
 }
 
 /// How much a log message matters, by RFC 5424, from least to most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum LogLevel {
     /// Detail for whoever hunts a fault.

@@ -1,6 +1,7 @@
 //! What a server offers: the contract between those who write tools, resources and prompts, and the server that runs
 //! them.
 
+mod announcer;
 mod arguments;
 mod ask;
 #[doc(hidden)]
@@ -26,6 +27,8 @@ mod tool;
 mod typed;
 mod view;
 
+pub use announcer::Announcer;
+pub(crate) use announcer::Notice;
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use ask::{

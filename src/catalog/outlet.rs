@@ -22,6 +22,8 @@ pub(crate) struct Outlet {
     cancelled: AtomicBool,
     /// Something was said.
     spoke: AtomicBool,
+    /// Whoever reads may come back later.
+    let_go: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -167,6 +169,19 @@ impl Outlet {
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         !self.spoke.load(Ordering::Acquire)
+    }
+
+    /// Has a reader who can come back do so, now.
+    pub(crate) fn let_go(&self) {
+        self.let_go.store(true, Ordering::Release);
+        self.spoke.store(true, Ordering::Release);
+        if let Some(waker) = self.queue().waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.let_go.load(Ordering::Acquire)
     }
 
     pub(crate) fn cancel(&self) {

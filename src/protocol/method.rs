@@ -13,17 +13,20 @@ pub(crate) enum Method {
     ResourcesList,
     TemplatesList,
     ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
     PromptsList,
     PromptsGet,
     Complete,
     SetLogLevel,
+    Listen,
     SkillsList,
     SkillsGet,
     DirectoryRead,
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -32,10 +35,13 @@ impl Method {
         Self::ResourcesList,
         Self::TemplatesList,
         Self::ResourcesRead,
+        Self::ResourcesSubscribe,
+        Self::ResourcesUnsubscribe,
         Self::PromptsList,
         Self::PromptsGet,
         Self::Complete,
         Self::SetLogLevel,
+        Self::Listen,
         Self::SkillsList,
         Self::SkillsGet,
         Self::DirectoryRead,
@@ -56,6 +62,9 @@ impl Method {
             Self::PromptsList => "prompts/list",
             Self::Complete => "completion/complete",
             Self::SetLogLevel => "logging/setLevel",
+            Self::ResourcesSubscribe => "resources/subscribe",
+            Self::ResourcesUnsubscribe => "resources/unsubscribe",
+            Self::Listen => "subscriptions/listen",
             Self::SkillsList => "skills/list",
             Self::SkillsGet => "skills/get",
             Self::DirectoryRead => "resources/directory/read",
@@ -79,6 +88,9 @@ impl Method {
             "prompts/list" => Self::PromptsList,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLogLevel,
+            "resources/subscribe" => Self::ResourcesSubscribe,
+            "resources/unsubscribe" => Self::ResourcesUnsubscribe,
+            "subscriptions/listen" => Self::Listen,
             "skills/list" => Self::SkillsList,
             "skills/get" => Self::SkillsGet,
             "resources/directory/read" => Self::DirectoryRead,
@@ -89,10 +101,16 @@ impl Method {
     /// Whether a revision has it.
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
-            Self::Initialize | Self::Ping | Self::SetLogLevel => revision.has_sessions(),
-            Self::Discover | Self::SkillsList | Self::SkillsGet | Self::DirectoryRead => {
-                !revision.has_sessions()
-            }
+            Self::Initialize
+            | Self::Ping
+            | Self::SetLogLevel
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe => revision.has_sessions(),
+            Self::Discover
+            | Self::Listen
+            | Self::SkillsList
+            | Self::SkillsGet
+            | Self::DirectoryRead => !revision.has_sessions(),
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList

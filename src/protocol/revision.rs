@@ -65,6 +65,16 @@ impl Revision {
         self == Self::V2025_03_26
     }
 
+    /// Whether a stream that broke off may be taken up again with `Last-Event-ID`.
+    pub fn can_resume_streams(self) -> bool {
+        Self::V2025_03_26 <= self && self.has_sessions()
+    }
+
+    /// Whether a stream begins with an event that only has an id, and may be ended while there is more to come.
+    pub fn has_priming_events(self) -> bool {
+        Self::V2025_11_25 <= self && self.has_sessions()
+    }
+
     /// Whether tools have annotations and content may be audio.
     pub fn has_annotations(self) -> bool {
         Self::V2025_03_26 <= self

@@ -6,6 +6,9 @@ use super::{KeyRing, Purpose};
 const LAYOUT: u8 = 1;
 const KIND: &str = "request state 1";
 
+/// How long a request may go on in rounds, in seconds: a day.
+pub(crate) const LIFE_SECONDS_MAX: u64 = 24 * 60 * 60;
+
 /// How much a request may remember between its rounds, in bytes.
 pub(crate) const JOURNAL_MAX_BYTES: usize = 64 * 1024;
 
@@ -17,6 +20,8 @@ pub(crate) const JOURNAL_MAX_BYTES: usize = 64 * 1024;
 pub(crate) struct RequestState {
     /// Drawn in the first round; the same in all.
     pub(crate) root: [u8; 16],
+    /// When the first round ended, in seconds of Unix time.
+    pub(crate) begun: u64,
     /// What is settled.
     pub(crate) entries: Vec<JournalEntry>,
     /// What was asked in the last round.
@@ -79,6 +84,7 @@ impl RequestState {
         plain.extend_from_slice(&expires.to_le_bytes());
         plain.extend_from_slice(&binding.digest());
         plain.extend_from_slice(&self.root);
+        plain.extend_from_slice(&self.begun.to_le_bytes());
         plain.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
         for entry in &self.entries {
             entry.key.write(&mut plain);
@@ -128,9 +134,14 @@ impl RequestState {
             return None;
         }
         let root = rest.array()?;
+        let begun = u64::from_le_bytes(rest.array()?);
+        if begun + LIFE_SECONDS_MAX <= now {
+            return None;
+        }
         let count = u32::from_le_bytes(rest.array()?);
         let mut state = Self {
             root,
+            begun,
             ..Self::default()
         };
         for _ in 0..count {
@@ -194,6 +205,7 @@ mod tests {
         };
         RequestState {
             root: [9; 16],
+            begun: NOW,
             entries: vec![JournalEntry {
                 key,
                 value: value.into(),
@@ -234,6 +246,10 @@ mod tests {
             RequestState::open(&KeyRing::random(), binding(), &sealed, NOW),
             None
         );
+        let endless = state.seal(&keys, binding(), u64::MAX).expect("small");
+        let open = |now| RequestState::open(&keys, binding(), &endless, now);
+        assert!(open(NOW + LIFE_SECONDS_MAX - 1).is_some());
+        assert_eq!(open(NOW + LIFE_SECONDS_MAX), None);
         let tampered = format!("{sealed}-TAMPERED");
         assert_eq!(RequestState::open(&keys, binding(), &tampered, NOW), None);
         assert_eq!(RequestState::open(&keys, binding(), "", NOW), None);

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde::{Deserialize, Serialize};
 
 use super::Session;
+use super::session::log_name;
 
 /// How many ended sessions are remembered one by one.
 const NONCES_MAX: usize = 100_000;
@@ -15,20 +18,47 @@ const NONCES_MAX: usize = 100_000;
 pub(crate) struct Revoked {
     /// Whether there are any at all, so that a server on which nobody says goodbye pays one load.
     any: AtomicBool,
-    ended: RwLock<Ended>,
+    ended: RwLock<Known>,
 }
 
 #[derive(Debug, Default)]
-struct Ended {
+struct Known {
     /// Nonce to the time at which the session would have ended by itself.
     nonces: HashMap<[u8; 16], u64>,
     /// Principal to the last second whose sessions are all ended.
     issued_until: HashMap<Box<str>, u64>,
 }
 
+/// What has to be known of a session that was ended, by this replica and the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    nonce: [u8; 16],
+    principal: Box<str>,
+    issued: u64,
+    expires: u64,
+}
+
+impl Ended {
+    /// The session's name for logs.
+    pub(crate) fn log_name(&self) -> Arc<str> {
+        log_name(&self.nonce)
+    }
+}
+
+impl From<&Session> for Ended {
+    fn from(session: &Session) -> Self {
+        Self {
+            nonce: session.nonce,
+            principal: session.principal.clone(),
+            issued: session.issued,
+            expires: session.expires,
+        }
+    }
+}
+
 impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
-    pub(crate) fn end(&self, session: &Session, now: u64) {
+    pub(crate) fn end(&self, session: &Ended, now: u64) {
         let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
         if ended.nonces.len() >= NONCES_MAX {
             ended.nonces.retain(|_, expires| *expires > now);
@@ -84,7 +114,7 @@ mod tests {
         let revoked = Revoked::default();
         let (one, other) = (session("a", 0), session("a", 0));
         assert!(!revoked.contains(&one));
-        revoked.end(&one, 0);
+        revoked.end(&Ended::from(&one), 0);
         assert!(revoked.contains(&one));
         assert!(!revoked.contains(&other));
     }
@@ -93,14 +123,14 @@ mod tests {
     fn memory_is_bounded_and_no_ended_session_comes_back_to_life() {
         let revoked = Revoked::default();
         let first = session("a", 0);
-        revoked.end(&first, 0);
+        revoked.end(&Ended::from(&first), 0);
         for n in 0..NONCES_MAX {
             let mut other = session("b", 0);
             other.nonce = (n as u128).to_le_bytes();
-            revoked.end(&other, 0);
+            revoked.end(&Ended::from(&other), 0);
         }
         let late = session("a", 5);
-        revoked.end(&late, 5);
+        revoked.end(&Ended::from(&late), 5);
         assert!(revoked.contains(&first) && revoked.contains(&late));
         assert!(
             revoked.contains(&session("a", 4)),

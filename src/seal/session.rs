@@ -147,7 +147,7 @@ fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-fn log_name(nonce: &[u8; 16]) -> Arc<str> {
+pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     let mut name = String::with_capacity(2 * nonce.len());

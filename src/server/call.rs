@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Interruption, RequestId};
 use crate::limit::Held;
+use crate::protocol::Revision;
 use crate::telemetry::{Gauge, Hold};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
@@ -51,6 +52,30 @@ pub(crate) enum OnDisconnect {
     RunOn,
 }
 
+/// Whether the stream of an answer can be taken up again after it broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resumption {
+    /// It cannot: nobody comes back.
+    No,
+    /// By the id of an event.
+    Ids,
+    /// By the id of an event, of which the first says nothing else.
+    Primed,
+}
+
+impl Resumption {
+    /// For clients of a revision, over HTTP.
+    pub(crate) fn of(revision: Revision) -> Self {
+        if revision.has_priming_events() {
+            Self::Primed
+        } else if revision.can_resume_streams() {
+            Self::Ids
+        } else {
+            Self::No
+        }
+    }
+}
+
 /// How a call is to be run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -60,6 +85,7 @@ pub(crate) struct Terms {
     /// After which time without an answer a stream is begun, so that whoever stands in between sees signs of life.
     /// `None` if the caller takes no streams.
     pub(crate) stream_after: Option<Duration>,
+    pub(crate) resumption: Resumption,
 }
 
 /// How far a call has come.
@@ -391,13 +417,30 @@ impl Inflight {
         }
     }
 
-    /// Cancels a call (CAN-01). What has ended, or never was, is nobody's loss.
-    pub(crate) fn cancel(&self, session: &str, id: &str) {
+    /// Counts something among the calls that a server which stops waits for.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        self.calls().running += 1;
+        Busy(Arc::clone(self))
+    }
+
+    /// Cancels a call (CAN-01), and says whether there was one. What has ended, or never was, is nobody's loss.
+    pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));
         let found = self.calls().by_id.remove(&key);
-        if let Some((context, task)) = found {
+        if let Some((context, task)) = &found {
             context.outlet.cancel();
             task.abort();
+        }
+        found.is_some()
+    }
+
+    fn leave(&self) {
+        let mut calls = self.calls();
+        calls.running -= 1;
+        let idle = calls.running == 0;
+        drop(calls);
+        if idle {
+            self.changed.notify_waiters();
         }
     }
 
@@ -424,14 +467,18 @@ fn key(context: &CallContext) -> (Arc<str>, RequestId) {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut calls = self.inflight.calls();
-        calls.running -= 1;
-        let idle = calls.running == 0;
-        calls.by_id.remove(&self.key);
-        drop(calls);
-        if idle {
-            self.inflight.changed.notify_waiters();
-        }
+        self.inflight.calls().by_id.remove(&self.key);
+        self.inflight.leave();
+    }
+}
+
+/// Something that a server which stops waits for.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Inflight>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::QuestionConfig;
+use super::streams::StreamsConfig;
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -42,6 +43,8 @@ pub struct ServerConfig {
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
     pub validation_errors: ValidationErrors,
+    /// Streams that stay open, and what is kept of those that break.
+    pub streams: StreamsConfig,
 }
 
 /// When several messages may come in one array.
@@ -88,6 +91,7 @@ impl Default for ServerConfig {
             questions: QuestionConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
+            streams: StreamsConfig::default(),
         }
     }
 }

@@ -102,10 +102,13 @@ impl Generation {
             | Method::Discover
             | Method::ToolsList
             | Method::ToolsCall
-            | Method::SetLogLevel => true,
-            Method::ResourcesList | Method::TemplatesList | Method::ResourcesRead => {
-                self.catalog.has_resources()
-            }
+            | Method::SetLogLevel
+            | Method::Listen => true,
+            Method::ResourcesList
+            | Method::TemplatesList
+            | Method::ResourcesRead
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe => self.catalog.has_resources(),
             Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
             Method::Complete => self.has_completions,
             Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
@@ -170,12 +173,12 @@ fn discovered(catalog: &Catalog, config: &ServerConfig, tail: &str) -> Bytes {
 
 /// What this server can do: what it offers; and tools and logs, whose methods it always has.
 fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
-    let mut capabilities = json!({"tools": {}, "logging": {}});
+    let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
     if catalog.has_resources() {
-        capabilities["resources"] = json!({});
+        capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
     }
     if catalog.prompts.len() > 0 {
-        capabilities["prompts"] = json!({});
+        capabilities["prompts"] = json!({"listChanged": true});
     }
     if revision.announces_completions() && catalog.has_completions() {
         capabilities["completions"] = json!({});

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::local::unix_seconds;
 use super::reply::{Refusal, Reply};
+use super::streams::Fact;
 use super::{Local, Server, truncated};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
-use crate::seal::{Session, SessionIssue};
+use crate::seal::{Ended, Session, SessionIssue};
 
 /// What a client says of itself when it begins.
 #[derive(Deserialize)]
@@ -113,10 +115,24 @@ impl Server {
 
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
-        self.revoked.end(session, local.now());
-        self.inflight.questions.end_session(&session.log_name);
+        let ended = Ended::from(session);
+        self.revoked.end(&ended, local.now());
+        self.end_work_of(&session.log_name);
+        self.streams.state_fact(Fact::Ended(ended));
         let life = local.now().saturating_sub(session.issued);
         self.session_life.record(Duration::from_secs(life));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
+    }
+
+    /// A session was ended, on whichever replica.
+    pub(super) fn end_here(&self, ended: &Ended) {
+        self.revoked.end(ended, unix_seconds());
+        self.end_work_of(&ended.log_name());
+    }
+
+    /// Ends the questions and standing streams of a session. Its calls come to their own end.
+    fn end_work_of(&self, session: &str) {
+        self.inflight.questions.end_session(session);
+        self.streams.end_session(session);
     }
 }

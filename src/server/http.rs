@@ -7,7 +7,7 @@ use std::task::Context;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::call::OnDisconnect;
+use super::call::{OnDisconnect, Resumption};
 use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
 use super::rounds::Reach;
@@ -118,6 +118,7 @@ impl Server {
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
                 stream_after,
+                resumption: Resumption::No,
                 capabilities: ClientCapabilities::default(),
                 reach: Reach::Stream,
                 now: local.now(),
@@ -152,6 +153,7 @@ impl Server {
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
             stream_after,
+            resumption: Resumption::of(session.revision),
             capabilities: session.capabilities,
             reach: match session.revision.has_streamed_answers() {
                 _ if !head.takes_streams => Reach::NoStream,
@@ -214,6 +216,7 @@ impl Server {
             on_disconnect: OnDisconnect::RunOn,
             // The answers of an array come together.
             stream_after: None,
+            resumption: Resumption::No,
             capabilities: session.capabilities,
             reach: Reach::Batch,
             now: local.now(),
@@ -239,7 +242,7 @@ impl Server {
 
     /// The session that a request of the handshake era names; `request` is its id.
     #[inline]
-    fn session_of(
+    pub(super) fn session_of(
         &self,
         local: &Local,
         head: &HttpHead<'_>,

@@ -30,10 +30,7 @@ impl Local {
 
     /// Reads the system's clock. Whoever owns the value calls this once a second or more often.
     pub(crate) fn look_at_the_clock(&self) {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        self.now.store(now.as_secs(), Ordering::Relaxed);
+        self.now.store(unix_seconds(), Ordering::Relaxed);
     }
 
     /// What this worker's requests are counted in.
@@ -58,4 +55,10 @@ impl Local {
     pub(crate) fn set_now(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
+}
+
+/// What the system's clock says.
+pub(super) fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Deserialize;
 
 use super::reply::{Reply, begin};
+use super::streams::Fact;
 use super::tools::invalid_params;
 use super::{Caller, Server};
 use crate::catalog::LogLevel;
 use crate::protocol::message::Request;
 
-/// The levels that sessions have set, by session. Other replicas do not know them; there the default applies.
+/// The levels that sessions have set, by session. Replicas learn of one another's; until then the default applies.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
     any: AtomicBool,
@@ -37,7 +38,7 @@ impl Levels {
         }
     }
 
-    fn set(&self, session: &Arc<str>, level: LogLevel) {
+    pub(super) fn set(&self, session: &Arc<str>, level: LogLevel) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if SESSIONS_MAX <= of.len() {
             of.clear();
@@ -64,6 +65,8 @@ impl Server {
         };
         if let Some(session) = caller.session {
             self.levels.set(session, level);
+            let session = Arc::clone(session);
+            self.streams.state_fact(Fact::Level { session, level });
         }
         let mut out = begin(request.id, 16);
         out.extend_from_slice(br#","result":{}}"#);

@@ -28,6 +28,7 @@ mod skills;
 mod stateless;
 mod stdio;
 mod stream;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -58,10 +59,14 @@ pub(crate) use mirror::{Mirrored, read as read_mirrored};
 pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply, limited};
 pub(crate) use stdio::StdioPeer;
-pub(crate) use stream::{CallStream, Part};
+use stream::CallStream;
+pub use streams::StreamsConfig;
+pub(crate) use streams::{Part, Parts, Said};
 
 use crate::auth::Principal;
-use crate::catalog::{Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted};
+use crate::catalog::{
+    Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted,
+};
 use crate::limit::Limits;
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
@@ -70,12 +75,13 @@ use crate::state::SharedState;
 use crate::telemetry::{
     Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
 };
-use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Step, Terms};
+use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 use generation::Generation;
 use logging::Levels;
-use questions::Heard;
+use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
+use streams::{Streams, Word};
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -94,13 +100,21 @@ pub(crate) struct Server {
     question_timeout: Duration,
     levels: Levels,
     pub(crate) limits: Limits,
+    streams: Arc<Streams>,
+    announcer: Announcer,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    #[expect(dead_code, reason = "streams and questions are about to use it")]
     pub(crate) state: SharedState,
+}
+
+/// What a server shares with its application and with other replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) state: SharedState,
+    pub(crate) announcer: Announcer,
 }
 
 /// What comes of a message.
@@ -120,6 +134,8 @@ struct Caller<'a> {
     on_disconnect: OnDisconnect,
     /// After how long an answer becomes a stream; `None` if the caller takes none.
     stream_after: Option<Duration>,
+    /// Whether it can come back to a stream that broke off.
+    resumption: Resumption,
     /// What the client can do, if it has a session; in the stateless era the request says it.
     capabilities: ClientCapabilities,
     /// Whether the client can be asked something.
@@ -173,7 +189,7 @@ impl Server {
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
-        state: SharedState,
+        shared: Shared,
         mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
         telemetry: Telemetry,
@@ -193,29 +209,38 @@ impl Server {
         let tools = metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         let generation = Generation::new(catalog, &config);
+        let mount = "mcp";
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
+        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
+        Questions::show(&inflight, metrics);
+        let streams = Streams::new(
+            config.streams.clone(),
+            shared.state.clone(),
+            mount,
+            Arc::clone(&inflight),
+        );
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
             keys,
             revoked: Revoked::default(),
             methods,
-            mount: "mcp".into(),
+            mount: mount.into(),
             replica,
-            question_timeout: Duration::from_secs(questions.timeout_seconds),
-            inflight: Arc::new(Inflight::new(
-                questions,
-                replica,
-                telemetry.metrics.gauge(&OPEN_STREAMS, &[]),
-            )),
+            question_timeout,
+            inflight,
             levels: Levels::default(),
             limits,
+            streams: Arc::new(streams),
+            announcer: shared.announcer,
+            state: shared.state,
             telemetry,
             operations,
             sessions_opened,
             session_life,
-            state,
         }
     }
 
@@ -294,7 +319,18 @@ impl Server {
             && let Some(params) = notification.params.object
             && let Ok(cancelled) = serde_json::from_str::<Cancelled<'_>>(params)
         {
-            self.inflight.cancel(session, cancelled.request_id.get());
+            let request = cancelled.request_id.get();
+            if self.inflight.cancel(session, request) {
+                return;
+            }
+            if session == call::STDIO {
+                self.streams.cancel(request);
+            } else {
+                self.streams.say(Word::Cancelled {
+                    session: session.into(),
+                    request: request.to_owned(),
+                });
+            }
         }
     }
 
@@ -303,7 +339,7 @@ impl Server {
         match self
             .inflight
             .questions
-            .hear(session, principal.name(), response)
+            .hear(session, principal.id(), response)
         {
             Heard::Here => Reply::Accepted,
             Heard::Elsewhere => {
@@ -357,6 +393,11 @@ impl Server {
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
+        if method == Method::Listen {
+            let over_http = headers.is_some();
+            let reply = self.listen(caller, over_http, request);
+            return Handled::Now(reply.unwrap_or_else(|refusal| refusal));
+        }
         if !self.generation.load().offers(method) {
             return Handled::Now(if caller.revision.has_sessions() {
                 method_not_found(request)
@@ -368,6 +409,8 @@ impl Server {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
             Method::ResourcesRead => self.read_resource(cx, caller, headers, body, request),
+            Method::ResourcesSubscribe => self.change_subscription(caller, request, true),
+            Method::ResourcesUnsubscribe => self.change_subscription(caller, request, false),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
@@ -378,6 +421,7 @@ impl Server {
             | Method::Ping
             | Method::Discover
             | Method::SetLogLevel
+            | Method::Listen
             | Method::ToolsList
             | Method::ToolsCall => unreachable!("dispatched before"),
         };
@@ -410,7 +454,19 @@ impl Server {
             timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
             on_disconnect: caller.on_disconnect,
             stream_after: caller.stream_after,
+            resumption: caller.resumption,
         }
+    }
+
+    /// What it takes to take a stream up again, for callers who can.
+    #[inline]
+    fn resumption_of(&self, terms: Terms) -> Option<Arc<Streams>> {
+        (terms.resumption != Resumption::No).then(|| Arc::clone(&self.streams))
+    }
+
+    /// The server stops: streams are ended, each in the way that has its client come back elsewhere.
+    pub(crate) fn end_streams(&self) {
+        self.streams.stop();
     }
 
     /// Runs what somebody has written for this server, and answers with what comes of it.
@@ -438,6 +494,7 @@ impl Server {
         let inflight = Arc::clone(&self.inflight);
         let turn = self.limits.turn(caller.principal, None);
         let id = id.to_owned();
+        let streams = self.resumption_of(terms);
         Handled::Later(Box::pin(async move {
             let step = match begun {
                 Ok(step) => step,
@@ -458,7 +515,8 @@ impl Server {
                 Step::Streams(running) => {
                     let conclude = |outcome| conclude(outcome).into_answer();
                     let hold = inflight.stream();
-                    Reply::Stream(Box::new(CallStream::new(running, context, conclude, hold)))
+                    let stream = CallStream::new(running, context, conclude, hold);
+                    in_parts(stream, streams, terms)
                 }
             }
         }))
@@ -527,6 +585,13 @@ impl Server {
     }
 }
 
+/// An answer that has something to say before its end.
+fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> Reply {
+    Reply::Stream(match streams {
+        Some(streams) => streams.resumable(stream, terms),
+        None => Box::new(stream),
+    })
+}
 /// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
 const NOT_HERE: &str = "only tools, resources and prompts can ask";
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::call::OnDisconnect;
+use super::call::{OnDisconnect, Resumption};
 use super::generation::supported_versions;
 use super::rounds::Reach;
 use super::watched::speaks;
@@ -117,6 +117,7 @@ fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Ca
         session: None,
         on_disconnect: OnDisconnect::Cancel,
         stream_after: None,
+        resumption: Resumption::No,
         capabilities: ClientCapabilities::default(),
         reach: Reach::Plain,
         now: 0,

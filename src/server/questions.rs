@@ -9,9 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
+use super::call::Inflight;
 use crate::catalog::{CallContext, ClientError, Desk, Slot};
 use crate::protocol::message::{self, Response};
 use crate::protocol::push_string;
+use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
 
 /// Questions that tools ask the client.
 ///
@@ -141,6 +143,26 @@ impl Questions {
         }
     }
 
+    /// Has operators see what has become of the questions.
+    pub(crate) fn show(inflight: &Arc<Inflight>, metrics: &Metrics) {
+        let read = |outcome: &'static str, of: fn(&QuestionCounts) -> u64| {
+            let inflight = Arc::clone(inflight);
+            let read = move || of(&inflight.questions.counts()) as f64;
+            metrics.read(&QUESTIONS, &[("outcome", outcome)], read);
+        };
+        read("asked", |counts| counts.asked);
+        read("answered", |counts| counts.answered);
+        read("refused", |counts| counts.refused);
+        read("withdrawn", |counts| counts.withdrawn);
+        read("turned_away", |counts| counts.turned_away);
+        read("unheard", |counts| counts.unheard);
+        read("resumed", |counts| counts.resumed);
+        read("state_refused", |counts| counts.states_refused);
+        let inflight = Arc::clone(inflight);
+        let waiting = move || inflight.questions.counts().waiting as f64;
+        metrics.read(&QUESTIONS_WAITING, &[], waiting);
+    }
+
     /// Gives a question an id that nobody can guess. Without room, the name of the setting that gives more.
     fn send(&self, context: &CallContext, slot: &Arc<Slot>) -> Result<Box<str>, &'static str> {
         let Some(session) = &context.session else {
@@ -168,7 +190,7 @@ impl Questions {
         *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
         let sent = Sent {
             session: Arc::clone(session),
-            principal: context.principal.name().into(),
+            principal: context.principal.id().into(),
             slot: Arc::clone(slot),
         };
         waiting.by_id.insert(id.clone(), sent);

@@ -4,19 +4,18 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::generation::Generation;
-use super::stream::CallStream;
+use super::streams::Parts;
 use crate::limit::Refused;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::Verdict;
 
 /// What a message gets.
-#[derive(Debug)]
 pub(crate) enum Reply {
     /// It was heard, and there is nothing to say.
     Accepted,
     Answer(Answer),
     /// Notifications, then an answer.
-    Stream(Box<CallStream>),
+    Stream(Box<dyn Parts>),
     /// The caller has said that it wants no answer.
     Cancelled,
 }
@@ -64,6 +63,25 @@ pub(crate) enum Refusal {
     Arguments,
     /// The call ran out of time; likewise.
     TimedOut,
+    /// The answer would be an event stream, which the client does not take.
+    NotAcceptable,
+    /// More streams than one caller may have.
+    TooManyStreams,
+    /// An event after which nothing can be replayed.
+    EventUnknown,
+    /// What replicas share cannot be reached.
+    StateUnavailable,
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Accepted => f.write_str("Accepted"),
+            Self::Answer(answer) => f.debug_tuple("Answer").field(answer).finish(),
+            Self::Stream(_) => f.write_str("Stream"),
+            Self::Cancelled => f.write_str("Cancelled"),
+        }
+    }
 }
 
 impl Answer {

@@ -97,7 +97,7 @@ impl Server {
             None => None,
             Some(None) => return Err(invalid_params(request.id, "requestState is a string")),
             Some(Some(sealed)) => {
-                let binding = self.binding(caller.principal.name(), request);
+                let binding = self.binding(caller.principal.id(), request);
                 let opened = RequestState::open(&self.keys, binding, &sealed, caller.now);
                 Some(opened.ok_or_else(|| {
                     count(&self.inflight.questions.counters.states_refused);
@@ -109,7 +109,8 @@ impl Server {
             }
         };
         count(&self.inflight.questions.counters.resumed);
-        Ok(Asking::resumed(client, Desk::resume(state, responses)))
+        let desk = Desk::resume(state, responses, self.state.clone());
+        Ok(Asking::resumed(client, desk))
     }
 
     /// What a state of a request is good for.
@@ -193,8 +194,12 @@ impl Server {
                 name: name.into(),
             });
         }
-        let expires = unix_time() + self.config.questions.state_seconds;
-        let binding = self.binding(context.principal().name(), &request);
+        let now = unix_time();
+        if state.begun == 0 {
+            state.begun = now;
+        }
+        let expires = now + self.config.questions.state_seconds;
+        let binding = self.binding(context.principal().id(), &request);
         let sealed = state.seal(&self.keys, binding, expires).ok()?;
         let asked = &self.inflight.questions.counters.asked;
         questions.iter().for_each(|_| count(asked));

@@ -1,13 +1,15 @@
 //! Messages of the one client at the other end of standard input and output.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Context;
 
 use bytes::Bytes;
 
-use super::call::{OnDisconnect, STDIO};
+use super::call::{OnDisconnect, Resumption, STDIO};
 use super::reply::Reply;
 use super::rounds::Reach;
+use super::streams::Parts;
 use super::watched::speaks;
 use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message};
 use crate::auth::Principal;
@@ -20,6 +22,7 @@ use crate::telemetry::{Watch, Wire};
 #[derive(Debug, Default)]
 pub(crate) struct StdioPeer {
     session: OnceLock<Session>,
+    listens: AtomicBool,
 }
 
 impl StdioPeer {
@@ -75,6 +78,15 @@ impl Server {
             },
             Err(problem) => not_a_message(&problem),
         })
+    }
+
+    /// What the client of a session hears outside of answers; once, as soon as there is a session.
+    pub(crate) fn stdio_stream(&self, peer: &StdioPeer) -> Option<Box<dyn Parts>> {
+        let session = peer.session.get()?;
+        if peer.listens.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        self.standing_for(session)
     }
 
     #[expect(
@@ -135,6 +147,7 @@ impl Server {
             // There is no disconnecting from one request only.
             on_disconnect: OnDisconnect::RunOn,
             stream_after: Some(self.stream_after()),
+            resumption: Resumption::No,
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: Reach::Stream,
             now: local.now(),

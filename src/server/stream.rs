@@ -6,10 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-
 use super::call::{Outcome, Running};
 use super::reply::Answer;
+use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
 use crate::telemetry::{Hold, WatchedLater};
 
@@ -23,15 +22,6 @@ pub(crate) struct CallStream {
     answer: Option<Answer>,
     watch: Option<WatchedLater>,
     _hold: Hold,
-}
-
-/// One part of a stream.
-#[derive(Debug)]
-pub(crate) enum Part {
-    /// A notification.
-    Message(Bytes),
-    /// The answer, after which nothing comes.
-    Answer(Answer),
 }
 
 impl CallStream {
@@ -50,22 +40,38 @@ impl CallStream {
         }
     }
 
-    /// Has the call watched to its end.
-    pub(crate) fn watch(&mut self, watch: WatchedLater) {
+    /// The session that the call belongs to.
+    pub(super) fn session(&self) -> Option<&Arc<str>> {
+        self.context.session.as_ref()
+    }
+
+    /// The id of its request as JSON.
+    pub(super) fn request_id(&self) -> &str {
+        self.context.request_id.as_json()
+    }
+
+    /// Whether its tool has said that its reader may come back later.
+    pub(super) fn is_let_go(&self) -> bool {
+        self.context.outlet.is_let_go()
+    }
+}
+
+impl Parts for CallStream {
+    fn watch(&mut self, watch: WatchedLater) {
         self.watch = Some(watch);
     }
 
     /// The next part; `None` at the end, and at once after a call that was cancelled.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         loop {
             if self.running.is_none() && self.answer.is_none() {
                 return Poll::Ready(None);
             }
             if let Some(message) = self.context.outlet.next(cx) {
-                return Poll::Ready(Some(Part::Message(message)));
+                return Poll::Ready(Some(Part::message(message)));
             }
             let Some(running) = &mut self.running else {
-                return Poll::Ready(self.answer.take().map(Part::Answer));
+                return Poll::Ready(self.answer.take().map(Part::answer));
             };
             match running.as_mut().poll(cx) {
                 // What it said last comes before its answer.

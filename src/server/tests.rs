@@ -8,12 +8,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig};
+use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
-use crate::state::SharedState;
 use crate::telemetry::{Metrics, Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
@@ -37,7 +36,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
     Server::new(
         config,
         keys,
-        SharedState::default(),
+        Shared::default(),
         catalog,
         HashMap::new(),
         Telemetry::default(),
@@ -255,7 +254,7 @@ fn asking_server() -> Arc<Server> {
     Arc::new(Server::new(
         config,
         KeyRing::random(),
-        SharedState::default(),
+        Shared::default(),
         catalog,
         HashMap::new(),
         Telemetry::default(),

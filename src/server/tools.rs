@@ -11,7 +11,7 @@ use super::generation::Generation;
 use super::reply::{Answer, Refusal, Reply, begin, finish};
 use super::rounds::missing_capability;
 use super::stream::CallStream;
-use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
+use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
 };
@@ -66,6 +66,7 @@ impl Server {
                     server: Arc::clone(self),
                     generation: Arc::clone(&generation),
                 };
+                let streams = self.resumption_of(terms);
                 Handled::Later(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
@@ -90,7 +91,7 @@ impl Server {
                             let hold = conclusion.server.inflight.stream();
                             let conclude = move |outcome| conclusion.answer(outcome);
                             let stream = CallStream::new(running, context, conclude, hold);
-                            Reply::Stream(Box::new(stream))
+                            in_parts(stream, streams, terms)
                         }
                     }
                 }))

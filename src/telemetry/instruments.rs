@@ -66,6 +66,18 @@ pub(crate) const LIMIT_HITS: Instrument = Instrument::counter(
     "{event}",
     "Times that a limit was reached, by the setting that has it",
 );
+/// By what has become of them.
+pub(crate) const QUESTIONS: Instrument = Instrument::counter(
+    "longshore.questions",
+    "{question}",
+    "Questions to clients, by what has become of them",
+);
+/// Within sessions: without them nothing waits.
+pub(crate) const QUESTIONS_WAITING: Instrument = Instrument::gauge(
+    "longshore.questions.waiting",
+    "{question}",
+    "Questions that wait for an answer while their call waits",
+);
 /// Of configuration; by how each ended.
 pub(crate) const RELOADS: Instrument = Instrument::counter(
     "longshore.config.reloads",
@@ -150,6 +162,8 @@ pub(crate) const ALL: &[&Instrument] = &[
     &CONNECTIONS,
     &QUEUE_TIME,
     &LIMIT_HITS,
+    &QUESTIONS,
+    &QUESTIONS_WAITING,
     &RELOADS,
     &GENERATION,
     &KEY_AGE,

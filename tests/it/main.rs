@@ -15,6 +15,7 @@ mod docs;
 mod everything;
 mod extensions;
 mod hostile;
+mod lasting;
 mod layers;
 mod library;
 mod limits;

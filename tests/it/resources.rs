@@ -124,12 +124,13 @@ fn res_01_resources_are_announced_where_there_are_any() {
             .result()["capabilities"]
             .clone()
     };
-    assert_eq!(discovered(&with)["resources"], json!({}));
+    let declared = json!({"subscribe": true, "listChanged": true});
+    assert_eq!(discovered(&with)["resources"], declared);
     assert!(discovered(&without).get("resources").is_none());
     for revision in WITH_SESSIONS {
         let session = with.session(revision);
         let capabilities = &session.initialized["capabilities"];
-        assert_eq!(capabilities["resources"], json!({}), "{revision}");
+        assert_eq!(capabilities["resources"], declared, "{revision}");
         assert!(capabilities.get("prompts").is_none(), "{revision}");
         assert!(capabilities.get("completions").is_none(), "{revision}");
         let session = without.session(revision);

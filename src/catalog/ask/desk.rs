@@ -1,6 +1,7 @@
 //! The questions and steps of one call, and what is settled of them.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
@@ -8,6 +9,7 @@ use serde_json::value::RawValue;
 use super::question::{ClientError, Slot, SlotKey};
 use super::{AskError, Asking};
 use crate::seal::{JournalEntry, JournalKey, RequestState, random_bytes};
+use crate::state::SharedState;
 
 /// What one call has asked, and what it was told, in this round and in those before it.
 #[derive(Debug, Default)]
@@ -15,8 +17,10 @@ pub(crate) struct Desk(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The same in all rounds of a call.
-    root: Option<[u8; 16]>,
+    /// The same in all rounds of a call, and when it began; `None` in the first.
+    root: Option<([u8; 16], u64)>,
+    /// Where steps are noted that must not be taken twice; there where the call may have been taken further before.
+    ledger: Option<SharedState>,
     settled: HashMap<JournalKey, Settled>,
     /// In the order in which it was settled; sealed in that order.
     order: Vec<JournalKey>,
@@ -83,6 +87,7 @@ impl Desk {
     pub(crate) fn resume(
         state: Option<RequestState>,
         responses: HashMap<Box<str>, Box<RawValue>>,
+        ledger: SharedState,
     ) -> Self {
         let mut desk = State::default();
         let mut responses: HashMap<Box<str>, Box<str>> = responses
@@ -94,7 +99,8 @@ impl Desk {
             // of its own stands for itself.
             None => desk.by_name = responses,
             Some(state) => {
-                desk.root = Some(state.root);
+                desk.root = Some((state.root, state.begun));
+                desk.ledger = Some(ledger);
                 for entry in state.entries {
                     desk.settle(entry.key, entry.value, None);
                 }
@@ -196,6 +202,20 @@ impl Desk {
         }
     }
 
+    /// Where it is noted that a step is taken which must not be taken twice, and under which key. `None` in a call
+    /// that nobody can have taken further before.
+    pub(super) fn ledger(&self, place: JournalKey) -> Option<(SharedState, String)> {
+        let desk = self.state();
+        let ((root, _), ledger) = (desk.root?, desk.ledger.clone()?);
+        let mut key = "step/".to_owned();
+        for byte in root.iter().chain(&place.digest) {
+            // Writing to a text cannot fail.
+            let _ = write!(key, "{byte:02x}");
+        }
+        let _ = write!(key, "/{}", place.nth);
+        Some((ledger, key))
+    }
+
     /// Makes the call fail, whatever it says itself. The first reason counts.
     pub(super) fn fail(&self, fault: Fault) {
         self.state().fault.get_or_insert(fault);
@@ -229,8 +249,10 @@ impl Desk {
                 value: settled.value.clone(),
             })
         });
+        let (root, begun) = desk.root.unwrap_or_else(|| (random_bytes(), 0));
         let state = RequestState {
-            root: desk.root.unwrap_or_else(random_bytes),
+            root,
+            begun,
             entries: entries.collect(),
             asked: Vec::new(),
         };

@@ -25,7 +25,8 @@ pub(crate) struct Endpoint {
     pub(crate) config: HttpConfig,
 }
 
-const METHODS: &str = "POST, DELETE";
+const METHODS: &str = "GET, POST, DELETE";
+const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {
@@ -62,33 +63,44 @@ impl Endpoint {
         Ok(respond(reply, connection))
     }
 
-    /// Anything else: the end of a session (LH-09), or a refusal.
-    pub(super) fn other(
+    /// Anything else: a stream of a session (LH-03), its end (LH-09), or a refusal.
+    pub(super) async fn other(
         &self,
         entered: &Entered<'_>,
         method: &Method,
         local: &Local,
+        connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
         headers: &mut HeaderMap,
     ) -> Result<Response<Body>, Rejection> {
-        let stateless = summary.mcp.version() == VersionHeader::Stateless;
-        if stateless || method != Method::DELETE {
-            // Nothing is streamed outside of answers, so there is no stream to open (LH-03, MH-01).
-            let allowed = if stateless {
-                METHODS_STATELESS
-            } else {
-                METHODS
-            };
-            return Err(Rejection::MethodNotAllowed(allowed));
+        let version = summary.mcp.version();
+        let opens = method == Method::GET && self.server.has_standing_streams();
+        if version == VersionHeader::Stateless || !opens && method != Method::DELETE {
+            // MH-01
+            return Err(Rejection::MethodNotAllowed(match version {
+                VersionHeader::Stateless => METHODS_STATELESS,
+                _ if self.server.has_standing_streams() => METHODS,
+                _ => METHODS_WITHOUT_STREAMS,
+            }));
         }
         let head = HttpHead {
             principal: entered.principal,
             peer: None,
             headers,
             mcp: &summary.mcp,
-            takes_streams: false,
+            takes_streams: summary.takes_streams(),
             wire: Wire::default(),
         };
+        if opens {
+            if !head.takes_streams {
+                return Err(Rejection::NotAcceptable);
+            }
+            let reply = match self.server.open_stream(local, &head, version) {
+                Ok(opening) => opening.await,
+                Err(refusal) => refusal,
+            };
+            return Ok(respond(reply, connection));
+        }
         Ok(match self.server.end_session(local, &head) {
             Ok(()) => {
                 let mut response = Response::new(Body::empty());

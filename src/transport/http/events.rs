@@ -1,6 +1,7 @@
-//! A call's messages as server-sent events: one message to an event, and signs of life in between.
+//! Something that is said in parts, as server-sent events: one part to an event, and signs of life in between.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,44 +9,100 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::Frame;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::connection::{ConnectionState, Phase};
 use crate::net::BodyError;
-use crate::server::{CallStream, Part, next_heartbeat};
+use crate::server::{Part, Parts, Said, next_heartbeat};
 
 /// The body of an answer in parts.
 pub(crate) struct EventStream {
-    stream: Option<Box<CallStream>>,
+    stream: Option<Box<dyn Parts>>,
     /// What is to be sent next, in pieces that are not copied together.
     pieces: VecDeque<Bytes>,
-    heartbeat: Pin<Box<Sleep>>,
+    /// Runs until the next sign of life is due, or the stream wants to be looked at.
+    timer: Pin<Box<Sleep>>,
+    heartbeat: Instant,
     /// On HTTP/1 the connection is told that silence is nothing to worry about.
     connection: Option<Arc<ConnectionState>>,
 }
 
 impl EventStream {
-    pub(crate) fn new(stream: Box<CallStream>, connection: Option<&Arc<ConnectionState>>) -> Self {
+    pub(crate) fn new(stream: Box<dyn Parts>, connection: Option<&Arc<ConnectionState>>) -> Self {
         let connection = connection
             .filter(|c| c.phase() != Phase::Multiplexed)
             .cloned();
         if let Some(connection) = &connection {
             connection.enter(Phase::Stream);
         }
+        let heartbeat = next_heartbeat();
+        let until = earlier(heartbeat, stream.deadline());
         Self {
             stream: Some(stream),
             pieces: VecDeque::new(),
-            heartbeat: Box::pin(tokio::time::sleep_until(next_heartbeat())),
+            timer: Box::pin(tokio::time::sleep_until(until)),
+            heartbeat,
             connection,
         }
     }
 
-    fn push_event(&mut self, head: Bytes, rest: Bytes) {
-        let end = Bytes::from_static(b"\n\n");
-        let pieces = [Bytes::from_static(b"data: "), head, rest, end];
+    fn push(&mut self, part: Part) {
+        let mut fields = String::new();
+        // Writing into a text cannot fail.
+        if let Some(id) = &part.id {
+            let _ = writeln!(fields, "id: {id}");
+        }
+        if let Some(retry) = part.retry {
+            let _ = writeln!(fields, "retry: {}", retry.as_millis());
+        }
+        let (head, rest) = match part.said {
+            Said::Message(message) => (message, Bytes::new()),
+            Said::Answer(answer) => {
+                self.stream = None;
+                (answer.head, answer.rest)
+            }
+            // Only with an id is it an event, and has data, if none that says anything.
+            Said::Nothing => {
+                fields.push_str(if part.id.is_some() {
+                    "data: \n\n"
+                } else {
+                    "\n"
+                });
+                self.pieces.push_back(fields.into());
+                return;
+            }
+        };
+        let begin = if fields.is_empty() {
+            Bytes::from_static(b"data: ")
+        } else {
+            fields.push_str("data: ");
+            fields.into()
+        };
+        let pieces = [begin, head, rest, Bytes::from_static(b"\n\n")];
         self.pieces
             .extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
     }
+
+    /// Whether nothing is to be said yet. If so, `cx` is woken when it is.
+    fn waits(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return true;
+        }
+        let now = Instant::now();
+        if self.heartbeat <= now {
+            self.heartbeat = next_heartbeat();
+            self.pieces.push_back(Bytes::from_static(b":\n\n"));
+        }
+        let deadline = self.stream.as_ref().and_then(|stream| stream.deadline());
+        // One that has come and changed nothing is not waited for again.
+        let deadline = deadline.filter(|deadline| now < *deadline);
+        self.timer.as_mut().reset(earlier(self.heartbeat, deadline));
+        false
+    }
+}
+
+fn earlier(heartbeat: Instant, deadline: Option<Instant>) -> Instant {
+    deadline.map_or(heartbeat, |deadline| deadline.min(heartbeat))
 }
 
 impl http_body::Body for EventStream {
@@ -64,19 +121,10 @@ impl http_body::Body for EventStream {
                 return Poll::Ready(None);
             };
             match stream.poll_next(cx) {
-                Poll::Ready(Some(Part::Message(message))) => self.push_event(message, Bytes::new()),
-                Poll::Ready(Some(Part::Answer(answer))) => {
-                    self.stream = None;
-                    self.push_event(answer.head, answer.rest);
-                }
+                Poll::Ready(Some(part)) => self.push(part),
                 Poll::Ready(None) => self.stream = None,
-                Poll::Pending => {
-                    if self.heartbeat.as_mut().poll(cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                    self.heartbeat.as_mut().reset(next_heartbeat());
-                    self.pieces.push_back(Bytes::from_static(b":\n\n"));
-                }
+                Poll::Pending if self.waits(cx) => return Poll::Pending,
+                Poll::Pending => {}
             }
         }
     }

@@ -121,6 +121,7 @@ impl Listener {
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.listener, &workers, &config.limits, hits);
+        let attending = tokio::spawn(Arc::clone(&server).attend());
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {
@@ -136,6 +137,7 @@ impl Listener {
         drop(acceptor);
         life.begin_to_drain();
         drop(self.listener);
+        server.end_streams();
         drain.begin();
         let idle = async {
             for worker in &workers {
@@ -153,6 +155,7 @@ impl Listener {
         for worker in workers {
             worker.stop();
         }
+        attending.abort();
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum Rest {
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
 const ROUTES: [Route; 14] = [
-    guarded("/mcp", "POST, DELETE", Guarded::Mcp),
+    guarded("/mcp", "GET, POST, DELETE", Guarded::Mcp),
     open("/health", GET, Open::Page(Page::Health)),
     open("/livez", GET, Open::Page(Page::Live)),
     open("/readyz", GET, Open::Page(Page::Ready)),
@@ -202,7 +202,7 @@ mod tests {
     fn methods_are_whole_words() {
         let (mcp, _) = Route::of("/mcp").expect("a route");
         assert!(mcp.has(&Method::POST) && mcp.has(&Method::DELETE));
-        assert!(!mcp.has(&Method::GET));
+        assert!(!mcp.has(&Method::PUT));
         let part = Method::from_bytes(b"POS").expect("a token");
         assert!(!mcp.has(&part));
     }

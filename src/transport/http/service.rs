@@ -233,10 +233,12 @@ impl Router {
                     rejection.into_rpc()
                 })
             }
-            Guarded::Mcp => self
-                .endpoint
-                .other(&entered, method, local, summary, headers)
-                .unwrap_or_else(Rejection::into_rpc),
+            Guarded::Mcp => {
+                let answer = self
+                    .endpoint
+                    .other(&entered, method, local, connection, summary, headers);
+                Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
+            }
             Guarded::Rest(_) | Guarded::Page(_) if !route.has(method) => {
                 Rejection::MethodNotAllowed(route.methods).into_problem()
             }

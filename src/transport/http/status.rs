@@ -320,8 +320,12 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         | Refusal::Header
         | Refusal::Version
         | Refusal::Capability
+        | Refusal::EventUnknown
         | Refusal::SessionMissing => StatusCode::BAD_REQUEST,
+        Refusal::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
         Refusal::AskedElsewhere => StatusCode::CONFLICT,
+        Refusal::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::StateUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
         Refusal::Limited(refused) => limited_status(refused),
         Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,

@@ -27,7 +27,7 @@ pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::{Answer, CallStream, Local, Part, Reply, Server, StdioPeer};
+use crate::server::{Answer, Local, Parts, Reply, Said, Server, StdioPeer};
 
 /// Serving over standard input and output.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -84,6 +84,7 @@ pub(crate) async fn serve(
     let peer = Arc::new(StdioPeer::default());
     let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
+    let attending = tokio::spawn(Arc::clone(&server).attend());
     let mut stop = pin!(stop);
     let mut grace = GRACE;
     loop {
@@ -127,8 +128,13 @@ pub(crate) async fn serve(
                 Reply::Accepted | Reply::Cancelled => {}
             }
             drop(place);
+            if let Some(stream) = server.stdio_stream(&peer) {
+                send_parts(stream, &answers).await;
+            }
         });
     }
+    server.end_streams();
+    attending.abort();
     // What was asked by then is answered, if it does not take long.
     let idle = places.acquire_many(CONCURRENT_MAX as u32);
     if tokio::time::timeout(grace, idle).await.is_err() {
@@ -177,11 +183,12 @@ fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
 }
 
 /// Sends what a call says, and how it ended.
-async fn send_parts(mut stream: Box<CallStream>, answers: &mpsc::Sender<Answer>) {
+async fn send_parts(mut stream: Box<dyn Parts>, answers: &mpsc::Sender<Answer>) {
     while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
-        let answer = match part {
-            Part::Answer(answer) => answer,
-            Part::Message(message) => Answer::of(message),
+        let answer = match part.said {
+            Said::Answer(answer) => answer,
+            Said::Message(message) => Answer::of(message),
+            Said::Nothing => continue,
         };
         if answers.send(answer).await.is_err() {
             return;

@@ -273,6 +273,38 @@ fn a_step_is_taken_once_along_one_line_of_answers() {
     assert_ne!(text(&done), format!("Ada: 17, {taken}"));
 }
 
+static CHARGED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Takes money, once.
+#[longshore::tool]
+async fn charge(context: &longshore::CallContext) -> Result<String, longshore::ToolError> {
+    context.elicit::<super::Name>("Who pays?").await?;
+    let take = async {
+        Ok::<_, longshore::ToolError>(CHARGED.fetch_add(1, std::sync::atomic::Ordering::SeqCst))
+    };
+    let number = context.step_once("charge", take).await?;
+    context
+        .elicit::<super::Name>("Who gets the receipt?")
+        .await?;
+    Ok(format!("charge {number}"))
+}
+
+#[test]
+fn mrtr_07_a_step_that_is_taken_at_most_once_is_not_taken_for_an_old_state() {
+    let server = Serve::new().app(|_| App::new().tool(charge)).start();
+    let first = call("charge");
+    let asked = first.send(&server).result();
+    let second = retry(&first, &asked, all_answers(&asked));
+    let asked_again = second.send(&server).result();
+    let refused = second.send(&server).result();
+    assert_eq!(refused["isError"], true);
+    assert!(text(&refused).contains("taken before"), "{refused}");
+    let third = retry(&first, &asked_again, all_answers(&asked_again));
+    for _ in 0..2 {
+        assert_eq!(text(&third.send(&server).result()), "charge 0");
+    }
+}
+
 #[tokio::test]
 async fn a_tool_that_asks_something_else_when_it_runs_again_fails() {
     let server = harness(Revision::V2026_07_28).answering(answers);

@@ -200,7 +200,7 @@ fn disc_01_the_server_says_what_it_is_to_whoever_asks() {
     discover.id = json!("discover-1");
     assert_eq!(
         discover.send(&server).body,
-        r#"{"jsonrpc":"2.0","id":"discover-1","result":{"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{},"logging":{}},"instructions":"Ask \"twice\".","ttlMs":300000,"cacheScope":"public","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}"#
+        r#"{"jsonrpc":"2.0","id":"discover-1","result":{"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"instructions":"Ask \"twice\".","ttlMs":300000,"cacheScope":"public","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}"#
     );
 }
 
@@ -214,7 +214,11 @@ fn disc_02_what_is_declared_is_there_and_what_is_not_is_not() {
     assert_eq!(
         discovered["capabilities"],
         json!({
-            "tools": {}, "logging": {}, "resources": {}, "prompts": {}, "completions": {}
+            "tools": {"listChanged": true},
+            "logging": {},
+            "resources": {"subscribe": true, "listChanged": true},
+            "prompts": {"listChanged": true},
+            "completions": {}
         })
     );
     for method in [
@@ -226,9 +230,7 @@ fn disc_02_what_is_declared_is_there_and_what_is_not_is_not() {
         let list = Stateless::new(method, json!({})).send(&server).result();
         assert_eq!(list["cacheScope"], "public", "{method}");
     }
-    for method in ["tasks/get", "subscriptions/listen"] {
-        Stateless::new(method, json!({}))
-            .send(&server)
-            .error(404, -32601, "1");
-    }
+    Stateless::new("tasks/get", json!({}))
+        .send(&server)
+        .error(404, -32601, "1");
 }

@@ -37,7 +37,7 @@ fn disc_03_initialize_says_who_the_server_is_and_what_it_can() {
     let session = server.session("2025-06-18");
     assert_eq!(
         session.initialized.to_string(),
-        r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"test","version":"1"},"instructions":"Count \"twice\"."}"#
+        r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"test","version":"1"},"instructions":"Count \"twice\"."}"#
     );
 }
 

@@ -24,6 +24,42 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
+/// One server-sent event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) retry: Option<u64>,
+    pub(crate) event: Option<String>,
+    /// As it is there, be it empty.
+    pub(crate) data: Option<String>,
+    /// The data as JSON, if there are any.
+    pub(crate) message: Option<Value>,
+}
+
+impl Event {
+    fn read(text: &str) -> Self {
+        let mut event = Self::default();
+        for line in text.trim_end_matches('\n').split('\n') {
+            let (name, value) = line.split_once(": ").expect("a field");
+            let value = value.to_owned();
+            let twice = match name {
+                "id" => event.id.replace(value).is_some(),
+                "event" => event.event.replace(value).is_some(),
+                "retry" => {
+                    let retry = value.parse().expect("milliseconds");
+                    event.retry.replace(retry).is_some()
+                }
+                "data" => event.data.replace(value).is_some(),
+                _ => panic!("what is {line:?}?"),
+            };
+            assert!(!twice, "{text:?}");
+        }
+        let data = event.data.as_ref().filter(|data| !data.is_empty());
+        event.message = data.and_then(|data| serde_json::from_str(data).ok());
+        event
+    }
+}
+
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -94,6 +130,13 @@ impl Connection {
         response
     }
 
+    /// Reads a body of so many bytes.
+    pub(crate) fn body(&mut self, length: usize) -> String {
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).expect("a body");
+        String::from_utf8(body).expect("UTF-8")
+    }
+
     /// Checks the messages of an answer.
     #[track_caller]
     fn check(&mut self, response: &Response) {
@@ -127,8 +170,17 @@ impl Connection {
         (size > 0).then_some(chunk)
     }
 
-    /// Reads the next event of a stream whose head was read: a message. `None` at the end.
+    /// Reads the next message of a stream whose head was read. `None` at the end.
     pub(crate) fn event(&mut self) -> Option<Value> {
+        loop {
+            if let Some(message) = self.any_event()?.message {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Reads the next event of a stream whose head was read, whether or not it is a message. `None` at the end.
+    pub(crate) fn any_event(&mut self) -> Option<Event> {
         let mut event = String::new();
         while !event.ends_with("\n\n") {
             event += std::str::from_utf8(&self.chunk()?).expect("UTF-8 to the chunk");
@@ -137,16 +189,23 @@ impl Connection {
                 event.clear();
             }
         }
-        let message = event
-            .strip_prefix("data: ")
-            .expect("an event with data and nothing else");
-        assert!(
-            !message.trim_end().contains('\n'),
-            "a message in several lines: {event:?}"
-        );
-        let message = serde_json::from_str(message).expect("JSON");
-        self.conversation.received(&message, None);
-        Some(message)
+        let event = Event::read(&event);
+        if let Some(message) = &event.message {
+            self.conversation.received(message, None);
+        }
+        Some(event)
+    }
+
+    /// Opens a stream of a session by GET, and reads the head of the answer.
+    pub(crate) fn get(&mut self, headers: &[(&str, &str)]) -> Response {
+        let mut text = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n".to_owned();
+        if !headers.iter().any(|(name, _)| *name == "accept") {
+            text += "accept: text/event-stream\r\n";
+        }
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        self.send(text + "\r\n").receive_head()
     }
 
     fn line(&mut self) -> String {

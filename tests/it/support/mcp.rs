@@ -46,6 +46,15 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// The same session, at another server.
+    pub(crate) fn at<'o>(&self, server: &'o Running) -> Session<'o> {
+        Session {
+            server,
+            id: self.id.clone(),
+            initialized: self.initialized.clone(),
+        }
+    }
+
     /// The headers of its requests, in the form that every revision takes.
     pub(crate) fn headers(&self) -> [(&str, &str); 1] {
         [("mcp-session-id", &self.id)]

@@ -6,7 +6,7 @@ mod mcp;
 mod schema;
 mod server;
 
-pub(crate) use client::{Connection, Response, post};
+pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use schema::Conversation;

@@ -48,6 +48,14 @@ impl Serve {
             .start()
     }
 
+    /// The built-in demo toolset with other settings, at once.
+    pub(crate) fn demo_with(change: impl FnOnce(&mut Config)) -> Running {
+        Self::new()
+            .configured(|c| c.toolsets.push("demo".to_owned()))
+            .configured(change)
+            .start()
+    }
+
     pub(crate) fn tool(mut self, tool: impl IntoTool) -> Self {
         self.app = self.app.tool(tool);
         self

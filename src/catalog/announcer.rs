@@ -1,0 +1,135 @@
+//! Word that something has changed, on its way to those who want to know.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Tells clients that a resource or a list has changed: those that have subscribed to it, on every replica.
+///
+/// Get one from [`App::announcer`](crate::App::announcer), keep it, clone it, use it from any thread. It never blocks
+/// and never fails. Until the server runs, announcements wait.
+///
+/// ```
+/// use longshore::{App, ResourceDefinition, ToolError, resource_fn};
+///
+/// let app = App::new();
+/// let announcer = app.announcer();
+/// std::thread::spawn(move || {
+///     // Whenever there is something new:
+///     announcer.resource_changed("weather://oslo");
+/// });
+/// ```
+///
+/// Announcements of the same that come faster than they can be told become one. At most 1024 different ones wait.
+#[derive(Clone, Default)]
+pub struct Announcer(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    notices: VecDeque<Notice>,
+    known: HashSet<Notice>,
+}
+
+/// That something has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Notice {
+    Tools,
+    Prompts,
+    Resources,
+    /// The contents of one resource, by its URI.
+    Resource(Arc<str>),
+}
+
+const WAITING_MAX: usize = 1024;
+
+impl Announcer {
+    /// The contents of a resource have changed. Clients that have subscribed to this very URI are told.
+    pub fn resource_changed(&self, uri: impl AsRef<str>) {
+        self.announce(Notice::Resource(uri.as_ref().into()));
+    }
+
+    /// The list of tools has changed.
+    pub fn tools_changed(&self) {
+        self.announce(Notice::Tools);
+    }
+
+    /// The list of resources, or of their templates, has changed.
+    pub fn resources_changed(&self) {
+        self.announce(Notice::Resources);
+    }
+
+    /// The list of prompts has changed.
+    pub fn prompts_changed(&self) {
+        self.announce(Notice::Prompts);
+    }
+
+    fn announce(&self, notice: Notice) {
+        let mut waiting = self.waiting();
+        if WAITING_MAX <= waiting.notices.len() {
+            tracing::warn!(?notice, "too many announcements wait; this one is dropped");
+            return;
+        }
+        if waiting.known.insert(notice.clone()) {
+            waiting.notices.push_back(notice);
+            drop(waiting);
+            self.0.news.notify_one();
+        }
+    }
+
+    /// The next announcement that waits.
+    pub(crate) fn take(&self) -> Option<Notice> {
+        let mut waiting = self.waiting();
+        let notice = waiting.notices.pop_front()?;
+        waiting.known.remove(&notice);
+        Some(notice)
+    }
+
+    /// Waits until there may be an announcement.
+    pub(crate) async fn news(&self) {
+        self.0.news.notified().await;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Announcer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Announcer")
+            .field("waiting", &self.waiting().notices.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_waits_once_and_all_together_are_bounded() {
+        let announcer = Announcer::default();
+        announcer.tools_changed();
+        for n in 0..2 * WAITING_MAX {
+            announcer.resource_changed(format!("x://{n}"));
+            announcer.tools_changed();
+        }
+        assert_eq!(announcer.take(), Some(Notice::Tools));
+        announcer.tools_changed();
+        let rest: Vec<_> = std::iter::from_fn(|| announcer.take()).collect();
+        assert_eq!(rest.len(), WAITING_MAX);
+        assert_eq!(rest.last(), Some(&Notice::Tools));
+        assert_eq!(announcer.take(), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! What can be set about streams.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Streams that stay open, and what is kept of those that break.
+///
+/// ```toml
+/// [server.streams]
+/// per_session = 4
+/// poll_after_seconds = 25
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamsConfig {
+    /// How many streams a session may hold open by GET; what there is to say goes to the newest. 0 offers none.
+    /// Default: 4; beyond: 429.
+    pub per_session: usize,
+    /// How many standing streams one caller may hold open, if it has a name. Default: 100; beyond: 429.
+    pub per_principal: usize,
+    /// How many resources a session, or a stream of `subscriptions/listen`, may subscribe to. Default: 256.
+    pub subscriptions: usize,
+    /// After how many seconds a standing stream is ended, so that its client begins a new one; a tenth more or less
+    /// is drawn for each. Default: 3600.
+    pub life_seconds: u64,
+    /// After how many milliseconds a client should come back to a stream that was ended. Default: 1000.
+    pub retry_ms: u32,
+    /// After how many seconds the stream of a call that is still running is ended, for clients of 2025-11-25, who
+    /// come back for the rest of it. 0 never ends one. Default: 0.
+    pub poll_after_seconds: u64,
+    /// How many events of a call's stream are kept for clients that come back. Default: 100.
+    pub replay_events: usize,
+    /// How many bytes of a call's stream are kept, at most 262144. Default: 262144.
+    pub replay_bytes: usize,
+    /// How many seconds they are kept after the call's end. Default: 300.
+    pub replay_seconds: u64,
+}
+
+impl Default for StreamsConfig {
+    fn default() -> Self {
+        Self {
+            per_session: 4,
+            per_principal: 100,
+            subscriptions: 256,
+            life_seconds: 3600,
+            retry_ms: 1000,
+            poll_after_seconds: 0,
+            replay_events: 100,
+            replay_bytes: 256 * 1024,
+            replay_seconds: 300,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Streams that stay open, and those that can be taken up again: who has which, what they are told, and how replicas
+//! keep in touch about them.
+//!
+//! Two logs in the shared state carry what every replica has to know: *notices*, that something has changed
+//! (`notice.rs`), and *facts* about sessions (`replicas.rs`). A replica that learns of news reads on from where it was;
+//! so it misses nothing, whatever happens to a message between replicas.
+//!
+//! - A session's standing stream (GET) and a stream of `subscriptions/listen` are told notices ([`standing`]). Each has
+//!   a [`feed`], and neither a task nor a channel. The id of an event is the place of its notice in their common log, so
+//!   every replica can take a stream up again.
+//! - A call's stream in the handshake era has a log of its own ([`calls`]). If it breaks, the call runs on and its
+//!   answer lands in the log, from where any replica takes it up again.
+
+mod calls;
+mod config;
+mod feed;
+mod listen;
+mod notice;
+mod open;
+mod part;
+mod replicas;
+mod standing;
+mod subscriptions;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use config::StreamsConfig;
+pub(crate) use part::{Part, Parts, Said};
+
+use super::call::Inflight;
+use crate::auth::{Principal, PrincipalKind};
+use crate::catalog::Notice;
+use crate::seal::random_bytes;
+use crate::state::{SharedState, StateError};
+use crate::telemetry::Hold;
+use calls::Live;
+use feed::{End, Feed, Owner, Uris, Wants};
+use replicas::Outgoing;
+pub(super) use replicas::{Fact, Word};
+
+/// The streams of one server, on this replica.
+pub(crate) struct Streams {
+    config: StreamsConfig,
+    state: SharedState,
+    names: Names,
+    inflight: Arc<Inflight>,
+    registry: Mutex<Registry>,
+    /// Calls' streams that can be taken up again, by session and stream.
+    live: Mutex<LiveCalls>,
+    outgoing: Outgoing,
+    stopping: AtomicBool,
+    /// The state did not do what it was asked the last time.
+    troubled: AtomicBool,
+}
+
+/// Calls' streams by session and stream.
+type LiveCalls = HashMap<(Arc<str>, u64), Arc<Live>>;
+
+/// What the server's part of the shared state is called. The number is that of the layout.
+struct Names {
+    prefix: String,
+    notices: String,
+    facts: String,
+    bus: String,
+}
+
+#[derive(Default)]
+struct Registry {
+    next: u64,
+    feeds: HashMap<u64, Arc<Feed>>,
+    /// Those that belong to a session, from old to new.
+    sessions: HashMap<Arc<str>, Vec<Arc<Feed>>>,
+    principals: HashMap<Box<str>, usize>,
+    /// How far the log of notices was read.
+    position: Option<u64>,
+}
+
+/// More streams than may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooMany {
+    pub(super) max: usize,
+    pub(super) setting: &'static str,
+}
+
+/// How many there are of what streams hold, on this replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamCounts {
+    /// Streams that stand open.
+    pub(crate) standing: usize,
+    /// Resources that they have subscribed to.
+    pub(crate) subscriptions: usize,
+    /// Calls' streams that can be taken up again.
+    pub(crate) calls: usize,
+}
+
+impl Streams {
+    pub(super) fn new(
+        config: StreamsConfig,
+        state: SharedState,
+        mount: &str,
+        inflight: Arc<Inflight>,
+    ) -> Self {
+        let prefix = format!("1/{mount}");
+        Self {
+            config,
+            state,
+            names: Names {
+                notices: format!("{prefix}/notices"),
+                facts: format!("{prefix}/facts"),
+                bus: format!("{prefix}/bus"),
+                prefix,
+            },
+            inflight,
+            registry: Mutex::default(),
+            live: Mutex::default(),
+            outgoing: Outgoing::default(),
+            stopping: AtomicBool::new(false),
+            troubled: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives a feed to a stream, if there is room for one more.
+    fn enter(
+        self: &Arc<Self>,
+        owner: Owner,
+        wants: Wants,
+        is_standing: bool,
+    ) -> Result<Place, TooMany> {
+        let mut registry = self.registry();
+        if let Some(name) = &owner.principal {
+            let open = registry.principals.get(name).copied().unwrap_or(0);
+            TooMany::check(
+                open,
+                self.config.per_principal,
+                "server.streams.per_principal",
+            )?;
+        }
+        if let Some(session) = &owner.session {
+            let open = registry.sessions.get(session).map_or(0, Vec::len);
+            TooMany::check(open, self.config.per_session, "server.streams.per_session")?;
+        }
+        registry.next += 1;
+        let seen = registry.position.unwrap_or(0);
+        let feed = Arc::new(Feed::new(registry.next, owner, wants, seen));
+        if let Some(name) = &feed.principal {
+            *registry.principals.entry(name.clone()).or_default() += 1;
+        }
+        if let Some(session) = &feed.session {
+            let known = registry.sessions.entry(Arc::clone(session)).or_default();
+            if is_standing {
+                // LH-05: what there is to say goes to the newest, and to no other.
+                known.iter().for_each(|older| older.mute(true));
+            }
+            known.push(Arc::clone(&feed));
+        }
+        registry.feeds.insert(feed.number, Arc::clone(&feed));
+        drop(registry);
+        if self.stopping.load(Ordering::Acquire) {
+            feed.end(End::Stopping);
+        }
+        if is_standing && let Some(session) = &feed.session {
+            let session = Arc::clone(session);
+            self.outgoing.word(Word::Opened { session });
+        }
+        Ok(Place {
+            streams: Arc::clone(self),
+            feed,
+            is_standing,
+            _hold: self.inflight.stream(),
+        })
+    }
+
+    fn leave(&self, feed: &Arc<Feed>, was_standing: bool) {
+        let mut registry = self.registry();
+        registry.feeds.remove(&feed.number);
+        if let Some(name) = &feed.principal
+            && let Some(open) = registry.principals.get_mut(name)
+        {
+            *open -= 1;
+            if *open == 0 {
+                registry.principals.remove(name);
+            }
+        }
+        let Some(session) = &feed.session else {
+            return;
+        };
+        if let Some(known) = registry.sessions.get_mut(session) {
+            known.retain(|other| other.number != feed.number);
+            match known.last() {
+                None => drop(registry.sessions.remove(session)),
+                Some(newest) if was_standing => newest.mute(false),
+                Some(_) => {}
+            }
+        }
+        drop(registry);
+        if was_standing {
+            let session = Arc::clone(session);
+            self.outgoing.word(Word::Closed { session });
+        }
+    }
+
+    /// Another replica has a newer stream of a session, or has it no longer.
+    fn elsewhere(&self, session: &str, opened: bool) {
+        let registry = self.registry();
+        let Some(known) = registry.sessions.get(session) else {
+            return;
+        };
+        if opened {
+            known.iter().for_each(|feed| feed.mute(true));
+        } else if let Some(newest) = known.last() {
+            newest.mute(false);
+        }
+    }
+
+    /// Tells everybody of a notice who wants to know. One that was told before is not told again.
+    fn tell(&self, notice: &Notice, number: Option<u64>) {
+        let mut registry = self.registry();
+        if let Some(number) = number {
+            if registry.position.is_some_and(|position| number <= position) {
+                return;
+            }
+            registry.position = Some(number);
+        }
+        for feed in registry.feeds.values() {
+            feed.tell(notice, number);
+        }
+    }
+
+    /// How far the log of notices was read here.
+    fn position(&self) -> Option<u64> {
+        self.registry().position
+    }
+
+    /// What is at a place of the log of notices, or before it, is old.
+    fn begin_at(&self, position: u64) {
+        let mut registry = self.registry();
+        registry.position = registry.position.max(Some(position));
+    }
+
+    /// What a session has subscribed to is this now.
+    fn subscribed(&self, session: &str, uris: &Uris) {
+        if let Some(feeds) = self.registry().sessions.get(session) {
+            feeds
+                .iter()
+                .for_each(|feed| feed.subscribe(Arc::clone(uris)));
+        }
+    }
+
+    /// Whether a session has a stream here.
+    fn is_here(&self, session: &str) -> bool {
+        self.registry().sessions.contains_key(session)
+    }
+
+    /// Ends the streams of a session that was ended (LH-09).
+    pub(super) fn end_session(&self, session: &str) {
+        let feeds = self.registry().sessions.get(session).cloned();
+        for feed in feeds.unwrap_or_default() {
+            feed.end(End::Gone);
+        }
+    }
+
+    /// Ends the stream that a request has asked for, where ids mean something: over standard input and output.
+    pub(super) fn cancel(&self, request: &str) {
+        for feed in self.registry().feeds.values() {
+            if feed
+                .request
+                .as_ref()
+                .is_some_and(|id| id.as_json() == request)
+            {
+                feed.end(End::Gone);
+            }
+        }
+    }
+
+    /// Ends all streams, each in the way that has its client come back elsewhere.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for feed in self.registry().feeds.values() {
+            feed.end(End::Stopping);
+        }
+    }
+
+    /// For metrics.
+    pub(crate) fn counts(&self) -> StreamCounts {
+        let calls = self.live().len();
+        let registry = self.registry();
+        StreamCounts {
+            standing: registry.feeds.len(),
+            subscriptions: registry
+                .feeds
+                .values()
+                .map(|feed| feed.subscriptions())
+                .sum(),
+            calls,
+        }
+    }
+
+    /// Says in the log when the state begins to fail, and when it is back.
+    fn heed<T>(&self, result: &Result<T, StateError>) {
+        match result {
+            Ok(_) if self.troubled.load(Ordering::Relaxed) => {
+                if self.troubled.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the shared state does what it is asked again");
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                if !self.troubled.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        %error,
+                        "the shared state fails: streams that break cannot be taken up again, and replicas do not hear of one another"
+                    );
+                }
+            }
+        }
+    }
+
+    /// After which time a client whose stream was ended should come back; not all at once.
+    fn retry_after(&self) -> Duration {
+        let noise = u32::from(random_bytes::<1>()[0]);
+        let retry = Duration::from_millis(u64::from(self.config.retry_ms));
+        retry / 2 + retry * noise / 102
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> MutexGuard<'_, LiveCalls> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Names {
+    /// The log of one call's stream.
+    fn events(&self, session: &str, stream: u64) -> String {
+        format!("{}/events/{session}/{stream:016x}", self.prefix)
+    }
+
+    /// What a session has subscribed to.
+    fn subscriptions(&self, session: &str) -> String {
+        format!("{}/subscriptions/{session}", self.prefix)
+    }
+}
+
+impl TooMany {
+    fn check(open: usize, max: usize, setting: &'static str) -> Result<(), Self> {
+        if max <= open {
+            return Err(Self { max, setting });
+        }
+        Ok(())
+    }
+}
+
+/// One stream's feed, for as long as the stream is open.
+struct Place {
+    streams: Arc<Streams>,
+    feed: Arc<Feed>,
+    is_standing: bool,
+    /// Counted among the streams that are open.
+    _hold: Hold,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.streams.leave(&self.feed, self.is_standing);
+    }
+}
+
+/// Under which name a caller's streams are counted. Callers without a name of their own are told apart by nothing, and
+/// are not counted together.
+fn counted(principal: &Principal) -> Option<Box<str>> {
+    match principal.kind() {
+        PrincipalKind::Anonymous | PrincipalKind::Local => None,
+        _ => Some(principal.id().into()),
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams")
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Notices as messages, and as entries of the log that replicas share.
+
+use bytes::Bytes;
+
+use crate::catalog::Notice;
+use crate::protocol::push_string;
+
+/// The first entry of a log, which makes it begin.
+const BEGINNING: &[u8] = b"-";
+
+/// A notice as a JSON-RPC notification. `subscription` is the JSON of the request that asked for it, in the stateless
+/// era (SUB-02).
+pub(super) fn message(notice: &Notice, subscription: Option<&str>) -> Bytes {
+    let method = match notice {
+        Notice::Tools => "tools/list_changed",
+        Notice::Prompts => "prompts/list_changed",
+        Notice::Resources => "resources/list_changed",
+        Notice::Resource(_) => "resources/updated",
+    };
+    let mut out = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}""#).into_bytes();
+    let uri = match notice {
+        Notice::Resource(uri) => Some(uri),
+        _ => None,
+    };
+    if subscription.is_some() || uri.is_some() {
+        out.extend_from_slice(br#","params":{"#);
+        if let Some(id) = subscription {
+            out.extend_from_slice(br#""_meta":{"io.modelcontextprotocol/subscriptionId":"#);
+            out.extend_from_slice(id.as_bytes());
+            out.push(b'}');
+        }
+        if let Some(uri) = uri {
+            if subscription.is_some() {
+                out.push(b',');
+            }
+            out.extend_from_slice(br#""uri":"#);
+            push_string(&mut out, uri);
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
+    out.into()
+}
+
+/// A notice as an entry of a log.
+pub(super) fn entry(notice: &Notice) -> Bytes {
+    match notice {
+        Notice::Tools => Bytes::from_static(b"t"),
+        Notice::Prompts => Bytes::from_static(b"p"),
+        Notice::Resources => Bytes::from_static(b"r"),
+        Notice::Resource(uri) => [b"u", uri.as_bytes()].concat().into(),
+    }
+}
+
+/// The entry that a log begins with. It says nothing.
+pub(super) fn beginning() -> Bytes {
+    Bytes::from_static(BEGINNING)
+}
+
+/// Reads an entry. What a later version may have written is left out.
+pub(super) fn read_entry(entry: &[u8]) -> Option<Notice> {
+    match entry {
+        b"t" => Some(Notice::Tools),
+        b"p" => Some(Notice::Prompts),
+        b"r" => Some(Notice::Resources),
+        [b'u', uri @ ..] => std::str::from_utf8(uri)
+            .ok()
+            .map(|uri| Notice::Resource(uri.into())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_read_back_and_what_is_unknown_is_left_out() {
+        for notice in [
+            Notice::Tools,
+            Notice::Prompts,
+            Notice::Resources,
+            Notice::Resource("x://\u{e9}".into()),
+        ] {
+            assert_eq!(read_entry(&entry(&notice)), Some(notice));
+        }
+        for other in [BEGINNING, b"", b"z", b"tt", b"u\xff"] {
+            assert_eq!(read_entry(other), None);
+        }
+    }
+
+    #[test]
+    fn messages_are_those_of_the_specification() {
+        let text =
+            |notice: &Notice, id| String::from_utf8(message(notice, id).to_vec()).expect("UTF-8");
+        let updated = Notice::Resource("x://\"a\"".into());
+        assert_eq!(
+            text(&Notice::Tools, None),
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#
+        );
+        assert_eq!(
+            text(&updated, None),
+            r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://\"a\""}}"#
+        );
+        assert_eq!(
+            text(&Notice::Prompts, Some("\"a\"")),
+            r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a"}}}"#
+        );
+        assert_eq!(
+            text(&updated, Some("7")),
+            r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7},"uri":"x://\"a\""}}"#
+        );
+    }
+}

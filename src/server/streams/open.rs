@@ -1,0 +1,219 @@
+//! GET on the endpoint: a session's standing stream, or a stream that broke off and is taken up again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::calls::{Follow, ends};
+use super::feed::{Owner, Wants};
+use super::part::{EventId, StreamId};
+use super::standing::{Manner, Standing};
+use super::{Streams, counted, notice};
+use crate::catalog::Notice;
+use crate::protocol::ErrorCode;
+use crate::seal::Session;
+use crate::server::mirror::VersionHeader;
+use crate::server::reply::{Refusal, Reply};
+use crate::server::{HttpHead, Local, Server};
+use crate::state::StateError;
+
+/// A stream that is being opened.
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// How many notices are read at once.
+const PAGE: usize = 500;
+
+impl Server {
+    /// Whether sessions can have streams of their own.
+    pub(crate) fn has_standing_streams(&self) -> bool {
+        self.config.streams.per_session > 0
+    }
+
+    /// Opens the stream that a GET asks for (LH-03, LH-04, LH-13).
+    pub(crate) fn open_stream(
+        &self,
+        local: &Local,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
+    ) -> Result<Opening, Reply> {
+        let session = self.session_of(local, head, version, None)?;
+        let resumes = match last_event_id(head.headers)? {
+            None => None,
+            Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
+        };
+        let streams = Arc::clone(&self.streams);
+        let principal = counted(head.principal);
+        Ok(Box::pin(async move {
+            let opening = Opens {
+                streams,
+                session,
+                principal,
+            };
+            let opened = match resumes {
+                None => opening.standing(None).await,
+                Some(EventId {
+                    stream: StreamId::Standing,
+                    number,
+                }) => opening.standing(Some(number)).await,
+                Some(EventId {
+                    stream: StreamId::Call(call),
+                    number,
+                }) => opening.call(call, number).await,
+            };
+            opened.unwrap_or_else(|refusal| refusal)
+        }))
+    }
+}
+
+struct Opens {
+    streams: Arc<Streams>,
+    session: Arc<Session>,
+    principal: Option<Box<str>>,
+}
+
+impl Opens {
+    fn owner(&mut self) -> Owner {
+        Owner {
+            session: Some(Arc::clone(&self.session.log_name)),
+            principal: self.principal.take(),
+            request: None,
+        }
+    }
+
+    /// The session's standing stream, from a place in the log of notices or from now on.
+    async fn standing(mut self, after: Option<u64>) -> Result<Reply, Reply> {
+        let streams = Arc::clone(&self.streams);
+        // Without a state there are no ids, and nothing to come back to.
+        let _ = streams.begin_notices().await;
+        let uris = streams.subscriptions_of(&self.session.log_name).await;
+        let wants = Wants {
+            uris: uris.unwrap_or_default(),
+            ..Wants::all_lists()
+        };
+        let place = streams
+            .enter(self.owner(), wants, true)
+            .map_err(|too_many| too_many.reply(None))?;
+        let position = match after {
+            None => streams.position(),
+            Some(after) => {
+                let (missed, through) = streams.notices_after(after).await?;
+                place.feed.catch_up(missed, through);
+                Some(after)
+            }
+        };
+        let first = position
+            .filter(|_| self.session.revision.has_priming_events())
+            .map(|number| {
+                streams.priming(EventId {
+                    stream: StreamId::Standing,
+                    number,
+                })
+            });
+        let standing = Standing::new(place, Manner::Session, first).for_life(streams.life());
+        Ok(Reply::Stream(Box::new(standing)))
+    }
+
+    /// A call's stream, after one of its events.
+    async fn call(mut self, call: u64, after: u64) -> Result<Reply, Reply> {
+        let streams = Arc::clone(&self.streams);
+        let session = Arc::clone(&self.session.log_name);
+        let log = streams.names.events(&session, call);
+        // The event itself too, if it is still there: it may have been the last.
+        let page = streams
+            .state
+            .read_after(&log, after.saturating_sub(1), 1)
+            .await;
+        streams.heed(&page);
+        let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
+        if !page.continues(after) {
+            return Err(unknown_event());
+        }
+        let is_over = page
+            .entries
+            .first()
+            .is_some_and(|(number, entry)| *number == after && ends(entry));
+        let place = streams
+            .enter(self.owner(), Wants::default(), false)
+            .map_err(|too_many| too_many.reply(None))?;
+        let revision = self.session.revision;
+        let follow = Follow::new(place, session, call, after, revision);
+        Ok(Reply::Stream(Box::new(if is_over {
+            follow.at_its_end()
+        } else {
+            follow
+        })))
+    }
+}
+
+impl Streams {
+    /// Makes sure that the log of notices has begun, so that there is a place in it that ids can name.
+    async fn begin_notices(&self) -> Result<(), StateError> {
+        if self.position().is_some() {
+            return Ok(());
+        }
+        let appended = self
+            .state
+            .append(
+                &self.names.notices,
+                notice::beginning(),
+                super::replicas::NOTICES,
+            )
+            .await;
+        self.heed(&appended);
+        self.begin_at(appended?);
+        Ok(())
+    }
+
+    /// The notices after a place in their log, and the place of the last.
+    async fn notices_after(&self, after: u64) -> Result<(Vec<(Notice, u64)>, u64), Reply> {
+        let (mut notices, mut at) = (Vec::new(), after);
+        loop {
+            let page = self.state.read_after(&self.names.notices, at, PAGE).await;
+            self.heed(&page);
+            let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
+            if !page.continues(at) {
+                return Err(unknown_event());
+            }
+            for (number, entry) in &page.entries {
+                at = *number;
+                notices.extend(notice::read_entry(entry).map(|notice| (notice, *number)));
+            }
+            if at == page.last || page.entries.is_empty() {
+                return Ok((notices, at));
+            }
+        }
+    }
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<String>, Reply> {
+    let mut values = headers.get_all("last-event-id").iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let text = value.to_str().map_err(|_| unknown_event())?.trim();
+    if values.next().is_some() || text.len() > 64 {
+        return Err(unknown_event());
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// Nobody learns whether an event never was, is forgotten, or is somebody else's.
+fn unknown_event() -> Reply {
+    Reply::refuse(
+        Refusal::EventUnknown,
+        None,
+        ErrorCode::Http(400),
+        "Last-Event-ID is not known here, or what came after it is kept no longer; open a stream without it",
+    )
+}
+
+fn unavailable(_: StateError) -> Reply {
+    Reply::refuse(
+        Refusal::StateUnavailable,
+        None,
+        ErrorCode::Http(503),
+        "What was said before cannot be looked up now; try again later",
+    )
+}

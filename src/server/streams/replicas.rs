@@ -1,0 +1,323 @@
+//! How replicas keep in touch.
+//!
+//! What all have to know is in two logs. A word on the bus says that there is something new in them, and carries what
+//! concerns one replica only; words may be lost, entries of logs are not. After a pause, or when words were missed, a
+//! replica reads the logs from where it was.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Streams, notice};
+use crate::catalog::LogLevel;
+use crate::seal::Ended;
+use crate::server::Server;
+use crate::state::{Heard, Keep, StateError, Subscription};
+
+/// Something about a session that every replica has to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::server) enum Fact {
+    /// It was ended before its time.
+    Ended(Ended),
+    /// From which level on it wants log messages.
+    Level { session: Arc<str>, level: LogLevel },
+}
+
+/// Something that matters to other replicas now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::server) enum Word {
+    /// There is something new in the logs.
+    News,
+    /// A request was cancelled whose call runs elsewhere.
+    Cancelled { session: Arc<str>, request: String },
+    /// A session has a new standing stream.
+    Opened { session: Arc<str> },
+    /// It has it no longer.
+    Closed { session: Arc<str> },
+    /// What a session has subscribed to has changed.
+    Subscribed { session: Arc<str> },
+    /// A call's stream was taken up.
+    Taken { session: Arc<str>, stream: u64 },
+    /// A call's stream that was taken up elsewhere has something new.
+    Appended { session: Arc<str>, stream: u64 },
+}
+
+/// A word, and which replica it comes from.
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope {
+    from: u64,
+    word: Word,
+}
+
+/// The log of notices. Ids of events name places in it, for as long as it reaches back.
+pub(super) const NOTICES: Keep = Keep {
+    entries: 10_000,
+    bytes: 1024 * 1024,
+    life: DAY,
+};
+/// The log of facts: as long as a session may last.
+const FACTS: Keep = Keep {
+    entries: 100_000,
+    bytes: 16 * 1024 * 1024,
+    life: DAY,
+};
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+const PAGE: usize = 500;
+/// After which time a bus that could not be listened to is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// What may wait to be said to other replicas.
+const OUTGOING_MAX: usize = 8192;
+
+/// What is to be said to other replicas.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    waiting: Mutex<VecDeque<Out>>,
+    news: Notify,
+}
+
+#[derive(Debug)]
+enum Out {
+    Word(Word),
+    Fact(Box<Fact>),
+}
+
+impl Outgoing {
+    pub(super) fn word(&self, word: Word) {
+        self.put(Out::Word(word));
+    }
+
+    fn put(&self, out: Out) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if OUTGOING_MAX <= waiting.len() {
+            // Words may be lost; facts go before them.
+            let word = waiting.iter().position(|out| matches!(out, Out::Word(_)));
+            waiting.remove(word.unwrap_or(0));
+        }
+        waiting.push_back(out);
+        drop(waiting);
+        self.news.notify_one();
+    }
+
+    fn take(&self) -> Option<Out> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.pop_front()
+    }
+}
+
+impl Streams {
+    /// Tells all replicas of a fact. This one knows it already.
+    pub(in crate::server) fn state_fact(&self, fact: Fact) {
+        self.outgoing.put(Out::Fact(Box::new(fact)));
+    }
+
+    /// Tells other replicas of something that matters now.
+    pub(in crate::server) fn say(&self, word: Word) {
+        self.outgoing.word(word);
+    }
+
+    /// What there is in the log of notices after what was read, told to everybody here.
+    async fn read_notices(&self) -> Result<(), StateError> {
+        let log = &self.names.notices;
+        let Some(mut at) = self.position() else {
+            // Nobody here knows of anything older.
+            if let Some(page) = self.state.read_after(log, 0, 0).await? {
+                self.begin_at(page.last);
+            }
+            return Ok(());
+        };
+        loop {
+            let Some(page) = self.state.read_after(log, at, PAGE).await? else {
+                return Ok(());
+            };
+            for (number, entry) in &page.entries {
+                at = *number;
+                match notice::read_entry(entry) {
+                    Some(notice) => self.tell(&notice, Some(*number)),
+                    None => self.begin_at(*number),
+                }
+            }
+            if page.entries.is_empty() || page.last <= at {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// How far one replica is.
+#[derive(Default)]
+struct Attention {
+    bus: Option<Box<dyn Subscription>>,
+    retry_at: Option<Instant>,
+    /// How far the log of facts was read.
+    facts: u64,
+}
+
+impl Server {
+    /// Keeps in touch with the other replicas, and tells those who want to know what has changed. Runs until it is
+    /// dropped; there is one of it at a time.
+    pub(crate) async fn attend(self: Arc<Self>) {
+        let mut attention = Attention::default();
+        loop {
+            if attention.bus.is_none() && attention.retry_at.is_none_or(|at| at <= Instant::now()) {
+                self.listen_to_bus(&mut attention).await;
+            }
+            let retry_at = attention.retry_at.unwrap_or_else(Instant::now);
+            let is_deaf = attention.bus.is_none();
+            tokio::select! {
+                heard = next(&mut attention.bus) => match heard {
+                    Heard::Message(message) => self.hear(&mut attention, &message).await,
+                    Heard::Missed => self.catch_up(&mut attention).await,
+                },
+                () = self.streams.outgoing.news.notified() => self.say_what_waits().await,
+                () = self.announcer.news() => self.announce().await,
+                () = tokio::time::sleep_until(retry_at), if is_deaf => {}
+            }
+        }
+    }
+
+    async fn listen_to_bus(&self, attention: &mut Attention) {
+        let streams = &self.streams;
+        let bus = streams.state.subscribe(&streams.names.bus).await;
+        streams.heed(&bus);
+        match bus {
+            Ok(bus) => {
+                attention.bus = Some(bus);
+                attention.retry_at = None;
+                self.catch_up(attention).await;
+            }
+            Err(_) => attention.retry_at = Some(Instant::now() + RETRY),
+        }
+    }
+
+    /// Reads both logs from where this replica was.
+    async fn catch_up(&self, attention: &mut Attention) {
+        let facts = self.read_facts(&mut attention.facts).await;
+        self.streams.heed(&facts);
+        let notices = self.streams.read_notices().await;
+        self.streams.heed(&notices);
+    }
+
+    async fn read_facts(&self, at: &mut u64) -> Result<(), StateError> {
+        let log = &self.streams.names.facts;
+        loop {
+            let Some(page) = self.streams.state.read_after(log, *at, PAGE).await? else {
+                return Ok(());
+            };
+            for (number, entry) in &page.entries {
+                *at = *number;
+                // What a later version may have written is left out.
+                if let Ok(fact) = serde_json::from_slice::<Fact>(entry) {
+                    self.learn(fact);
+                }
+            }
+            if page.entries.is_empty() || page.last <= *at {
+                return Ok(());
+            }
+        }
+    }
+
+    fn learn(&self, fact: Fact) {
+        match fact {
+            Fact::Ended(ended) => self.end_here(&ended),
+            Fact::Level { session, level } => self.levels.set(&session, level),
+        }
+    }
+
+    async fn hear(&self, attention: &mut Attention, message: &Bytes) {
+        let Ok(Envelope { from, word }) = serde_json::from_slice(message) else {
+            return;
+        };
+        if from == self.replica {
+            return;
+        }
+        let streams = &self.streams;
+        match word {
+            Word::News => self.catch_up(attention).await,
+            Word::Cancelled { session, request } => drop(self.inflight.cancel(&session, &request)),
+            Word::Opened { session } => streams.elsewhere(&session, true),
+            Word::Closed { session } => streams.elsewhere(&session, false),
+            Word::Subscribed { session } => {
+                if streams.is_here(&session)
+                    && let Ok(uris) = streams.subscriptions_of(&session).await
+                {
+                    streams.subscribed(&session, &uris);
+                }
+            }
+            Word::Taken { session, stream } => streams.call_taken(&session, stream),
+            Word::Appended { session, stream } => streams.call_said(&session, stream),
+        }
+    }
+
+    /// Says to other replicas what waits to be said.
+    async fn say_what_waits(&self) {
+        let streams = &self.streams;
+        while let Some(out) = streams.outgoing.take() {
+            let word = match out {
+                Out::Word(word) => word,
+                Out::Fact(fact) => {
+                    let entry = serde_json::to_vec(&fact).unwrap_or_default();
+                    let log = &streams.names.facts;
+                    let appended = streams.state.append(log, entry.into(), FACTS).await;
+                    streams.heed(&appended);
+                    Word::News
+                }
+            };
+            self.publish(word).await;
+        }
+    }
+
+    /// Tells what was announced: to all through the log, or, if there is none, at least here.
+    async fn announce(&self) {
+        let streams = &self.streams;
+        while let Some(notice) = self.announcer.take() {
+            let entry = notice::entry(&notice);
+            let log = &streams.names.notices;
+            if streams.position().is_none() {
+                let _ = streams.read_notices().await;
+            }
+            let appended = streams.state.append(log, entry, NOTICES).await;
+            streams.heed(&appended);
+            match appended {
+                Ok(number) => {
+                    // Others may have said something in between.
+                    if streams.position().is_some_and(|at| at + 1 < number) {
+                        let _ = streams.read_notices().await;
+                    }
+                    streams.tell(&notice, Some(number));
+                    self.publish(Word::News).await;
+                }
+                Err(_) => streams.tell(&notice, None),
+            }
+        }
+    }
+
+    async fn publish(&self, word: Word) {
+        let envelope = Envelope {
+            from: self.replica,
+            word,
+        };
+        let message = serde_json::to_vec(&envelope).unwrap_or_default();
+        let streams = &self.streams;
+        let said = streams
+            .state
+            .publish(&streams.names.bus, message.into())
+            .await;
+        streams.heed(&said);
+    }
+}
+
+/// What is heard next; nothing, if nobody listens.
+async fn next(bus: &mut Option<Box<dyn Subscription>>) -> Heard {
+    match bus {
+        Some(bus) => bus.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,204 @@
+//! Answers in parts that broke off and are taken up again.
+
+use std::time::Duration;
+
+use longshore::{CallContext, tool};
+use serde_json::json;
+
+use super::{announcing, begin_call, id_of, notification, resume};
+use crate::support::{End, Serve};
+
+/// Has its client come back later.
+#[tool]
+async fn patient(context: &CallContext) -> String {
+    context.let_go().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    "worth the wait".to_owned()
+}
+
+/// Says more than is kept.
+#[tool]
+async fn verbose(context: &CallContext) -> String {
+    context.let_go().await;
+    "x".repeat(300 * 1024)
+}
+
+#[test]
+fn lh_02_lh_14_an_answer_is_there_for_those_who_come_back() {
+    let it = announcing(|serve| serve);
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    assert_eq!((first.data.as_deref(), first.retry), (Some(""), Some(1000)));
+    let progress = connection.any_event().expect("an event");
+    let stream = |id: &str| id.split('-').next().map(str::to_owned);
+    assert_eq!(stream(id_of(&first)), stream(id_of(&progress)));
+    drop(connection);
+    it.gate.begun();
+    session.request("ping", &json!({})).result();
+    it.gate.open();
+    assert_eq!(it.gate.end(), End::Done);
+    for (id, messages) in [(&progress, 1), (&first, 2)] {
+        let mut back = resume(&it.server, &session, id_of(id));
+        let again = back.any_event().expect("an event");
+        assert_eq!(again.id, id.id, "it begins where it was");
+        for _ in 1..messages {
+            assert_eq!(back.any_event(), Some(progress.clone()));
+        }
+        let answer = back.any_event().expect("an event");
+        assert_eq!(stream(id_of(&answer)), stream(id_of(&first)));
+        let message = answer.message.expect("JSON");
+        assert_eq!(
+            (&message["id"], &message["result"]["isError"]),
+            (&json!(1), &json!(false))
+        );
+        assert_eq!(back.any_event(), None);
+        // LH-04: nothing comes after the end of a stream.
+        let mut back = resume(&it.server, &session, &answer.id.expect("an id"));
+        back.any_event().expect("its beginning");
+        assert_eq!(back.any_event(), None);
+    }
+}
+
+#[test]
+fn lh_13_a_call_is_followed_while_it_runs_and_by_one_reader_at_a_time() {
+    let it = announcing(|serve| serve);
+    let session = it.server.session("2025-06-18");
+    let mut connection = begin_call(&it.server, &session);
+    let progress = connection.any_event().expect("an event");
+    assert_eq!(
+        progress.message.as_ref().expect("JSON")["method"],
+        "notifications/progress"
+    );
+    // The old connection may be half dead; whoever comes back gets the rest.
+    let mut second = resume(&it.server, &session, id_of(&progress));
+    assert_eq!(connection.any_event(), None);
+    let mut third = resume(&it.server, &session, id_of(&progress));
+    assert_eq!(second.any_event(), None);
+    it.gate.open();
+    let answer = third.event().expect("an answer");
+    assert_eq!(answer["result"]["isError"], false);
+    assert_eq!(third.any_event(), None);
+}
+
+#[test]
+fn other_sessions_streams_are_as_unknown_as_those_that_never_were() {
+    let it = announcing(|serve| serve);
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    let other = it.server.session("2025-11-25");
+    let mut theirs = it.server.connect();
+    let [header] = other.headers();
+    let head = theirs.get(&[header, ("last-event-id", id_of(&first))]);
+    assert_eq!(head.status, 400);
+    // And nothing was taken away by that.
+    it.gate.open();
+    connection.any_event().expect("progress");
+    assert!(connection.any_event().expect("an answer").message.is_some());
+}
+
+#[test]
+fn lh_15_a_tool_can_have_its_client_come_back_later() {
+    let server = Serve::new().tool(patient).start();
+    let session = server.session("2025-11-25");
+    let mut connection = server.connect();
+    connection.send(session.text("tools/call", &json!({"name": "patient"})));
+    assert_eq!(connection.receive_head().status, 200);
+    let first = connection.any_event().expect("an event");
+    let last = connection.any_event().expect("an event");
+    assert!(last.retry.is_some() && last.data.is_none(), "{last:?}");
+    assert_eq!(connection.any_event(), None);
+    let answer = resume(&server, &session, id_of(&first)).event();
+    assert_eq!(
+        answer.expect("an answer")["result"]["content"][0]["text"],
+        "worth the wait"
+    );
+    // Who does not know of that just waits.
+    let session = server.session("2025-06-18");
+    let mut connection = server.connect();
+    connection.send(session.text("tools/call", &json!({"name": "patient"})));
+    connection.receive_head();
+    let answer = connection.any_event().expect("an answer");
+    assert!(answer.message.is_some() && answer.id.is_some());
+}
+
+#[test]
+fn lh_15_a_server_can_end_the_streams_of_long_calls() {
+    let it = announcing(|s| s.configured(|c| c.server.streams.poll_after_seconds = 1));
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    connection.any_event().expect("progress");
+    assert!(connection.any_event().expect("an event").retry.is_some());
+    assert_eq!(connection.any_event(), None);
+    it.gate.assert_running();
+    // Over and over.
+    let mut back = resume(&it.server, &session, id_of(&first));
+    for _ in 0..2 {
+        assert!(back.any_event().expect("an event").id.is_some());
+    }
+    assert!(back.any_event().expect("an event").retry.is_some());
+    assert_eq!(back.any_event(), None);
+    it.gate.open();
+    let mut back = resume(&it.server, &session, id_of(&first));
+    assert_eq!(back.event().expect("progress")["params"]["progress"], 0.5);
+    assert_eq!(back.event().expect("an answer")["result"]["isError"], false);
+}
+
+#[test]
+fn an_answer_that_is_too_large_to_keep_is_not_lost_without_a_word() {
+    let server = Serve::new().tool(verbose).start();
+    let session = server.session("2025-11-25");
+    let mut connection = server.connect();
+    connection.send(session.text("tools/call", &json!({"name": "verbose"})));
+    connection.receive_head();
+    let first = connection.any_event().expect("an event");
+    let answer = resume(&server, &session, id_of(&first))
+        .event()
+        .expect("an answer");
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(1), &json!(-32603))
+    );
+}
+
+#[test]
+fn what_is_kept_of_a_call_is_bounded() {
+    let it = announcing(|s| s.configured(|c| c.server.streams.replay_events = 2));
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    let progress = connection.any_event().expect("progress");
+    it.gate.open();
+    connection.any_event().expect("an answer");
+    let [header] = session.headers();
+    let head = it
+        .server
+        .connect()
+        .get(&[header, ("last-event-id", id_of(&first))]);
+    assert_eq!(head.status, 200, "only the beginning itself is gone");
+    let mut back = resume(&it.server, &session, id_of(&progress));
+    assert!(back.event().expect("an answer")["result"].is_object());
+}
+
+#[test]
+fn can_01_a_call_that_nobody_reads_can_still_be_cancelled() {
+    let it = announcing(|serve| serve);
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    drop(connection);
+    it.gate.begun();
+    let cancelled = notification("notifications/cancelled", &json!({"requestId": 1}));
+    session.post(&cancelled).accepted();
+    assert_eq!(it.gate.end(), End::Dropped);
+    // It had said something, and then nothing more.
+    let mut back = resume(&it.server, &session, id_of(&first));
+    let mut messages = 0;
+    while let Some(message) = back.event() {
+        assert_eq!(message["method"], "notifications/progress");
+        messages += 1;
+    }
+    assert_eq!(messages, 1);
+}
