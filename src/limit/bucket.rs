@@ -78,7 +78,10 @@ impl<C: Clock + Clone> Keyed<C> {
 /// How full the buckets of many keys are, in bounded memory: sets of a few keys each. Where a set has no room left, the
 /// bucket that is nearest to full is forgotten, which loses least.
 #[derive(Debug)]
-struct Store(Box<[Mutex<Vec<(u64, Nanos)>>]>);
+struct Store(Box<[Mutex<Set>]>);
+
+/// Keys and when their buckets are full again.
+type Set = Vec<(u64, Nanos)>;
 
 /// Keys in one set. They are searched one after the other.
 const WAYS: usize = 16;
@@ -126,12 +129,12 @@ impl StateStore for Store {
 
 fn refused<P: Reference>(limit: Limit, until: &NotUntil<P>, now: P) -> Refused {
     let quota = until.quota();
-    let burst = quota.burst_size().get();
-    Refused {
+    Refused::for_rate(
         limit,
-        retry_after: until.wait_time_from(now),
-        quota: Some((burst, quota.burst_size_replenished_in())),
-    }
+        until.wait_time_from(now),
+        quota.burst_size().get(),
+        quota.burst_size_replenished_in(),
+    )
 }
 
 /// `None` for no limit.
@@ -150,7 +153,7 @@ fn quota(rate: &RateConfig) -> Option<Quota> {
 /// An address as a key: what one customer of a network has. Of IPv6 that is 64 bits.
 pub(crate) fn subnet(address: IpAddr) -> u128 {
     match address.to_canonical() {
-        IpAddr::V4(address) => u128::from(address.to_ipv6_mapped().to_bits()),
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
         IpAddr::V6(address) => address.to_bits() >> 64 << 64,
     }
 }
@@ -197,9 +200,9 @@ mod tests {
         let (clock, keyed) = keyed(2.0, 3, 100);
         assert!((0..3).all(|_| keyed.take("a").is_ok()));
         let refused = keyed.take("a").expect_err("empty");
-        assert_eq!(refused.retry_after, Duration::from_millis(500));
+        assert_eq!(refused.retry_after_ms(), 500);
         assert_eq!(refused.retry_after_seconds(), 1);
-        assert_eq!(refused.quota, Some((3, Duration::from_millis(1500))));
+        assert_eq!(refused.quota(), Some((3, 1)));
         assert!(keyed.take("b").is_ok(), "another key has another bucket");
         clock.advance(Duration::from_millis(499));
         assert!(keyed.take("a").is_err());

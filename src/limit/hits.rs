@@ -4,7 +4,7 @@ use crate::telemetry::{Counter, LIMIT_HITS, Metrics};
 
 /// Something that there may not be more of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
+#[repr(u8)]
 #[non_exhaustive]
 pub enum Limit {
     /// Connections at once.

@@ -134,11 +134,8 @@ impl Inner {
     }
 
     fn refused(&self) -> Refused {
-        Refused {
-            limit: self.limit,
-            retry_after: self.queue.patience.max(Duration::from_secs(1)),
-            quota: None,
-        }
+        let retry_after = self.queue.patience.max(Duration::from_secs(1));
+        Refused::for_places(self.limit, retry_after)
     }
 
     fn since_beginning(&self, now: Instant) -> u64 {
@@ -214,6 +211,8 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
+type Shard = HashMap<Box<str>, Places>;
+
 /// Places for each key. Those that nobody has or wants are forgotten when room is needed.
 #[derive(Debug)]
 pub(super) struct Keyed {
@@ -221,7 +220,7 @@ pub(super) struct Keyed {
     queue: Queue,
     limit: Limit,
     hasher: RandomState,
-    shards: Box<[Mutex<HashMap<Box<str>, Places>>]>,
+    shards: Box<[Mutex<Shard>]>,
 }
 
 impl Keyed {

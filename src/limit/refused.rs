@@ -4,28 +4,56 @@ use std::time::Duration;
 
 use super::Limit;
 
-/// Somebody asked too often, or too much is going on.
+/// Somebody asked too often, or too much is going on. Small, since replies carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) limit: Limit,
     /// When it is worth asking again.
-    pub(crate) retry_after: Duration,
-    /// How much may be asked at once, and in which time that comes back; none for places.
-    pub(crate) quota: Option<(u32, Duration)>,
+    retry_after_ms: u32,
+    /// How much may be asked at once; 0 for places.
+    burst: u32,
+    /// The time in which that comes back, in seconds.
+    window_seconds: u32,
 }
 
 impl Refused {
-    /// Whole seconds, and at least one: what `Retry-After` can say.
-    pub(crate) fn retry_after_seconds(self) -> u64 {
-        let seconds = self.retry_after.as_secs();
-        let rest = u64::from(self.retry_after.subsec_nanos() > 0);
-        (seconds + rest).max(1)
+    /// There is no place.
+    pub(super) fn for_places(limit: Limit, retry_after: Duration) -> Self {
+        Self {
+            limit,
+            retry_after_ms: ms(retry_after),
+            burst: 0,
+            window_seconds: 0,
+        }
     }
 
-    pub(crate) fn retry_after_ms(self) -> u64 {
-        u64::try_from(self.retry_after.as_millis())
-            .unwrap_or(u64::MAX)
-            .max(1)
+    /// A bucket is empty that holds `burst` and is full again after `window`.
+    pub(super) fn for_rate(
+        limit: Limit,
+        retry_after: Duration,
+        burst: u32,
+        window: Duration,
+    ) -> Self {
+        Self {
+            limit,
+            retry_after_ms: ms(retry_after),
+            burst,
+            window_seconds: u32::try_from(window.as_secs()).unwrap_or(u32::MAX).max(1),
+        }
+    }
+
+    /// Whole seconds, and at least one: what `Retry-After` can say.
+    pub(crate) fn retry_after_seconds(self) -> u64 {
+        u64::from(self.retry_after_ms).div_ceil(1000).max(1)
+    }
+
+    pub(crate) fn retry_after_ms(self) -> u32 {
+        self.retry_after_ms
+    }
+
+    /// How much may be asked at once, and in how many seconds that comes back; `None` for places.
+    pub(crate) fn quota(self) -> Option<(u32, u32)> {
+        (self.burst > 0).then_some((self.burst, self.window_seconds))
     }
 
     /// In words that a model can act on.
@@ -40,4 +68,8 @@ impl Refused {
         };
         format!("{what}; try again in {} s", self.retry_after_seconds())
     }
+}
+
+fn ms(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
 }

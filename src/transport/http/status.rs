@@ -355,11 +355,10 @@ fn limited_status(refused: Refused) -> StatusCode {
 pub(super) fn say_when(headers: &mut HeaderMap, refused: Refused) {
     let seconds = refused.retry_after_seconds();
     headers.insert(RETRY_AFTER, seconds.into());
-    let Some((burst, window)) = refused.quota else {
+    let Some((burst, window)) = refused.quota() else {
         return;
     };
     let name = refused.limit.setting();
-    let window = window.as_secs().max(1);
     for (field, value) in [
         (
             "ratelimit-policy",
