@@ -14,7 +14,7 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Proof};
+use crate::auth::{AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     ResourceTemplate, Skill, Tool,
@@ -28,9 +28,7 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
-};
+use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{
     AdminListener, HttpConfig, Layers, Listener, McpService, Tls, TlsError,
@@ -348,8 +346,17 @@ impl App {
         let config = self.take_config()?;
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
-        let auth = Authentication::new(&config.auth, &config.http.trusted_proxies, proofs)?;
-        let server = self.build(&config)?;
+        let place = Place {
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+        };
+        let auth = Authentication::new(&config.auth, place, proofs)?;
+        let is_read = self.reads_metrics(&config);
+        let probe = Probe::real();
+        let service = (config.server.name.as_str(), config.server.version.as_str());
+        let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
+        let server = self.build(&config, telemetry)?;
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => {
@@ -372,7 +379,8 @@ impl App {
             server,
             listener,
             admin,
-            budget: config.drain.budget(&Probe::real()),
+            budget: config.drain.budget(&probe),
+            export,
             layers,
             auth,
             http: config.http,
@@ -391,7 +399,13 @@ impl App {
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let config = self.take_config()?;
-        self.build(&config)
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        self.build(&config, telemetry)
+    }
+
+    /// Whether somebody can look at what is counted.
+    fn reads_metrics(&self, config: &Config) -> bool {
+        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }
 
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {
@@ -420,11 +434,16 @@ impl App {
         Ok(config)
     }
 
-    fn build(self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
+    fn build(
+        self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
         let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
         let mut skills = self.skills;
         for toolset in &config.toolsets {
-            let toolset = builtin(toolset)?;
+            let toolset = builtin(toolset, &self.announcer)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);
@@ -440,7 +459,6 @@ impl App {
             .with_prompts(prompts)?
             .with_skills(skills)?
             .with_extensions(self.extensions)?;
-        let telemetry = telemetry(config, proved);
         let limits = Limits::new(&config.limits, &telemetry.metrics);
         for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
@@ -468,14 +486,8 @@ impl App {
     }
 }
 
-/// What is watched: requests if somebody can read what was counted, and the server's state always.
-fn telemetry(config: &Config, proved: bool) -> Telemetry {
-    let counting = match config.telemetry.metrics {
-        MetricsPolicy::On => true,
-        MetricsPolicy::Off => false,
-        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
-    };
-    let telemetry = Telemetry::new(Metrics::default(), counting);
+/// Has the server's state read whenever somebody looks.
+fn tell_state(telemetry: &Telemetry) {
     let metrics = &telemetry.metrics;
     let life = &telemetry.life;
     metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
@@ -491,7 +503,6 @@ fn telemetry(config: &Config, proved: bool) -> Telemetry {
         let life = Arc::clone(life);
         move || life.generation() as f64
     });
-    telemetry
 }
 
 /// Says what a server that others can reach does unless it is configured.
@@ -536,6 +547,7 @@ pub struct Bound {
     listener: Option<Listener>,
     admin: Option<AdminListener>,
     budget: Budget,
+    export: Export,
     layers: Layers,
     auth: Authentication,
     http: HttpConfig,
@@ -556,6 +568,12 @@ impl Bound {
     /// Where operators find `/metrics` and the health pages, if they have a port of their own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminListener::address)
+    }
+
+    /// What is counted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+        &self.server.telemetry().metrics
     }
 
     /// How many tools it serves.
@@ -602,6 +620,7 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
                 Some(listener) => {
@@ -611,16 +630,18 @@ impl Bound {
                         listener.serve(self.server, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
-                        never = self.auth.keep_up() => match never {},
+                        never = self.auth.keep_up(awaited.as_deref()) => match never {},
                     }
                 }
                 None => stdio::serve(self.server, self.stdio, stop, self.budget.calls).await,
             }
         };
-        tokio::select! {
-            served = clients => Ok(served?),
+        let served = tokio::select! {
+            served = clients => served,
             () = operators => Ok(()),
-        }
+        };
+        self.export.flush(self.budget.flush).await;
+        Ok(served?)
     }
 }
 

@@ -37,7 +37,7 @@
 //! # Features
 //!
 //! `cli` (default): the `longshore` program, with its log output and allocator. Without it this is a library that
-//! leaves both to the application.
+//! leaves both to the application. `otlp` (default): traces, metrics and logs to an OpenTelemetry collector.
 
 // `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
 #[allow(unused_extern_crates)]

@@ -479,6 +479,7 @@ mod tests {
 
     #[test]
     fn sec_12_mistakes_are_told_without_the_key() {
+        // AUTH-12
         for (keys, expected) in [
             (vec![("ci", &["canary"][..])], "at least 24"),
             (vec![("ci", &["sha256:canary"][..])], "64 hexadecimal"),

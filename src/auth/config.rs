@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::oauth::{OAuthConfig, OAuthSetupError};
 use crate::environment::Secret;
 
 /// Who may call.
@@ -41,6 +42,8 @@ pub struct AuthConfig {
     /// A folder of keys, such as a mounted secret: a file for each name, with a key or a hash in each line. It is read
     /// again when it changes.
     pub api_keys_dir: Option<PathBuf>,
+    /// Access tokens.
+    pub oauth: OAuthConfig,
     /// Users that a trusted proxy names.
     pub forwarded: ForwardedConfig,
     /// Scopes that bring others along: `{ admin = ["files:read", "files:write"] }`.
@@ -54,6 +57,9 @@ pub struct AuthConfig {
 pub enum ProofKind {
     /// API keys.
     ApiKey,
+    /// Access tokens of OAuth 2.1.
+    #[serde(rename = "oauth")]
+    OAuth,
     /// Users that a trusted proxy names.
     Forwarded,
 }
@@ -136,6 +142,9 @@ pub enum AuthSetupError {
         /// What has to be set.
         setting: &'static str,
     },
+    /// Access tokens cannot be accepted as it was configured.
+    #[error(transparent)]
+    OAuth(#[from] OAuthSetupError),
     /// No proxy could forward a user.
     #[error(
         "auth.forwarded.user_header is set, but no proxy is trusted; name the networks of your proxies in http.trusted_proxies"
@@ -163,7 +172,7 @@ impl AuthConfig {
         if !self.proofs.is_empty() {
             return self.proofs.clone();
         }
-        let all = [ProofKind::ApiKey, ProofKind::Forwarded];
+        let all = ProofKind::ALL.map(|(_, kind)| kind);
         all.into_iter().filter(|kind| self.has(*kind)).collect()
     }
 
@@ -175,6 +184,7 @@ impl AuthConfig {
                     || self.api_keys_file.is_some()
                     || self.api_keys_dir.is_some()
             }
+            ProofKind::OAuth => self.oauth.is_configured(),
             ProofKind::Forwarded => self.forwarded.user_header.is_some(),
         }
     }
@@ -186,8 +196,11 @@ impl AuthConfig {
 }
 
 impl ProofKind {
-    const ALL: [(&'static str, Self); 2] =
-        [("api_key", Self::ApiKey), ("forwarded", Self::Forwarded)];
+    const ALL: [(&'static str, Self); 3] = [
+        ("api_key", Self::ApiKey),
+        ("oauth", Self::OAuth),
+        ("forwarded", Self::Forwarded),
+    ];
 
     /// What it is called, and what has to be set for it.
     pub(crate) fn names(self) -> (&'static str, &'static str) {
@@ -196,6 +209,7 @@ impl ProofKind {
                 "api_key",
                 "auth.api_keys, auth.api_keys_file or auth.api_keys_dir",
             ),
+            Self::OAuth => ("oauth", "auth.oauth.issuer"),
             Self::Forwarded => ("forwarded", "auth.forwarded.user_header"),
         }
     }

@@ -18,8 +18,8 @@ pub enum AuthError {
     /// there is nothing but ASCII without quotation marks and backslashes.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
-    /// The credential is good, but lacks scopes that every request needs. 403.
-    #[error("the credential lacks a scope that every request needs: {}", .required.join(" "))]
+    /// The credential is good, but lacks scopes that are needed. 403.
+    #[error("the credential lacks a scope that is needed: {}", .required.join(" "))]
     InsufficientScope {
         /// All that are needed.
         required: Vec<String>,

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue};
 
 use super::presented::API_KEY_HEADER;
-use super::{AuthError, Judgement, Presented, Principal, Proof};
+use super::resource::{Resource, Seen};
+use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 
 /// Says of each request who sent it.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Gate {
     anonymous: Option<Arc<Principal>>,
     /// Headers that nobody behind the gate gets to see.
     credentials: Vec<HeaderName>,
+    resource: Resource,
 }
 
 impl Gate {
@@ -36,7 +38,48 @@ impl Gate {
             proofs,
             anonymous: anonymous.map(Arc::new),
             credentials,
+            resource: Resource::default(),
         }
+    }
+
+    /// Says what is told of this server to those who may not call it yet.
+    pub(super) fn with_resource(mut self, resource: Resource) -> Self {
+        self.resource = resource;
+        self
+    }
+
+    /// What a refused caller has to show: the value of `WWW-Authenticate`.
+    pub(crate) fn challenge(&self, seen: Seen<'_>, error: &AuthError) -> Option<HeaderValue> {
+        self.resource.challenge(seen, error, &[])
+    }
+
+    /// The refusal of somebody who lacks a scope, and the value of `WWW-Authenticate`. Who has shown nothing is asked
+    /// for a credential.
+    pub(crate) fn lacking(
+        &self,
+        principal: &Principal,
+        seen: Seen<'_>,
+        needed: &[String],
+    ) -> (AuthError, Option<HeaderValue>) {
+        let is_nobody = principal.kind() == PrincipalKind::Anonymous && !self.proofs.is_empty();
+        let error = if is_nobody {
+            AuthError::Missing
+        } else {
+            let required = self.resource.with_scopes(needed);
+            AuthError::InsufficientScope { required }
+        };
+        let challenge = self.resource.challenge(seen, &error, needed);
+        (error, challenge)
+    }
+
+    /// The document about this server as a protected resource, if there is one at the path.
+    pub(crate) fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
+        self.resource.document(seen)
+    }
+
+    /// What stands in front of each path in the URLs that clients use.
+    pub(crate) fn prefix(&self) -> &str {
+        self.resource.prefix()
     }
 
     /// The principal of everybody, if nobody is asked for a proof.

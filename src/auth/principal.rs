@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 /// | nothing | `anonymous`, or what `auth.anonymous` says |
 /// | being at the other end of standard input and output | `local` |
 /// | an API key | `key:` and the name that the key was given |
-/// | an access token | `oauth:`, the issuer's name, `/` and the token's subject |
+/// | an access token | `oauth:`, the issuer's name, `#` and the token's subject |
 /// | a trusted proxy | `user:` and the name that it forwarded |
 /// | a [`Proof`](super::Proof) of the application's own | what the proof says |
 #[derive(Clone)]

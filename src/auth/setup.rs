@@ -7,8 +7,12 @@ use std::time::Duration;
 use super::api_key::ApiKeys;
 use super::config::{AuthConfig, AuthSetupError, ProofKind};
 use super::forwarded::Forwarded;
+use super::oauth::Tokens;
+use super::resource::{PublicUrl, Resource};
+use super::scopes::Implied;
 use super::{Gate, Proof};
 use crate::net::TrustedProxies;
+use crate::telemetry::{self, Life};
 
 /// How often files of keys are looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -18,17 +22,30 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Authentication {
     pub(crate) gate: Arc<Gate>,
     keys: Option<Arc<ApiKeys>>,
+    tokens: Option<Tokens>,
+}
+
+/// What the gate has to know of the server that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'p> {
+    /// What it is called.
+    pub(crate) name: &'p str,
+    /// The URL under which clients reach it.
+    pub(crate) public_url: Option<&'p str>,
+    pub(crate) trusted: &'p TrustedProxies,
 }
 
 impl Authentication {
     /// What the settings say. `custom` are proofs of the application's own, which come first.
     pub(crate) fn new(
         config: &AuthConfig,
-        trusted: &TrustedProxies,
+        place: Place<'_>,
         custom: Vec<Arc<dyn Proof>>,
     ) -> Result<Self, AuthSetupError> {
         let mut proofs = custom;
         let mut keys = None;
+        let mut tokens = None;
+        let public = place.public_url.and_then(PublicUrl::parse);
         for kind in config.kinds() {
             let (name, setting) = kind.names();
             if !config.has(kind) {
@@ -43,8 +60,15 @@ impl Authentication {
                     proofs.push(Arc::clone(&known) as Arc<dyn Proof>);
                     keys = Some(known);
                 }
+                ProofKind::OAuth => {
+                    let implied = Implied::new(&config.implied_scopes);
+                    let endpoint = public.as_ref().map(PublicUrl::endpoint);
+                    let proof = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
+                    proofs.push(Arc::new(proof.clone()));
+                    tokens = Some(proof);
+                }
                 ProofKind::Forwarded => {
-                    if let Some(forwarded) = Forwarded::new(&config.forwarded, trusted)? {
+                    if let Some(forwarded) = Forwarded::new(&config.forwarded, place.trusted)? {
                         proofs.push(Arc::new(forwarded));
                     }
                 }
@@ -56,23 +80,58 @@ impl Authentication {
                 name: name.to_owned(),
             });
         }
+        let resource = Resource {
+            issuers: tokens.as_ref().map(Tokens::issuers).unwrap_or_default(),
+            scopes: match tokens {
+                Some(_) => config.oauth.scopes.clone(),
+                None => Vec::new(),
+            },
+            public,
+            trusted: place.trusted.clone(),
+            metadata_url: config.oauth.metadata_url.clone(),
+            name: place.name.to_owned(),
+        };
         Ok(Self {
-            gate: Arc::new(Gate::new(proofs, anonymous)),
+            gate: Arc::new(Gate::new(proofs, anonymous).with_resource(resource)),
             keys,
+            tokens,
         })
     }
 
+    /// What the server has to wait for before it is ready, if there is anything.
+    pub(crate) fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
+        let tokens = self.tokens.as_ref();
+        tokens.map(|_| life.gate("keys of the issuers of tokens"))
+    }
+
     /// Reads again what may have changed, for as long as it is polled.
-    pub(crate) async fn keep_up(&self) -> Infallible {
-        let Some(keys) = self.keys.as_ref().filter(|keys| keys.is_watched()) else {
-            return std::future::pending().await;
+    /// `told` is what [`awaited`](Self::awaited) returned.
+    pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> Infallible {
+        let keys = async {
+            match &self.keys {
+                Some(keys) if keys.is_watched() => look_again(keys).await,
+                _ => std::future::pending().await,
+            }
         };
-        loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            let keys = Arc::clone(keys);
-            // A file system may be slow to answer, and others wait for this thread.
-            let _ = tokio::task::spawn_blocking(move || keys.refresh()).await;
+        let tokens = async {
+            match &self.tokens {
+                Some(tokens) => tokens.keep_up(told).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = keys => never,
+            never = tokens => never,
         }
+    }
+}
+
+async fn look_again(keys: &Arc<ApiKeys>) -> Infallible {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let keys = Arc::clone(keys);
+        // A file system may be slow to answer, and others wait for this thread.
+        let _ = tokio::task::spawn_blocking(move || keys.refresh()).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
@@ -25,6 +25,16 @@ use tokio::sync::Notify;
 /// Announcements of the same that come faster than they can be told become one. At most 1024 different ones wait.
 #[derive(Clone, Default)]
 pub struct Announcer(Arc<Shared>);
+
+/// An [`Announcer`] of a server that may be gone.
+#[derive(Debug)]
+pub(crate) struct WeakAnnouncer(Weak<Shared>);
+
+impl WeakAnnouncer {
+    pub(crate) fn upgrade(&self) -> Option<Announcer> {
+        self.0.upgrade().map(Announcer)
+    }
+}
 
 #[derive(Default)]
 struct Shared {
@@ -69,6 +79,11 @@ impl Announcer {
     /// The list of prompts has changed.
     pub fn prompts_changed(&self) {
         self.announce(Notice::Prompts);
+    }
+
+    /// One that does not keep the server's alive.
+    pub(crate) fn downgrade(&self) -> WeakAnnouncer {
+        WeakAnnouncer(Arc::downgrade(&self.0))
     }
 
     fn announce(&self, notice: Notice) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use super::ask::{
 use super::outlet::Outlet;
 use crate::auth::Principal;
 use crate::protocol::{ClientAbility, SamplingRequest};
+use crate::telemetry::{Carried, TraceContext};
 
 /// One call, as its tool sees it: who asks, and under which ids.
 ///
@@ -25,6 +26,9 @@ pub struct CallContext {
     pub(crate) headers: Option<HeaderMap>,
     pub(crate) outlet: Outlet,
     pub(crate) asking: Asking,
+    pub(crate) trace: Option<TraceContext>,
+    /// What goes along with it.
+    pub(crate) carried: Option<Box<Carried>>,
 }
 
 impl CallContext {
@@ -43,6 +47,8 @@ impl CallContext {
             headers: None,
             outlet: Outlet::default(),
             asking: Asking::default(),
+            trace: None,
+            carried: None,
         }
     }
 
@@ -290,6 +296,42 @@ impl CallContext {
     /// to make.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.outlet.log_level()
+    }
+
+    /// Where the call belongs in a trace: the place of its own span, or what the caller said where nothing is traced
+    /// here. See [`propagate`](Self::propagate).
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.trace.or_else(|| {
+            let header = self.headers.as_ref()?.get("traceparent")?;
+            TraceContext::parse(header.to_str().ok()?)
+        })
+    }
+
+    /// Adds the call's trace context to the headers of a request to another server: `traceparent`, and `tracestate` and
+    /// `baggage` as the caller said them.
+    ///
+    /// Baggage goes to whoever is asked; leave it out where callers must not be quoted, by removing `baggage`.
+    pub fn propagate(&self, headers: &mut HeaderMap) {
+        let Some(trace) = self.trace() else {
+            return;
+        };
+        if let Ok(value) = HeaderValue::try_from(trace.traceparent()) {
+            headers.insert("traceparent", value);
+        }
+        let carried = self.carried.as_deref();
+        let said = [
+            ("tracestate", carried.and_then(|c| c.tracestate.as_deref())),
+            ("baggage", carried.and_then(|c| c.baggage.as_deref())),
+        ];
+        for (name, said) in said {
+            let value = match said {
+                Some(text) => HeaderValue::try_from(text).ok(),
+                None => self.headers.as_ref().and_then(|own| own.get(name)).cloned(),
+            };
+            if let Some(value) = value {
+                headers.insert(name, value);
+            }
+        }
     }
 
     /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`

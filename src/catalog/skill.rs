@@ -208,9 +208,12 @@ impl Skill {
         let manifest = self.files.get_key_value(MANIFEST);
         let others = self.files.iter().filter(|(path, _)| *path != MANIFEST);
         manifest.into_iter().chain(others).map(|(path, contents)| {
+            let name = match path.as_str() {
+                MANIFEST => self.name.clone(),
+                path => format!("{}/{path}", self.name),
+            };
             let mut definition =
-                ResourceDefinition::new(self.uri_of(path), format!("{}/{path}", self.name))
-                    .mime_type(mime_type(path));
+                ResourceDefinition::new(self.uri_of(path), name).mime_type(mime_type(path));
             if path == MANIFEST {
                 let description = self.frontmatter["description"].as_str();
                 definition = definition.description(description.unwrap_or_default());

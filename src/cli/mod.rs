@@ -2,6 +2,8 @@
 
 mod key;
 mod config;
+mod healthcheck;
+mod log;
 mod output;
 mod run;
 
@@ -51,6 +53,8 @@ enum Command {
     Key(key::KeyCommand),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
+    /// Ask the server on this machine whether it takes requests; fails if it does not
+    Healthcheck(healthcheck::HealthcheckArgs),
     /// Print the completions of a shell
     ///
     /// bash: source <(longshore completions bash)
@@ -137,12 +141,20 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&Flags::from(args), audience),
         Command::Key(command) => key::key(&command),
         Command::Config(args) => config::config(args),
+        Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
+            Ok(health) => config::print(&format!("{health}\n")),
+            Err(problem) => {
+                output::complain(&problem, audience);
+                return ExitCode::FAILURE;
+            }
+        },
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
             config::print(&String::from_utf8_lossy(&script))
         }
     };
+    log::flush();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

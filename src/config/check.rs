@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Config, Transport};
-use crate::auth::is_scope;
+use crate::auth::{PublicUrl, is_scope};
 use crate::environment::Probe;
 use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
@@ -42,6 +42,14 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
                 http.host
             ),
             "ask callers for a proof (auth.api_keys, with a key from `longshore key new`), listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
+        );
+    }
+    if let Some(url) = &http.public_url
+        && PublicUrl::parse(url).is_none()
+    {
+        find(
+            format!("http.public_url is {url:?}, which is no URL of a server"),
+            "write it as clients do, without a query or a fragment: https://mcp.example.com",
         );
     }
     for network in http.trusted_proxies.too_wide() {

@@ -71,6 +71,8 @@ pub(crate) struct Meta<'a> {
     pub(crate) client_capabilities: Option<&'a str>,
     pub(crate) log_level: Option<&'a str>,
     pub(crate) progress_token: Option<&'a str>,
+    /// Where the request belongs in a trace.
+    pub(crate) traceparent: Option<&'a str>,
 }
 
 /// A body that is no message.
@@ -241,6 +243,7 @@ impl<'a> Envelope<'a> {
             "progressToken" => {
                 self.once(|e| &mut e.params.meta.progress_token, value);
             }
+            "traceparent" => self.once(|e| &mut e.params.meta.traceparent, value),
             _ => {}
         }
         Ok(())

@@ -156,7 +156,10 @@ impl Caller<'_> {
         log_level: Option<LogLevel>,
         asking: Asking,
     ) -> Arc<CallContext> {
+        let (trace, carried) = self.trace(request);
         Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
@@ -247,6 +250,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// Ends the calls that still run; their callers are told that the server stops.
+    pub(crate) fn stop_calls(&self) {
+        self.inflight.stop();
     }
 
     /// What has become of the questions that were asked.
@@ -545,7 +553,10 @@ impl Server {
                 )));
             }
         };
+        let (trace, carried) = caller.trace(request);
         let context = Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(caller.principal),
             session: caller.session.cloned(),
             request_id: RequestId::from_json(request.id),
@@ -576,6 +587,7 @@ impl Server {
                 tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
                 tools::internal_error(&id)
             }
+            Outcome::Stopped => tools::stopped(&id),
             // It has nobody to ask.
             Outcome::Interrupted(_) => tools::internal_error(&id),
             Outcome::Cancelled => Reply::Cancelled,

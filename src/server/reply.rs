@@ -1,5 +1,7 @@
 //! What comes back for a message.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -35,7 +37,7 @@ pub(crate) struct Answer {
 }
 
 /// Why a message was refused, as far as HTTP has something to say about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Not JSON, or no JSON-RPC message, or one that may not come from a client.
     Malformed,
@@ -57,6 +59,8 @@ pub(crate) enum Refusal {
     SessionUnknown,
     /// Somebody asked too often, or too much is going on.
     Limited(Refused),
+    /// The caller lacks one of these scopes.
+    Scope(Arc<[String]>),
     /// There is no such tool. To a message that is an ordinary answer.
     Tool,
     /// Arguments that the tool does not take; likewise.
@@ -85,6 +89,23 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Answer {
+    /// The message of the JSON-RPC error that it is.
+    pub(crate) fn error_message(&self) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct Envelope {
+            error: Message,
+        }
+        #[derive(serde::Deserialize)]
+        struct Message {
+            message: String,
+        }
+        if !matches!(self.verdict, Verdict::Error(_)) {
+            return None;
+        }
+        let envelope: Envelope = serde_json::from_slice(&self.head).ok()?;
+        Some(envelope.error.message)
+    }
+
     /// One that is whole and ordinary.
     pub(crate) fn of(document: Bytes) -> Self {
         Self {

@@ -86,12 +86,12 @@ fn post_as(
     }
     let principal = Arc::new(principal);
     let mut head = HttpHead {
-        peer: None,
         principal: &principal,
         headers: &mut headers,
         mcp: &mcp,
         takes_streams: true,
         wire: Wire::Http11,
+        peer: None,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(
@@ -115,7 +115,7 @@ fn session(server: &Arc<Server>, local: &Local) -> String {
 
 fn refusal(reply: &Reply) -> Option<Refusal> {
     match reply {
-        Reply::Answer(answer) => answer.refusal,
+        Reply::Answer(answer) => answer.refusal.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -264,6 +264,7 @@ fn asking_server() -> Arc<Server> {
 
 #[test]
 fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
+    // ELI-06
     let server = asking_server();
     let now = std::time::SystemTime::now();
     let now = now

@@ -118,6 +118,10 @@ impl Server {
             return Err(unknown_tool(generation, request.id, &name));
         };
         caller.names(entry.operation);
+        let scopes = &entry.tool.definition().scopes;
+        if !scopes.is_empty() {
+            check_scopes(caller, request.id, scopes)?;
+        }
         if !caller.revision.has_sessions()
             && let Some(headers) = &headers
             && headers.mcp.is_some()
@@ -155,6 +159,24 @@ impl Server {
             limits,
         })
     }
+}
+
+/// AUTH-09: a caller that lacks a scope is told all that are needed.
+fn check_scopes(caller: Caller<'_>, id: &str, needed: &[String]) -> Result<(), Reply> {
+    if needed.iter().all(|scope| caller.principal.has_scope(scope)) {
+        return Ok(());
+    }
+    let message = format!(
+        "the credential lacks a scope that is needed: {}",
+        needed.join(" ")
+    );
+    let error = ErrorObject::new(ErrorCode::Http(403), message);
+    let error = error.with_data(serde_json::json!({ "requiredScopes": needed }));
+    Err(Reply::refused(
+        Refusal::Scope(needed.into()),
+        Some(id),
+        &error,
+    ))
 }
 
 /// A call about to be made.
@@ -233,6 +255,7 @@ impl ResultWriter<'_> {
                 internal_error(self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(self.id),
             Outcome::Interrupted(interrupted) => {
                 self.server
                     .interrupted(self.id, self.name(), self.generation, *interrupted)
@@ -347,6 +370,12 @@ fn unknown_tool(generation: &Generation, id: &str, name: &str) -> Reply {
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     let message = format!("Invalid params: {}", truncated(problem));
     Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+}
+
+/// The server stops and could not wait any longer.
+pub(super) fn stopped(id: &str) -> Reply {
+    let message = "The server is stopping and ended the call; send it again";
+    Reply::error(id, &ErrorObject::new(ErrorCode::Http(503), message))
 }
 
 pub(super) fn internal_error(id: &str) -> Reply {

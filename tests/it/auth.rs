@@ -2,6 +2,7 @@
 
 mod keys;
 mod proxies;
+mod tokens;
 
 use longshore::Config;
 use longshore::auth::{ApiKeyConfig, KeyHash};

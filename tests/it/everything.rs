@@ -26,6 +26,7 @@ const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z
 
 #[test]
 fn contents_are_those_that_are_prescribed() {
+    // PRM-04: bytes in Base64, with a media type.
     let server = everything();
     let content = |tool| call(&server, tool, json!({}))["content"].clone();
     let picture = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
@@ -307,4 +308,116 @@ fn mh_10_mirrored_arguments_of_every_type() {
     );
     let contradicting = request.with("mcp-param-priority", "4").send(&server);
     contradicting.error(400, -32020, "1");
+}
+
+// === Questions ===
+
+/// A call of the stateless era by a client that can be asked anything.
+fn asking(method: &str, params: Value) -> Stateless {
+    let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
+    Stateless::new(method, params).meta("clientCapabilities", capabilities)
+}
+
+/// The same with answers.
+fn answered(request: &Stateless, asked: &Value, answers: Value) -> Stateless {
+    request.clone().params(|params| {
+        params["inputResponses"] = answers;
+        if !asked["requestState"].is_null() {
+            params["requestState"] = asked["requestState"].clone();
+        }
+    })
+}
+
+fn filled_in(content: Value) -> Value {
+    json!({"action": "accept", "content": content})
+}
+
+#[test]
+fn mrtr_02_mrtr_03_questions_have_the_names_that_are_prescribed() {
+    let server = everything();
+    let call = |tool: &str| asking("tools/call", json!({"name": tool}));
+    let request = call("test_input_required_result_multi_round");
+    let first = request.send(&server).result();
+    assert_eq!(first["resultType"], "input_required");
+    assert_eq!(
+        first["inputRequests"]["step1"],
+        json!({"method": "elicitation/create", "params": {
+            "mode": "form",
+            "message": "Step 1: What is your name?",
+            "requestedSchema": {
+                "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
+            },
+        }})
+    );
+    let request = answered(
+        &request,
+        &first,
+        json!({"step1": filled_in(json!({"name": "Alice"}))}),
+    );
+    let second = request.send(&server).result();
+    assert_ne!(first["requestState"], second["requestState"]);
+    assert!(second["inputRequests"]["step2"].is_object(), "{second}");
+    let request = answered(
+        &request,
+        &second,
+        json!({"step2": filled_in(json!({"color": "blue"}))}),
+    );
+    let done = request.send(&server).result();
+    assert_eq!(done["content"][0]["text"], "Alice likes blue.");
+
+    let request = call("test_input_required_result_multiple_inputs");
+    let asked = request.send(&server).result();
+    let sampled =
+        json!({"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "m"});
+    let answers = json!({
+        "user_name": filled_in(json!({"name": "Alice"})),
+        "greeting": sampled,
+        "client_roots": {"roots": [{"uri": "file:///w"}]},
+    });
+    let done = answered(&request, &asked, answers).send(&server).result();
+    assert_eq!(done["content"][0]["text"], "All inputs received");
+}
+
+#[test]
+fn mrtr_01_mrtr_04_prompts_ask_too_and_only_for_what_is_declared() {
+    let server = everything();
+    let request = asking(
+        "prompts/get",
+        json!({"name": "test_input_required_result_prompt"}),
+    );
+    let asked = request.send(&server).result();
+    let answers = json!({"user_context": filled_in(json!({"context": "a ship"}))});
+    let done = answered(&request, &asked, answers).send(&server).result();
+    assert_eq!(
+        done["messages"][0]["content"]["text"],
+        "Use the following context: a ship"
+    );
+    let tool = json!({"name": "test_input_required_result_capabilities"});
+    let request =
+        Stateless::new("tools/call", tool).meta("clientCapabilities", json!({"roots": {}}));
+    let asked = request.send(&server).result();
+    let asked: Vec<_> = asked["inputRequests"]
+        .as_object()
+        .expect("questions")
+        .keys()
+        .collect();
+    assert_eq!(asked, ["client_roots"]);
+}
+
+#[test]
+fn meta_04_a_tool_says_what_its_client_lacks() {
+    let server = everything();
+    let missing = call_without(&server);
+    missing.error(400, -32021, "1");
+    assert_eq!(
+        missing.json()["error"]["data"],
+        json!({"requiredCapabilities": {"sampling": {}}})
+    );
+    let session = server.session("2025-11-25");
+    let failed = session.call("test_missing_capability", &json!({})).result();
+    assert_eq!(failed["isError"], true);
+}
+
+fn call_without(server: &Running) -> super::support::Response {
+    Stateless::call("test_missing_capability", json!({})).send(server)
 }

@@ -11,6 +11,8 @@ mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "otlp")]
+mod collector;
 mod docs;
 mod everything;
 mod extensions;
@@ -22,9 +24,11 @@ mod limits;
 mod offer_attributes;
 mod operators;
 mod prompts;
+mod protocol_rules;
 mod rest;
 mod resources;
 mod revisions;
+mod rules;
 mod state;
 #[cfg(feature = "cli")]
 mod stdio;

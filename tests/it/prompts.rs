@@ -167,6 +167,7 @@ fn harness() -> Harness {
 
 #[test]
 fn prm_01_prompts_and_completions_are_announced_where_there_are_any() {
+    // COMP-01
     let (with, without) = (served(), Serve::new().start());
     let plain = Serve::new()
         .app(|app| {

@@ -321,6 +321,7 @@ async fn templates_are_given_their_variables_decoded() {
 
 #[test]
 fn res_02_what_is_not_there_has_a_code_by_revision() {
+    // RES-03: an error, never empty contents.
     let server = served();
     let uris = [
         "test://missing",

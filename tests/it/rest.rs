@@ -102,7 +102,10 @@ fn open_routes_answer_whatever_the_host() {
             &[("host", "10.0.0.7:8080")],
             "",
         );
-        assert_eq!(response.status, 200, "{}", route.path);
+        // What is said of tokens is not there without any.
+        let is_there = !route.path.starts_with("/.well-known/");
+        let expected = if is_there { 200 } else { 404 };
+        assert_eq!(response.status, expected, "{}", route.path);
     }
 }
 

@@ -58,6 +58,7 @@ fn the_root_of_an_input_schema_is_an_object_schema() {
 
 #[test]
 fn declared_dialects_are_honoured_and_unknown_ones_refused() {
+    // SCH-01
     for known in [
         "https://json-schema.org/draft/2020-12/schema",
         "https://json-schema.org/draft/2019-09/schema",
@@ -102,6 +103,7 @@ fn a_schema_is_valid_in_its_dialect() {
 
 #[test]
 fn references_stay_within_the_schema() {
+    // SCH-03
     accepted(&json!({
         "type": "object",
         "properties": {
@@ -580,6 +582,7 @@ fn mirrored_parameters_are_found_with_their_paths() {
 
 #[test]
 fn a_mirrored_parameter_that_breaks_a_rule_is_refused() {
+    // MH-19
     let on = |property: Value| json!({"type": "object", "properties": {"a": property}});
     let within = |keyword: &str, schema: Value| {
         let mut root = json!({"type": "object"});

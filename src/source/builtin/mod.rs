@@ -6,7 +6,7 @@ mod everything;
 
 use std::sync::Arc;
 
-use crate::catalog::{AnyResource, Prompt, Skill, Tool};
+use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
 
 /// There is no toolset of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,11 +26,11 @@ pub(crate) struct Toolset {
     pub(crate) skills: Vec<Skill>,
 }
 
-/// A built-in toolset.
-pub(crate) fn builtin(name: &str) -> Result<Toolset, UnknownToolset> {
+/// A built-in toolset; `announcer` is for what changes in it.
+pub(crate) fn builtin(name: &str, announcer: &Announcer) -> Result<Toolset, UnknownToolset> {
     match name {
         "demo" => Ok(demo::toolset()),
-        "everything" => Ok(everything::toolset()),
+        "everything" => Ok(everything::toolset(announcer)),
         _ => Err(UnknownToolset {
             name: name.to_owned(),
         }),

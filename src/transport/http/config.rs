@@ -37,6 +37,9 @@ pub struct HttpConfig {
     /// from loopback, elsewhere none. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
+    /// The URL under which clients reach this server, such as `https://mcp.example.com`; with a path, if a proxy adds
+    /// one. Default: what each request says of itself.
+    pub public_url: Option<String>,
     /// Networks of the proxies in front, such as `10.0.0.0/8`, whose word about where a request came from counts.
     /// Default: none.
     pub trusted_proxies: TrustedProxies,
@@ -127,6 +130,7 @@ impl Default for HttpConfig {
             insecure: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            public_url: None,
             trusted_proxies: TrustedProxies::default(),
             strict_accept: false,
             admin: AdminConfig::default(),

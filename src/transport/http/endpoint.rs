@@ -51,11 +51,11 @@ impl Endpoint {
         let handled = poll_fn(|cx| {
             let mut head = HttpHead {
                 principal: entered.principal,
-                peer: connection.map(|connection| connection.peer()),
                 headers,
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
                 wire,
+                peer: connection.map(|connection| connection.peer()),
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -85,11 +85,11 @@ impl Endpoint {
         }
         let head = HttpHead {
             principal: entered.principal,
-            peer: None,
             headers,
             mcp: &summary.mcp,
             takes_streams: summary.takes_streams(),
             wire: Wire::default(),
+            peer: None,
         };
         if opens {
             if !head.takes_streams {

@@ -32,6 +32,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
@@ -58,6 +59,8 @@ use headers::HostGuard;
 use service::Router;
 use worker::{Drain, Worker};
 
+/// How long answers may take to be sent that calls were ended with, of the time set aside for children.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How many connections the kernel may hold until they are accepted.
 const BACKLOG: i32 = 1024;
 
@@ -139,18 +142,21 @@ impl Listener {
         drop(self.listener);
         server.end_streams();
         drain.begin();
-        let idle = async {
+        let idle = async || {
             for worker in &workers {
                 worker.idle().await;
             }
             server.idle().await;
         };
-        if tokio::time::timeout(budget.calls, idle).await.is_err() {
+        if tokio::time::timeout(budget.calls, idle()).await.is_err() {
             tracing::warn!(
                 patience_s = budget.calls.as_secs_f64(),
                 setting = "drain.grace_seconds",
-                "stopped with calls still running"
+                "calls are still running; they are ended"
             );
+            // Those who wait are told; whoever does not read that has had its time.
+            server.stop_calls();
+            let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
         }
         for worker in workers {
             worker.stop();
@@ -167,6 +173,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
         cors: Cors::new(&config.allowed_origins),
         telemetry: server.telemetry().clone(),
         endpoint: Endpoint { server, config },
+        prefix: gate.prefix().into(),
         gate,
         layers,
     }

@@ -19,7 +19,7 @@ use super::headers::Summary;
 use super::openapi;
 use super::route::Rest;
 use super::service::Entered;
-use super::status::{PROBLEM, Rejection, plain_status, problem};
+use super::status::{PROBLEM, Rejection, note_scopes, plain_status, problem};
 use crate::net::Body;
 use crate::server::{Answer, Local, Reply};
 use crate::telemetry::Wire;
@@ -155,7 +155,7 @@ impl Outcome {
         let Ok(Envelope { result, error }) = serde_json::from_slice::<Envelope<'_>>(&whole) else {
             return internal();
         };
-        let status = refusal.map(plain_status);
+        let status = refusal.as_ref().map(plain_status);
         match (result, error, status) {
             (Some(result), _, None | Some(StatusCode::OK)) => {
                 Self::Result(whole.slice_ref(result.get().as_bytes()))
@@ -172,6 +172,9 @@ impl Outcome {
                 if let Some(retry) = retry {
                     let seconds = retry.div_ceil(1000).max(1);
                     response.headers_mut().insert(RETRY_AFTER, seconds.into());
+                }
+                if let Some(refusal) = refusal {
+                    note_scopes(&mut response, refusal);
                 }
                 Self::Problem(response)
             }

@@ -11,7 +11,7 @@ use crate::telemetry::Route as Counted;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
-    /// The path; `{name}` stands for one segment. A slash at its end makes no difference.
+    /// The path; `{name}` stands for one segment, `{path}` for several. A slash at its end makes no difference.
     pub path: &'static str,
     /// Its methods, as the header `Allow` lists them.
     pub methods: &'static str,
@@ -30,6 +30,8 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     Page(Page),
+    /// What OAuth clients learn about this server (RFC 9728).
+    ResourceMetadata,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,7 @@ pub(super) enum Rest {
 }
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
-const ROUTES: [Route; 14] = [
+const ROUTES: [Route; 16] = [
     guarded("/mcp", "GET, POST, DELETE", Guarded::Mcp),
     open("/health", GET, Open::Page(Page::Health)),
     open("/livez", GET, Open::Page(Page::Live)),
@@ -61,6 +63,16 @@ const ROUTES: [Route; 14] = [
     open("/startupz", GET, Open::Page(Page::Started)),
     guarded("/health/detailed", GET, Guarded::Page(Page::Details)),
     guarded("/metrics", GET, Guarded::Page(Page::Metrics)),
+    open(
+        "/.well-known/oauth-protected-resource",
+        METADATA,
+        Open::ResourceMetadata,
+    ),
+    open(
+        "/.well-known/oauth-protected-resource/{path}",
+        METADATA,
+        Open::ResourceMetadata,
+    ),
     guarded("/tools", GET, Guarded::Rest(Rest::Tools)),
     guarded("/tools/{name}", "POST", Guarded::Rest(Rest::Tool)),
     guarded("/openapi.json", GET, Guarded::Rest(Rest::OpenApi)),
@@ -70,6 +82,8 @@ const ROUTES: [Route; 14] = [
 ];
 
 const GET: &str = "GET, HEAD";
+/// Pages ask whether they may ask.
+const METADATA: &str = "GET, HEAD, OPTIONS";
 
 const fn open(path: &'static str, methods: &'static str, place: Open) -> Route {
     Route {
@@ -92,7 +106,7 @@ const fn guarded(path: &'static str, methods: &'static str, place: Guarded) -> R
 /// ```
 /// let routes = longshore::transport::http::routes();
 /// let open: Vec<_> = routes.iter().filter(|route| route.is_open()).map(|route| route.path).collect();
-/// assert_eq!(open, ["/health", "/livez", "/readyz", "/health/ready", "/startupz"]);
+/// assert_eq!(open[..5], ["/health", "/livez", "/readyz", "/health/ready", "/startupz"]);
 /// ```
 pub fn routes() -> &'static [Route] {
     &ROUTES
@@ -118,6 +132,9 @@ impl Route {
     }
 
     fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
+        if let Some(parent) = self.path.strip_suffix("{path}") {
+            return path.strip_prefix(parent).filter(|rest| !rest.is_empty());
+        }
         let Some(parent) = self.path.strip_suffix("{name}") else {
             return (self.path == path).then_some("");
         };
@@ -135,16 +152,20 @@ impl Route {
         self.methods.split(", ").any(|has| has == method.as_str())
     }
 
-    /// Whether it is asked by address, from whoever runs the machine, so that `Host` says nothing.
-    pub(super) fn is_probe(&self) -> bool {
-        matches!(self.place, Place::Open(Open::Page(_)))
+    /// Whether `Host` and `Origin` say nothing about whether a request may be answered: probes come by address, from
+    /// whoever runs the machine; and what every page may know, the pages of every origin may ask for.
+    pub(super) fn is_for_everybody(&self) -> bool {
+        matches!(
+            self.place,
+            Place::Open(Open::Page(_) | Open::ResourceMetadata)
+        )
     }
 
     /// What requests are counted under.
     pub(super) fn counted(&self) -> Counted {
         match self.place {
             Place::Guarded(Guarded::Mcp) => Counted::Mcp,
-            Place::Guarded(Guarded::Rest(_)) => Counted::Rest,
+            Place::Guarded(Guarded::Rest(_)) | Place::Open(Open::ResourceMetadata) => Counted::Rest,
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }
     }
@@ -153,7 +174,7 @@ impl Route {
     pub(super) fn page(&self) -> Option<Page> {
         match self.place {
             Place::Guarded(Guarded::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
-            Place::Guarded(_) => None,
+            Place::Guarded(_) | Place::Open(Open::ResourceMetadata) => None,
         }
     }
 
@@ -175,7 +196,11 @@ mod tests {
     fn every_route_is_found_by_its_path_with_and_without_a_slash_at_the_end() {
         for route in routes() {
             for end in ["", "/"] {
-                let path = format!("{}{end}", route.path.replace("{name}", "echo"));
+                let path = route
+                    .path
+                    .replace("{name}", "echo")
+                    .replace("{path}", "a/b");
+                let path = format!("{path}{end}");
                 assert_eq!(path_of(&path).map(|(path, _)| path), Some(route.path));
             }
         }

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE,
+};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
@@ -22,9 +25,9 @@ use super::headers::{Fields, HostGuard, Summary};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::sending;
-use super::status::{Rejection, deny};
+use super::status::{NeededScopes, Rejection, deny};
 use super::tls::Tls;
-use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind};
+use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
@@ -37,6 +40,8 @@ pub(crate) struct Router {
     pub(crate) gate: Arc<Gate>,
     /// What is shown to clients; `None` if the process speaks in clear.
     pub(crate) tls: Option<Arc<Tls>>,
+    /// What may stand in front of each path, where the server has a path of its own in its public URL.
+    pub(crate) prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
     pub(crate) layers: Layers,
@@ -87,7 +92,7 @@ impl WorkerService {
         let watch = router
             .telemetry
             .counts()
-            .then(|| HttpWatch::begin(self.local.cells(), key_of(&head)));
+            .then(|| HttpWatch::begin(self.local.cells(), key_of(router.path(&head.uri), &head)));
         let mut body = Body::from(body);
         let origin = router.cors.origin(&head.headers);
         let mut response = match router.admit(&head) {
@@ -143,15 +148,29 @@ impl WorkerService {
 }
 
 impl Router {
+    /// The path of a request below the server's root, where clients may reach it with something in front.
+    #[inline]
+    fn path<'u>(&self, uri: &'u Uri) -> &'u str {
+        let path = uri.path();
+        if self.prefix.is_empty() {
+            return path;
+        }
+        match path.strip_prefix(&*self.prefix) {
+            Some(rest) if rest.starts_with('/') => rest,
+            _ => path,
+        }
+    }
+
     /// What is checked of every request, before any layer sees it.
     #[inline]
     fn admit(&self, head: &Parts) -> Result<Summary, Rejection> {
         let fields = Fields::read(&head.headers);
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
-        // Probes come by address, from whoever runs the machine.
-        let path = head.uri.path();
-        if path == "/mcp" || !matches!(Route::of(path), Some((route, _)) if route.is_probe()) {
+        let path = self.path(&head.uri);
+        if path == "/mcp"
+            || !matches!(Route::of(path), Some((route, _)) if route.is_for_everybody())
+        {
             self.guard.check(&head.uri, &fields)?;
         }
         Ok(fields.summary())
@@ -164,7 +183,7 @@ impl Router {
         if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
             self.guard.report(rejection.setting(), &head.headers);
         }
-        let route = Route::of(head.uri.path()).map(|(route, _)| route);
+        let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
         rejection.into_response(route)
     }
 
@@ -187,7 +206,7 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
-        let Some((route, _)) = Route::of(head.uri.path()) else {
+        let Some((route, _)) = Route::of(self.path(&head.uri)) else {
             return Rejection::NotFound.into_problem();
         };
         let guarded = match route.place() {
@@ -196,6 +215,9 @@ impl Router {
                 return Rejection::MethodNotAllowed(route.methods).into_problem();
             }
             Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
+            Place::Open(Open::ResourceMetadata) => {
+                return self.resource_metadata(connection, head);
+            }
         };
         let limits = &self.endpoint.server.limits;
         if let Some(connection) = connection
@@ -222,7 +244,7 @@ impl Router {
             version,
             ..
         } = head;
-        match guarded {
+        let response = match guarded {
             Guarded::Mcp if *method == Method::POST => {
                 let wire = Wire::of(*version);
                 let endpoint = &self.endpoint;
@@ -247,7 +269,7 @@ impl Router {
             }
             Guarded::Page(page) => page.answer(&self.endpoint.server),
             Guarded::Rest(rest) => {
-                let name = Route::of(uri.path()).map_or("", |(_, name)| name);
+                let name = Route::of(self.path(uri)).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
                     by: (local, Wire::of(*version)),
@@ -259,6 +281,38 @@ impl Router {
                 };
                 Box::pin(request.answer(&self.endpoint, &entered, body)).await
             }
+        };
+        if response.status() == StatusCode::FORBIDDEN {
+            return self.lacking(principal, connection, route, head, response);
+        }
+        response
+    }
+
+    /// A caller that lacks a scope is told what to show, and where to get it (AUTH-09).
+    fn lacking(
+        &self,
+        principal: &Principal,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &Parts,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        let Some(NeededScopes(scopes)) = response.extensions_mut().remove() else {
+            return response;
+        };
+        let seen = Seen {
+            headers: &head.headers,
+            uri: &head.uri,
+            peer: connection.map(|connection| connection.peer()),
+        };
+        let (error, challenge) = self.gate.lacking(principal, seen, &scopes);
+        match (error, challenge) {
+            (error @ AuthError::Missing, challenge) => deny(&error, challenge, route),
+            (_, Some(challenge)) => {
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                response
+            }
+            (_, None) => response,
         }
     }
 
@@ -286,15 +340,52 @@ impl Router {
                 if matches!(error, AuthError::Invalid(_)) {
                     limits.failed_proof(peer).map_err(limited)?;
                 }
-                Err(deny(&error, route))
+                let seen = Seen {
+                    headers: &head.headers,
+                    uri: &head.uri,
+                    peer,
+                };
+                Err(deny(&error, self.gate.challenge(seen, &error), route))
             }
         }
+    }
+
+    /// What OAuth clients have to know before they have a credential (AUTH-01), whichever page they are.
+    fn resource_metadata(
+        &self,
+        connection: Option<&Arc<ConnectionState>>,
+        head: &Parts,
+    ) -> Response<Body> {
+        let seen = Seen {
+            headers: &head.headers,
+            uri: &head.uri,
+            peer: connection.map(|connection| connection.peer()),
+        };
+        let Some(document) = self.gate.document(seen) else {
+            return Rejection::NotFound.into_problem();
+        };
+        let mut response = Response::new(Body::empty());
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        if head.method == Method::OPTIONS {
+            headers.insert(
+                ACCESS_CONTROL_ALLOW_METHODS,
+                HeaderValue::from_static(METADATA_METHODS),
+            );
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return response;
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
+        *response.body_mut() = Body::from(Bytes::from(document));
+        response
     }
 }
 
 /// What a request is counted under, but for its status.
-fn key_of(head: &Parts) -> HttpKey {
-    let route = Route::of(head.uri.path()).map(|(route, _)| route.counted());
+fn key_of(path: &str, head: &Parts) -> HttpKey {
+    let route = Route::of(path).map(|(route, _)| route.counted());
     HttpKey::new(
         route.unwrap_or_default(),
         &head.method,
@@ -302,6 +393,8 @@ fn key_of(head: &Parts) -> HttpKey {
         0,
     )
 }
+
+const METADATA_METHODS: &str = "GET, HEAD";
 
 /// Somebody who was let in; nothing but the router makes one.
 #[derive(Debug)]

@@ -214,13 +214,16 @@ impl From<ReadError> for Rejection {
 }
 
 /// Nobody is let in: on the MCP endpoint a JSON-RPC error, elsewhere a problem document (AUTH-02, AUTH-04).
-pub(super) fn deny(error: &AuthError, route: &Route) -> Response<Body> {
-    let (status, code) = match error {
-        AuthError::Missing => (StatusCode::UNAUTHORIZED, None),
-        AuthError::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
-        AuthError::Invalid(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
-        AuthError::InsufficientScope { .. } => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
-        AuthError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, None),
+pub(super) fn deny(
+    error: &AuthError,
+    challenge: Option<HeaderValue>,
+    route: &Route,
+) -> Response<Body> {
+    let status = match error {
+        AuthError::Missing | AuthError::Invalid(_) => StatusCode::UNAUTHORIZED,
+        AuthError::Malformed(_) => StatusCode::BAD_REQUEST,
+        AuthError::InsufficientScope { .. } => StatusCode::FORBIDDEN,
+        AuthError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let message = match error {
         AuthError::Missing => {
@@ -246,23 +249,10 @@ pub(super) fn deny(error: &AuthError, route: &Route) -> Response<Body> {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
-    } else if let Some(challenge) = challenge(code, &message) {
+    } else if let Some(challenge) = challenge {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
     response
-}
-
-/// What the caller has to show (RFC 6750, 3). Who has shown nothing is told no error.
-fn challenge(code: Option<&str>, message: &str) -> Option<HeaderValue> {
-    let text = match code {
-        None => "Bearer".to_owned(),
-        Some(code) => {
-            let quotable = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-            let message: String = message.chars().filter(quotable).collect();
-            format!(r#"Bearer error="{code}", error_description="{message}""#)
-        }
-    };
-    HeaderValue::try_from(text).ok()
 }
 
 /// What the server said, over HTTP.
@@ -290,10 +280,11 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
     } = answer;
     let mut response = Response::new(Body::pieces(head, rest));
     if let Some(refusal) = refusal {
-        *response.status_mut() = refusal_status(refusal);
+        *response.status_mut() = refusal_status(&refusal);
         if let Refusal::Limited(refused) = refusal {
             say_when(response.headers_mut(), refused);
         }
+        note_scopes(&mut response, refusal);
     }
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -313,7 +304,18 @@ fn event_stream(body: Body) -> Response<Body> {
     response
 }
 
-fn refusal_status(refusal: Refusal) -> StatusCode {
+/// Scopes that the caller of a refused request needs.
+#[derive(Clone, Debug)]
+pub(super) struct NeededScopes(pub(super) Arc<[String]>);
+
+/// Leaves word of the scopes that were lacking; who knows the request writes the header.
+pub(super) fn note_scopes(response: &mut Response<Body>, refusal: Refusal) {
+    if let Refusal::Scope(scopes) = refusal {
+        response.extensions_mut().insert(NeededScopes(scopes));
+    }
+}
+
+fn refusal_status(refusal: &Refusal) -> StatusCode {
     match refusal {
         Refusal::Malformed
         | Refusal::Meta
@@ -327,13 +329,14 @@ fn refusal_status(refusal: Refusal) -> StatusCode {
         Refusal::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
         Refusal::StateUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
-        Refusal::Limited(refused) => limited_status(refused),
+        Refusal::Limited(refused) => limited_status(*refused),
+        Refusal::Scope(_) => StatusCode::FORBIDDEN,
         Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,
     }
 }
 
 /// The same where no message was sent, and so none says what happened.
-pub(super) fn plain_status(refusal: Refusal) -> StatusCode {
+pub(super) fn plain_status(refusal: &Refusal) -> StatusCode {
     match refusal {
         Refusal::Tool => StatusCode::NOT_FOUND,
         Refusal::Arguments => StatusCode::BAD_REQUEST,

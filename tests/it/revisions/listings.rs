@@ -112,6 +112,7 @@ fn pag_01_cursors_that_were_not_given_out_are_refused() {
 
 #[test]
 fn pag_02_another_server_with_the_key_continues_a_list_although_its_tools_are_others() {
+    // META-10, META-11: the cursor says everything.
     let one = serving(&["a", "b", "c", "d"]).shared_key().start();
     let first = page(&one, None);
     let after = |names: &[&str]| {

@@ -288,6 +288,7 @@ fn tool_03_faults_of_the_server_are_its_own_secret() {
 
 #[test]
 fn tool_04_invalid_arguments_are_shown_to_the_model_from_2025_11_25_on() {
+    // TOOL-05
     let reported = |reporting| {
         let server = server().validation_errors(reporting).start();
         let wrong = json!({"place": 7});

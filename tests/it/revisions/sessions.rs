@@ -31,6 +31,7 @@ fn ver_01_a_revision_that_is_served_is_confirmed_and_the_newest_offered_instead_
 
 #[test]
 fn disc_03_initialize_says_who_the_server_is_and_what_it_can() {
+    // TOOL-01, LOG-01
     let server = Serve::new()
         .app(|app| app.instructions("Count \"twice\"."))
         .start();

@@ -1,4 +1,4 @@
-//! Every message that a server sends in a test fits the JSON schema of its revision.
+//! Every message that a server sends in a test fits the JSON schema of its revision (TOOL-08, TOOL-11 among others).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -121,7 +121,7 @@ impl Conversation {
         if message.get("id").is_some() {
             assert_ne!(
                 revision, STATELESS,
-                "MH-15: a request to the client: {message}"
+                "MH-15, STD-03: a request to the client: {message}"
             );
             fits(revision, "JSONRPCRequest", message);
         } else {
@@ -252,6 +252,7 @@ fn check_error(revision: Revision, message: &Value) {
     };
     fits(revision, definition, &message);
     let code = message["error"]["code"].as_i64().expect("a code");
+    assert_ne!(code, -32042, "ELI-10: nothing here needs it: {message}");
     if revision == STATELESS {
         assert!(
             !matches!(code, -32002 | -32042),

@@ -4,16 +4,19 @@
 
 mod apps;
 mod arguments;
+mod asking;
+mod changes;
 mod contents;
 mod prompts;
 mod reports;
 mod resources;
+mod rounds;
 mod structured;
 
 use super::Toolset;
-use crate::catalog::{IntoPrompt as _, IntoResource as _, IntoTool as _};
+use crate::catalog::{Announcer, IntoPrompt as _, IntoResource as _, IntoTool as _};
 
-pub(super) fn toolset() -> Toolset {
+pub(super) fn toolset(announcer: &Announcer) -> Toolset {
     Toolset {
         tools: vec![
             // The suite calls the first tool that there is without arguments.
@@ -40,6 +43,26 @@ pub(super) fn toolset() -> Toolset {
             reports::long_operation.into_tool(),
             reports::all_levels.into_tool(),
             apps::throw_dice.into_tool(),
+            changes::test_trigger_tool_change(announcer),
+            changes::test_trigger_prompt_change(announcer),
+            changes::touch_watched_resource(announcer),
+            changes::test_reconnection.into_tool(),
+            asking::test_sampling.into_tool(),
+            asking::test_elicitation.into_tool(),
+            asking::test_elicitation_sep1034_defaults.into_tool(),
+            asking::test_elicitation_sep1330_enums.into_tool(),
+            asking::visit_page.into_tool(),
+            asking::list_roots.into_tool(),
+            asking::test_missing_capability.into_tool(),
+            rounds::test_streaming_elicitation.into_tool(),
+            rounds::test_input_required_result_elicitation.into_tool(),
+            rounds::test_input_required_result_sampling.into_tool(),
+            rounds::test_input_required_result_list_roots.into_tool(),
+            rounds::test_input_required_result_request_state.into_tool(),
+            rounds::test_input_required_result_tampered_state.into_tool(),
+            rounds::test_input_required_result_multiple_inputs.into_tool(),
+            rounds::test_input_required_result_multi_round.into_tool(),
+            rounds::test_input_required_result_capabilities.into_tool(),
         ],
         resources: vec![
             resources::static_text.into_resource(),
@@ -50,6 +73,7 @@ pub(super) fn toolset() -> Toolset {
             resources::template.into_resource(),
             resources::document.into_resource(),
             apps::dice(),
+            changes::pulse(announcer),
         ],
         prompts: vec![
             prompts::test_simple_prompt.into_prompt(),
@@ -57,6 +81,7 @@ pub(super) fn toolset() -> Toolset {
             prompts::test_prompt_with_embedded_resource.into_prompt(),
             prompts::test_prompt_with_image.into_prompt(),
             prompts::introduce_colleague.into_prompt(),
+            rounds::test_input_required_result_prompt.into_prompt(),
         ],
         // A test holds that it is one.
         skills: apps::skill().into_iter().collect(),

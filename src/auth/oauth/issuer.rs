@@ -1,0 +1,405 @@
+//! One issuer, and its keys: found, kept fresh, and kept through outages.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use http::header::CACHE_CONTROL;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use url::Url;
+
+use super::config::is_safe;
+use super::keys::{KeySet, KeySetError};
+use super::preset::Preset;
+use super::strict;
+use crate::net::{Client, FetchError, Outgoing};
+
+/// How long keys are good for that say nothing of it, and the bounds of what they may say.
+const LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
+const LIFE_MIN: Duration = Duration::from_secs(5 * 60);
+const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long keys stay in force while the issuer does not answer.
+const STALE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often keys are asked for because of a token whose key is not known.
+const UNKNOWN_EVERY: Duration = Duration::from_secs(30);
+/// How long a request waits for keys.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long to wait after a failure: before there are keys, and with them.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+const RETRY_MAX_WITHOUT_KEYS: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// An issuer whose tokens are accepted.
+#[derive(Debug)]
+pub(super) struct Issuer {
+    /// What it is called in names of principals.
+    pub(super) name: String,
+    /// What tokens call it; the first is its own name for itself.
+    pub(super) names: Vec<String>,
+    pub(super) preset: Preset,
+    pub(super) audiences: Vec<String>,
+    pub(super) group_claims: Vec<String>,
+    /// Where its keys are, if that need not be found out.
+    pub(super) jwks_url: Option<Url>,
+    pub(super) url: Url,
+    pub(super) state: IssuerState,
+}
+
+/// What is known of an issuer's keys.
+#[derive(Debug)]
+pub(super) struct IssuerState {
+    held: ArcSwapOption<Held>,
+    wanted: Notify,
+    /// How often it was tried to get keys, so that whoever waits knows when it was.
+    attempts: watch::Sender<u64>,
+    /// When an unknown key last made somebody ask, in milliseconds since `began`; 0 if never.
+    unknown_at: AtomicU64,
+    began: Instant,
+    fetches: AtomicU64,
+}
+
+/// Keys, and since when.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) keys: KeySet,
+    text: bytes::Bytes,
+    since: Instant,
+    life: Duration,
+    /// Grows with each change of the keys.
+    pub(super) edition: u64,
+}
+
+/// Why there are no keys.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeysError {
+    #[error("{url}: {source}")]
+    Fetch {
+        url: Url,
+        #[source]
+        source: FetchError,
+    },
+    #[error("{url} answers {status}")]
+    Status { url: Url, status: http::StatusCode },
+    #[error("{url} is no document about an issuer")]
+    Document { url: Url },
+    #[error(
+        "{url} is about {found:?} and not about this issuer: write the issuer in auth.oauth exactly as it does"
+    )]
+    OtherIssuer { url: Url, found: String },
+    #[error("{url} has its keys at {jwks:?}, which is no URL with https")]
+    JwksUrl { url: Url, jwks: String },
+    #[error("{url}: {source}")]
+    Keys {
+        url: Url,
+        #[source]
+        source: KeySetError,
+    },
+}
+
+impl Default for IssuerState {
+    fn default() -> Self {
+        Self {
+            held: ArcSwapOption::empty(),
+            wanted: Notify::new(),
+            attempts: watch::Sender::new(0),
+            unknown_at: AtomicU64::new(0),
+            began: Instant::now(),
+            fetches: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Issuer {
+    /// The keys, if there are any that are still in force.
+    pub(super) fn keys(&self) -> Option<Arc<Held>> {
+        let held = self.state.held.load_full()?;
+        (held.since.elapsed() <= held.life.max(STALE_MAX)).then_some(held)
+    }
+
+    /// Has keys asked for because of a key that is not known, unless that was done lately. `None` if it was.
+    pub(super) fn ask_for_unknown(&self) -> Option<watch::Receiver<u64>> {
+        let waiting = self.state.attempts.subscribe();
+        let now = u64::try_from(self.state.began.elapsed().as_millis()).unwrap_or(u64::MAX) + 1;
+        let every = u64::try_from(UNKNOWN_EVERY.as_millis()).unwrap_or(u64::MAX);
+        let last = self.state.unknown_at.load(Ordering::Acquire);
+        if last != 0 && now < last.saturating_add(every) {
+            return None;
+        }
+        let swapped =
+            self.state
+                .unknown_at
+                .compare_exchange(last, now, Ordering::AcqRel, Ordering::Acquire);
+        if swapped.is_ok() {
+            self.state.wanted.notify_one();
+        }
+        // Whoever was later waits for the same.
+        Some(waiting)
+    }
+
+    /// Has keys asked for because there are none.
+    pub(super) fn ask_for_first(&self) -> watch::Receiver<u64> {
+        self.state.attempts.subscribe()
+    }
+
+    /// Waits until it was tried to get keys, but not for long.
+    pub(super) async fn wait(mut waiting: watch::Receiver<u64>) {
+        let _ = tokio::time::timeout(PATIENCE, waiting.changed()).await;
+    }
+
+    /// Keeps the keys up to date, for as long as it is polled.
+    pub(super) async fn keep_up(&self, client: &Client) -> std::convert::Infallible {
+        let mut failures = 0_u32;
+        loop {
+            let result = self.refresh(client).await;
+            let pause = match result {
+                Ok(life) => {
+                    failures = 0;
+                    // Before they end, so that nobody has to wait.
+                    life * 4 / 5
+                }
+                Err(error) => {
+                    let has_keys = self.keys().is_some();
+                    if failures == 0 || failures.is_power_of_two() {
+                        tracing::warn!(
+                            issuer = self.names[0],
+                            %error,
+                            has_keys,
+                            "an issuer's keys could not be had; it is tried again"
+                        );
+                    }
+                    failures = failures.saturating_add(1);
+                    let max = if has_keys {
+                        RETRY_MAX
+                    } else {
+                        RETRY_MAX_WITHOUT_KEYS
+                    };
+                    RETRY_MIN.saturating_mul(1 << failures.min(10)).min(max)
+                }
+            };
+            self.state.attempts.send_modify(|attempts| *attempts += 1);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.state.wanted.notified() => {}
+            }
+        }
+    }
+
+    /// Asks for the keys once. Says how long they are good for.
+    async fn refresh(&self, client: &Client) -> Result<Duration, KeysError> {
+        self.state.fetches.fetch_add(1, Ordering::Relaxed);
+        let url = match &self.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover(client).await?,
+        };
+        let answer = get(client, &url).await?;
+        let held = self.state.held.load_full();
+        let life = life(&answer.headers);
+        let edition = match &held {
+            // The same to the letter: tokens that were verified with them stay so.
+            Some(held) if held.text == answer.body => held.edition,
+            Some(held) => held.edition + 1,
+            None => 1,
+        };
+        let keys = KeySet::read(&answer.body).map_err(|source| KeysError::Keys {
+            url: url.clone(),
+            source,
+        })?;
+        if held.is_none_or(|held| held.edition != edition) {
+            tracing::info!(issuer = self.names[0], %url, "an issuer's keys were read");
+        }
+        self.state.held.store(Some(Arc::new(Held {
+            keys,
+            text: answer.body,
+            since: Instant::now(),
+            life,
+            edition,
+        })));
+        Ok(life)
+    }
+
+    /// Finds out where the keys are, from whichever document the issuer has (RFC 8414, 3.1; OpenID Connect Discovery).
+    async fn discover(&self, client: &Client) -> Result<Url, KeysError> {
+        let mut failure = None;
+        for url in documents(&self.url) {
+            match self.discover_at(client, &url).await {
+                Ok(jwks) => return Ok(jwks),
+                // A document about somebody else is no reason to go on looking, and worth telling.
+                Err(error @ (KeysError::OtherIssuer { .. } | KeysError::JwksUrl { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| KeysError::Document {
+            url: self.url.clone(),
+        }))
+    }
+
+    async fn discover_at(&self, client: &Client, url: &Url) -> Result<Url, KeysError> {
+        let answer = get(client, url).await?;
+        let document = || KeysError::Document { url: url.clone() };
+        let found = strict::object(&answer.body).ok_or_else(document)?;
+        match found.get("issuer") {
+            Some(Value::String(issuer)) if *issuer == self.names[0] => {}
+            Some(Value::String(issuer)) => {
+                return Err(KeysError::OtherIssuer {
+                    url: url.clone(),
+                    found: issuer.chars().take(200).collect(),
+                });
+            }
+            _ => return Err(document()),
+        }
+        let jwks = found.get("jwks_uri").and_then(Value::as_str);
+        let jwks = jwks.ok_or_else(document)?;
+        match Url::parse(jwks) {
+            // What is on this machine may name what is, and nobody else may.
+            Ok(jwks)
+                if jwks.scheme() == "https" || is_safe(&jwks) && self.url.scheme() == "http" =>
+            {
+                Ok(jwks)
+            }
+            _ => Err(KeysError::JwksUrl {
+                url: url.clone(),
+                jwks: jwks.chars().take(200).collect(),
+            }),
+        }
+    }
+
+    /// Asks for the keys once.
+    #[cfg(test)]
+    pub(super) async fn try_once(&self, client: &Client) -> Result<(), String> {
+        let tried = self.refresh(client).await;
+        tried.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Has these keys from now on.
+    #[cfg(test)]
+    pub(super) fn hold(&self, text: &str) {
+        let edition = self.keys().map_or(1, |held| held.edition + 1);
+        self.state.held.store(Some(Arc::new(Held {
+            keys: KeySet::read(text.as_bytes()).expect("keys"),
+            text: text.to_owned().into(),
+            since: Instant::now(),
+            life: LIFE_DEFAULT,
+            edition,
+        })));
+    }
+
+    /// How often somebody asked for keys.
+    #[cfg(test)]
+    pub(super) fn fetches(&self) -> u64 {
+        self.state.fetches.load(Ordering::Relaxed)
+    }
+}
+
+async fn get(client: &Client, url: &Url) -> Result<crate::net::Fetched, KeysError> {
+    let answer = client
+        .fetch(Outgoing::get(url.clone()))
+        .await
+        .map_err(|source| KeysError::Fetch {
+            url: url.clone(),
+            source,
+        })?;
+    if answer.status != http::StatusCode::OK {
+        return Err(KeysError::Status {
+            url: url.clone(),
+            status: answer.status,
+        });
+    }
+    Ok(answer)
+}
+
+/// Where an issuer may say where its keys are: with the well-known name between host and path, and behind the path.
+fn documents(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/').to_owned();
+    let mut paths = vec![
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        paths.push(format!("{path}/.well-known/openid-configuration"));
+    }
+    let at = |path: String| {
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url
+    };
+    paths.into_iter().map(at).collect()
+}
+
+fn life(headers: &http::HeaderMap) -> Duration {
+    let values = headers.get_all(CACHE_CONTROL).iter();
+    let directives = values.filter_map(|value| value.to_str().ok());
+    let seconds = directives
+        .flat_map(|value| value.split(','))
+        .find_map(|directive| {
+            let (name, value) = directive.split_once('=')?;
+            let is_age = name.trim().eq_ignore_ascii_case("max-age");
+            is_age.then(|| value.trim().trim_matches('"').parse::<u64>().ok())?
+        });
+    match seconds {
+        None => LIFE_DEFAULT,
+        Some(seconds) => Duration::from_secs(seconds).clamp(LIFE_MIN, LIFE_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn documents_are_looked_for_where_rfc_8414_and_openid_put_them() {
+        let at = |issuer: &str| {
+            let url = Url::parse(issuer).expect("a URL");
+            documents(&url)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            at("https://id.example.com"),
+            [
+                "https://id.example.com/.well-known/oauth-authorization-server",
+                "https://id.example.com/.well-known/openid-configuration",
+            ]
+        );
+        for issuer in ["https://id.example.com/a/b", "https://id.example.com/a/b/"] {
+            assert_eq!(
+                at(issuer),
+                [
+                    "https://id.example.com/.well-known/oauth-authorization-server/a/b",
+                    "https://id.example.com/.well-known/openid-configuration/a/b",
+                    "https://id.example.com/a/b/.well-known/openid-configuration",
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_good_for_as_long_as_they_say_within_bounds() {
+        for (said, minutes) in [
+            (None, 60),
+            (Some("public, max-age=600"), 10),
+            (Some("max-age=0"), 5),
+            (Some("Max-Age=\"1200\", must-revalidate"), 20),
+            (Some("max-age=99999999999"), 24 * 60),
+            (Some("no-store"), 60),
+            (Some("max-age=abc"), 60),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(said) = said {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static(said));
+            }
+            assert_eq!(
+                life(&headers),
+                Duration::from_secs(60 * minutes),
+                "{said:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Access tokens of OAuth 2.1. This server is a resource server: it checks tokens, and issues none.
+//!
+//! A token is read without believing it ([`token`]); its issuer's keys ([`issuer`], [`keys`]) decide about the
+//! signature, by the algorithm that the key is for; then its claims have to be what was demanded. What was verified is
+//! remembered for a short while.
+//!
+//! # Failure
+//!
+//! While an issuer does not answer, its keys stay in force for a day. Before there are any, nobody can say whether a
+//! token is good, and the answer is 503.
+
+mod config;
+mod issuer;
+mod keys;
+mod preset;
+mod strict;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use futures_util::future::{join_all, select_all};
+use quick_cache::sync::Cache;
+use serde_json::{Map, Value};
+
+pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
+pub use preset::Preset;
+
+use super::principal::Facts;
+use super::scopes::Implied;
+use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
+use crate::net::{Client, Deadlines, Guard};
+use crate::telemetry;
+use config::{issuer_url, url};
+use issuer::{Issuer, IssuerState};
+use keys::SET_MAX_BYTES;
+use token::{Demands, Fault, Token, UNKNOWN_KEY};
+
+/// How many verified tokens are remembered.
+const VERIFIED_MAX: usize = 10_000;
+/// For how many seconds at most.
+const VERIFIED_SECONDS: u64 = 300;
+/// How long an issuer may take to answer.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Most scopes, and most groups, of one token.
+const WORDS_MAX: usize = 1024;
+
+/// The proof that an access token is.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens(Arc<Inner>);
+
+struct Inner {
+    issuers: Vec<Arc<Issuer>>,
+    client: Client,
+    leeway: u64,
+    required: Vec<String>,
+    implied: Implied,
+    /// By the digest of the token: whoever reads the memory finds no token in it.
+    verified: Cache<[u8; 32], Arc<Verified>>,
+}
+
+/// A token that was verified.
+#[derive(Debug)]
+struct Verified {
+    principal: Arc<Principal>,
+    issuer: usize,
+    /// Of the issuer's keys, when it was.
+    edition: u64,
+    /// In seconds of Unix time.
+    until: u64,
+}
+
+/// What became of looking at a token.
+enum Looked {
+    Good(Arc<Principal>),
+    Bad(AuthError),
+    /// Its issuer has no keys.
+    NoKeys(Arc<Issuer>),
+    /// Its issuer has no such key.
+    UnknownKey(Arc<Issuer>),
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens")
+            .field("issuers", &self.issuers)
+            .field("verified", &self.verified.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// What the settings say. `resource` is the URL of the endpoint, if it is known.
+    pub(crate) fn new(
+        config: &OAuthConfig,
+        implied: &Implied,
+        resource: Option<&str>,
+    ) -> Result<Self, OAuthSetupError> {
+        config.check()?;
+        let mut issuers: Vec<Arc<Issuer>> = Vec::new();
+        let mut guard = Guard::public();
+        for (setting, one) in config.all() {
+            let mut audiences = one.audience;
+            if audiences.is_empty() {
+                audiences.clone_from(&config.audience);
+            }
+            if audiences.is_empty() {
+                let Some(resource) = resource else {
+                    return Err(OAuthSetupError::NoAudience { issuer: one.issuer });
+                };
+                // RFC 8707: with and without a slash at its end, as clients write it.
+                audiences = vec![resource.to_owned(), format!("{resource}/")];
+            }
+            let address = issuer_url(&setting, &one.issuer)?;
+            guard = guard.trust(&address);
+            let jwks_url = match &one.jwks_url {
+                None => None,
+                Some(text) => {
+                    let jwks = url(&setting.replace("issuer", "jwks_url"), text)?;
+                    guard = guard.trust(&jwks);
+                    Some(jwks)
+                }
+            };
+            let preset = one.preset.unwrap_or_else(|| Preset::of(&address));
+            let name = one.name.unwrap_or_else(|| {
+                let host = address.host_str().unwrap_or_default();
+                let port = address.port().map(|port| format!(":{port}"));
+                let path = address.path().trim_end_matches('/');
+                format!("{host}{}{path}", port.unwrap_or_default())
+            });
+            let group_claims = match one.groups_claim {
+                Some(claim) => vec![claim],
+                None => preset
+                    .group_claims()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+            };
+            let names = preset.issuer_names(&one.issuer);
+            let known = issuers.iter().any(|other| {
+                other.name == name || other.names.iter().any(|known| names.contains(known))
+            });
+            if known || name.contains('#') {
+                return Err(OAuthSetupError::Twice { issuer: one.issuer });
+            }
+            issuers.push(Arc::new(Issuer {
+                name,
+                names,
+                preset,
+                audiences,
+                group_claims,
+                jwks_url,
+                url: address,
+                state: IssuerState::default(),
+            }));
+        }
+        let client = Client::builder(guard)
+            .redirects(0)
+            .max_body(SET_MAX_BYTES)
+            .deadlines(Deadlines::total(DEADLINE))
+            .build()
+            .map_err(|error| OAuthSetupError::Client(error.to_string()))?;
+        Ok(Self(Arc::new(Inner {
+            issuers,
+            client,
+            leeway: config.leeway_seconds,
+            required: config.scopes.clone(),
+            implied: implied.clone(),
+            verified: Cache::new(VERIFIED_MAX),
+        })))
+    }
+
+    /// Whether every issuer's keys are there.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.0.issuers.iter().all(|issuer| issuer.keys().is_some())
+    }
+
+    /// The issuers, as they write their own names.
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        let issuers = self.0.issuers.iter();
+        issuers.map(|issuer| issuer.names[0].clone()).collect()
+    }
+
+    /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
+    pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> std::convert::Infallible {
+        let telling = async {
+            match told {
+                Some(told) => self.tell(told).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = self.keep_keys() => never,
+            never = telling => never,
+        }
+    }
+
+    /// Says whenever it may have changed whether the keys are there.
+    async fn tell(&self, told: &telemetry::Gate) -> std::convert::Infallible {
+        /// Keys end too, and nobody says so.
+        const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+        let issuers = self.0.issuers.iter();
+        let mut attempts: Vec<_> = issuers.map(|issuer| issuer.ask_for_first()).collect();
+        loop {
+            if self.is_ready() {
+                told.open();
+            } else {
+                told.close();
+            }
+            let changed = attempts
+                .iter_mut()
+                .map(|attempts| Box::pin(attempts.changed()));
+            let _ = tokio::time::timeout(AT_LEAST_EVERY, select_all(changed)).await;
+        }
+    }
+
+    async fn keep_keys(&self) -> std::convert::Infallible {
+        let keeping = self.0.issuers.iter().map(|i| i.keep_up(&self.0.client));
+        join_all(keeping).await;
+        std::future::pending().await
+    }
+}
+
+impl Proof for Tokens {
+    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+        let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
+            return Judgement::Absent;
+        };
+        let now = presented.now();
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+        if let Some(principal) = self.0.remembered(&hash, now) {
+            return Judgement::Proven(principal);
+        }
+        match self.0.look(text, hash, now) {
+            Looked::Good(principal) => Judgement::Proven(principal),
+            Looked::Bad(error) => Judgement::Refused(error),
+            Looked::NoKeys(issuer) => self.later(text, hash, now, issuer.ask_for_first()),
+            Looked::UnknownKey(issuer) => match issuer.ask_for_unknown() {
+                Some(waiting) => self.later(text, hash, now, waiting),
+                None => Judgement::Refused(refused(UNKNOWN_KEY)),
+            },
+        }
+    }
+}
+
+impl Tokens {
+    /// Looks again once it was tried to get keys.
+    fn later(
+        &self,
+        text: &str,
+        hash: [u8; 32],
+        now: u64,
+        waiting: tokio::sync::watch::Receiver<u64>,
+    ) -> Judgement {
+        let (inner, text) = (Arc::clone(&self.0), text.to_owned());
+        Judgement::Later(Box::pin(async move {
+            Issuer::wait(waiting).await;
+            match inner.look(&text, hash, now) {
+                Looked::Good(principal) => Judgement::Proven(principal),
+                Looked::Bad(error) => Judgement::Refused(error),
+                Looked::UnknownKey(_) => Judgement::Refused(refused(UNKNOWN_KEY)),
+                Looked::NoKeys(_) => Judgement::Refused(AuthError::Unavailable(
+                    "tokens cannot be checked now: their issuer's keys are not there".into(),
+                )),
+            }
+        }))
+    }
+}
+
+impl Inner {
+    fn remembered(&self, hash: &[u8; 32], now: u64) -> Option<Arc<Principal>> {
+        let verified = self.verified.get(hash)?;
+        let keys = self.issuers[verified.issuer].keys()?;
+        let good = now < verified.until && keys.edition == verified.edition;
+        good.then(|| Arc::clone(&verified.principal))
+    }
+
+    fn look(&self, text: &str, hash: [u8; 32], now: u64) -> Looked {
+        let token = match Token::read(text) {
+            Ok(token) => token,
+            Err(fault) => return Looked::Bad(refused(fault)),
+        };
+        let of = |name: &str| {
+            let is_of = |issuer: &Arc<Issuer>| issuer.names.iter().any(|known| known == name);
+            self.issuers.iter().position(is_of)
+        };
+        let Some(at) = token.issuer().and_then(of) else {
+            let fault = match token.issuer() {
+                None => Fault("the token has no issuer"),
+                Some(_) => Fault("the token is of another issuer"),
+            };
+            return Looked::Bad(refused(fault));
+        };
+        let issuer = &self.issuers[at];
+        let Some(held) = issuer.keys() else {
+            return Looked::NoKeys(Arc::clone(issuer));
+        };
+        match token.check_signature(&held.keys) {
+            Ok(()) => {}
+            Err(UNKNOWN_KEY) => return Looked::UnknownKey(Arc::clone(issuer)),
+            Err(fault) => return Looked::Bad(refused(fault)),
+        }
+        match self.accept(issuer, token, now) {
+            Ok((principal, expires)) => {
+                self.verified.insert(
+                    hash,
+                    Arc::new(Verified {
+                        principal: Arc::clone(&principal),
+                        issuer: at,
+                        edition: held.edition,
+                        until: (expires + self.leeway).min(now + VERIFIED_SECONDS),
+                    }),
+                );
+                Looked::Good(principal)
+            }
+            Err(error) => Looked::Bad(error),
+        }
+    }
+
+    /// What a token proves whose signature is right.
+    fn accept(
+        &self,
+        issuer: &Issuer,
+        token: Token<'_>,
+        now: u64,
+    ) -> Result<(Arc<Principal>, u64), AuthError> {
+        let demands = Demands {
+            issuers: &issuer.names,
+            audiences: &issuer.audiences,
+            audience_claim: issuer.preset.audience_claim(),
+            now,
+            leeway: self.leeway,
+        };
+        token.check_claims(demands).map_err(refused)?;
+        let claims = token.claims();
+        if !issuer.preset.is_for_calls(claims) {
+            return Err(refused(Fault("the token is not an access token")));
+        }
+        let scopes = words_of(claims, issuer.preset.scope_claims(), true)?;
+        let group_claims: Vec<_> = issuer.group_claims.iter().map(String::as_str).collect();
+        let groups = words_of(claims, &group_claims, false)?;
+        let client = issuer.preset.client_claims().iter();
+        let client = client.copied().find_map(|name| claims.get(name)?.as_str());
+        let subject = token.subject().map_err(refused)?;
+        let own_name = &issuer.names[0];
+        let name = format!("oauth:{}#{subject}", issuer.name);
+        let marks = [own_name.as_str(), subject, client.unwrap_or_default()];
+        let principal = Principal::of(PrincipalKind::Token, &name, &marks);
+        let facts = Facts {
+            subject: Some(subject.into()),
+            issuer: Some(own_name.as_str().into()),
+            client: client.map(Into::into),
+            scopes: self.implied.expand(scopes.iter().map(String::as_str)),
+            groups: groups.into_iter().map(String::into_boxed_str).collect(),
+            claims: Arc::default(),
+        };
+        let expires = token.expires();
+        let principal = principal.with_facts(facts).with_claims(token.into_claims());
+        if !self.required.iter().all(|scope| principal.has_scope(scope)) {
+            return Err(AuthError::InsufficientScope {
+                required: self.required.clone(),
+            });
+        }
+        Ok((Arc::new(principal), expires))
+    }
+}
+
+fn refused(fault: Fault) -> AuthError {
+    AuthError::Invalid(fault.0.into())
+}
+
+/// The words of several claims: lists of texts, or texts; these with spaces between the words, if they may have some.
+fn words_of(
+    claims: &Map<String, Value>,
+    names: &[&str],
+    spaced: bool,
+) -> Result<Vec<String>, AuthError> {
+    let odd = || refused(Fault("the scopes or groups in the token are no texts"));
+    let mut words = Vec::new();
+    for name in names {
+        match claim(claims, name) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if spaced => {
+                words.extend(text.split_ascii_whitespace().map(str::to_owned));
+            }
+            Some(Value::String(text)) => words.push(text.clone()),
+            Some(Value::Array(list)) => {
+                for word in list {
+                    words.push(word.as_str().ok_or_else(odd)?.to_owned());
+                }
+            }
+            Some(_) => return Err(odd()),
+        }
+        if WORDS_MAX < words.len() {
+            return Err(refused(Fault("the token has too many scopes or groups")));
+        }
+    }
+    Ok(words)
+}
+
+/// A claim by its name, or by the path to it.
+fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
+    if let Some(value) = claims.get(name) {
+        return Some(value);
+    }
+    let (first, rest) = name.split_once('.')?;
+    claim(claims.get(first)?.as_object()?, rest)
+}

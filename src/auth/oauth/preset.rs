@@ -1,0 +1,147 @@
+//! In what the products differ that issue tokens.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use url::{Host, Url};
+
+/// A product that issues tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Preset {
+    /// Tokens as RFC 9068 has them: `aud`, `scope`, `client_id`.
+    #[default]
+    Generic,
+    /// Google. Its access tokens can be read by nobody but Google; clients send its ID tokens, whose audience is the
+    /// client's id. The issuer may be written without `https://`.
+    Google,
+    /// Microsoft Entra ID. Scopes are in `scp`, groups in `groups` and `roles`, the client is `azp` or `appid`. The
+    /// audience is the application's id, a GUID, or `api://` and that.
+    Entra,
+    /// Auth0. The issuer ends with a slash; `permissions` are scopes too.
+    Auth0,
+    /// Okta. Scopes are a list in `scp`, the client is `cid`.
+    Okta,
+    /// Keycloak. Groups are the roles of the realm, the client is `azp`.
+    Keycloak,
+    /// Amazon Cognito. Access tokens have no `aud`; `client_id` stands in for it, and is what `audience` has to name.
+    Cognito,
+}
+
+impl Preset {
+    /// What an issuer's URL gives away.
+    pub(super) fn of(issuer: &Url) -> Self {
+        let Some(Host::Domain(host)) = issuer.host() else {
+            return Self::of_path(issuer);
+        };
+        let within = |domain: &str| {
+            host == domain
+                || host
+                    .strip_suffix(domain)
+                    .is_some_and(|rest| rest.ends_with('.'))
+        };
+        if host == "accounts.google.com" {
+            Self::Google
+        } else if within("login.microsoftonline.com") || within("login.microsoftonline.us") {
+            Self::Entra
+        } else if within("auth0.com") {
+            Self::Auth0
+        } else if within("okta.com") || within("oktapreview.com") {
+            Self::Okta
+        } else if within("amazonaws.com") && host.starts_with("cognito-idp.") {
+            Self::Cognito
+        } else {
+            Self::of_path(issuer)
+        }
+    }
+
+    fn of_path(issuer: &Url) -> Self {
+        if issuer.path().contains("/realms/") {
+            Self::Keycloak
+        } else {
+            Self::Generic
+        }
+    }
+
+    /// The names that tokens have for an issuer.
+    pub(super) fn issuer_names(self, issuer: &str) -> Vec<String> {
+        let mut names = vec![issuer.to_owned()];
+        if self == Self::Google
+            && let Some(bare) = issuer.strip_prefix("https://")
+        {
+            names.push(bare.to_owned());
+        }
+        names
+    }
+
+    /// The claim that says whom a token is for.
+    pub(super) fn audience_claim(self) -> &'static str {
+        match self {
+            Self::Cognito => "client_id",
+            _ => "aud",
+        }
+    }
+
+    /// Whether something about a token shows that it is not for calling servers with.
+    pub(super) fn is_for_calls(self, claims: &Map<String, Value>) -> bool {
+        match self {
+            Self::Cognito => claims.get("token_use").is_some_and(|kind| kind == "access"),
+            // Refresh and ID tokens of Keycloak's say so.
+            Self::Keycloak => claims.get("typ").is_none_or(|kind| kind == "Bearer"),
+            _ => true,
+        }
+    }
+
+    /// The claims in which scopes are.
+    pub(super) fn scope_claims(self) -> &'static [&'static str] {
+        match self {
+            Self::Auth0 => &["scope", "permissions"],
+            _ => &["scope", "scp"],
+        }
+    }
+
+    /// The claims in which groups are.
+    pub(super) fn group_claims(self) -> &'static [&'static str] {
+        match self {
+            Self::Entra => &["groups", "roles"],
+            Self::Keycloak => &["groups", "realm_access.roles"],
+            Self::Cognito => &["cognito:groups"],
+            _ => &["groups"],
+        }
+    }
+
+    /// The claims that name the client, the first that is there.
+    pub(super) fn client_claims(self) -> &'static [&'static str] {
+        &["client_id", "azp", "cid", "appid"]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_is_known_by_its_url() {
+        for (issuer, preset) in [
+            ("https://accounts.google.com", Preset::Google),
+            (
+                "https://login.microsoftonline.com/tenant/v2.0",
+                Preset::Entra,
+            ),
+            ("https://example.eu.auth0.com/", Preset::Auth0),
+            ("https://example.okta.com/oauth2/default", Preset::Okta),
+            ("https://id.example.com/realms/main", Preset::Keycloak),
+            (
+                "https://cognito-idp.eu-west-1.amazonaws.com/pool",
+                Preset::Cognito,
+            ),
+            ("https://id.example.com", Preset::Generic),
+            ("https://notauth0.com", Preset::Generic),
+            ("http://127.0.0.1:8080/realms/main", Preset::Keycloak),
+        ] {
+            let url = Url::parse(issuer).expect("a URL");
+            assert_eq!(Preset::of(&url), preset, "{issuer}");
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! What is let in and what is not, by behaviour.
+
+mod hostile;
+mod keys_of_issuers;
+mod wycheproof;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    RSA_PSS_SHA256, RsaEncoding, RsaKeyPair, RsaPublicKeyComponents,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use serde_json::json;
+
+use super::*;
+
+const ISSUER: &str = "https://id.example.com";
+const RESOURCE: &str = "https://mcp.example.com/mcp";
+const NOW: u64 = 1_800_000_000;
+
+type Sign = dyn Fn(&[u8]) -> Vec<u8>;
+
+/// Somebody who signs.
+struct Signer {
+    algorithm: &'static str,
+    jwk: Value,
+    sign: Box<Sign>,
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+impl Signer {
+    fn es256(id: &str) -> Self {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key");
+        let public = pair.public_key().as_ref().to_vec();
+        let (x, y) = (encode(&public[1..33]), encode(&public[33..]));
+        Self {
+            algorithm: "ES256",
+            jwk: json!({"kty": "EC", "crv": "P-256", "kid": id, "use": "sig", "alg": "ES256", "x": x, "y": y}),
+            sign: Box::new(move |message| {
+                let signature = pair.sign(&SystemRandom::new(), message).expect("signed");
+                signature.as_ref().to_vec()
+            }),
+        }
+    }
+
+    fn ed25519(id: &str) -> Self {
+        let pair = Ed25519KeyPair::generate().expect("a key");
+        let x = encode(pair.public_key().as_ref());
+        Self {
+            algorithm: "EdDSA",
+            jwk: json!({"kty": "OKP", "crv": "Ed25519", "kid": id, "alg": "EdDSA", "x": x}),
+            sign: Box::new(move |message| pair.sign(message).as_ref().to_vec()),
+        }
+    }
+
+    fn rsa(id: &str, algorithm: &'static str) -> Self {
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key");
+        let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public_key());
+        let padding: &'static dyn RsaEncoding = match algorithm {
+            "RS256" => &RSA_PKCS1_SHA256,
+            _ => &RSA_PSS_SHA256,
+        };
+        Self {
+            algorithm,
+            jwk: json!({"kty": "RSA", "kid": id, "use": "sig", "alg": algorithm, "n": encode(&public.n), "e": encode(&public.e)}),
+            sign: Box::new(move |message| {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(padding, &SystemRandom::new(), message, &mut signature)
+                    .expect("signed");
+                signature
+            }),
+        }
+    }
+
+    fn id(&self) -> &str {
+        self.jwk["kid"].as_str().expect("an id")
+    }
+
+    fn header(&self) -> Value {
+        json!({"alg": self.algorithm, "kid": self.id(), "typ": "at+jwt"})
+    }
+
+    /// A token of just these texts.
+    fn token_of(&self, header: impl AsRef<[u8]>, claims: impl AsRef<[u8]>) -> String {
+        let message = format!("{}.{}", encode(header), encode(claims));
+        let signature = (self.sign)(message.as_bytes());
+        format!("{message}.{}", encode(signature))
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        self.token_of(self.header().to_string(), claims.to_string())
+    }
+}
+
+/// Claims of a good token.
+fn claims() -> Value {
+    json!({
+        "iss": ISSUER, "aud": RESOURCE, "sub": "alice", "client_id": "client", "scope": "mcp files:read",
+        "iat": NOW - 10, "nbf": NOW - 10, "exp": NOW + 600,
+    })
+}
+
+fn set_of(signers: &[&Signer]) -> String {
+    let keys: Vec<_> = signers.iter().map(|signer| signer.jwk.clone()).collect();
+    json!({ "keys": keys }).to_string()
+}
+
+fn tokens(change: impl FnOnce(&mut OAuthConfig)) -> Tokens {
+    let mut config = OAuthConfig {
+        issuer: Some(ISSUER.to_owned()),
+        ..OAuthConfig::default()
+    };
+    change(&mut config);
+    Tokens::new(&config, &Implied::default(), Some(RESOURCE)).expect("sound settings")
+}
+
+fn judged_at(tokens: &Tokens, token: &str, now: u64) -> Judgement {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        "authorization",
+        format!("Bearer {token}").parse().expect("a value"),
+    );
+    match Presented::read(&headers, None, None, now) {
+        Ok(presented) => tokens.judge(&presented),
+        Err(error) => Judgement::Refused(error),
+    }
+}
+
+fn judged(tokens: &Tokens, token: &str) -> Judgement {
+    judged_at(tokens, token, NOW)
+}
+
+/// `None` if the token is good, else why it is not.
+fn fault(judgement: Judgement) -> Option<String> {
+    match judgement {
+        Judgement::Proven(_) => None,
+        Judgement::Absent => Some("absent".to_owned()),
+        Judgement::Refused(error) => Some(error.to_string()),
+        Judgement::Later(_) => Some("later".to_owned()),
+    }
+}
+
+fn principal(judgement: Judgement) -> Arc<Principal> {
+    match judgement {
+        Judgement::Proven(principal) => principal,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_algorithm_that_is_accepted_is() {
+    let signers = [
+        Signer::rsa("1", "RS256"),
+        Signer::rsa("2", "PS256"),
+        Signer::es256("3"),
+        Signer::ed25519("4"),
+    ];
+    let tokens = tokens(|_| {});
+    tokens.0.issuers[0].hold(&set_of(&signers.each_ref()));
+    for signer in &signers {
+        let alice = principal(judged(&tokens, &signer.token(&claims())));
+        assert_eq!(
+            alice.name(),
+            "oauth:id.example.com#alice",
+            "{}",
+            signer.algorithm
+        );
+        assert_eq!(alice.kind(), PrincipalKind::Token);
+        assert_eq!(
+            (alice.subject(), alice.client()),
+            (Some("alice"), Some("client"))
+        );
+        assert_eq!(alice.issuer(), Some(ISSUER));
+        assert!(alice.has_scope("files:read") && !alice.has_scope("files:write"));
+    }
+    // A key that does not say which of the two that its type has is for both.
+    let mut plain = Signer::rsa("5", "PS256");
+    plain.jwk.as_object_mut().expect("an object").remove("alg");
+    tokens.0.issuers[0].hold(&set_of(&[&plain]));
+    assert_eq!(fault(judged(&tokens, &plain.token(&claims()))), None);
+}
+
+#[test]
+fn sec_04_principals_are_told_apart_by_issuer_subject_and_client() {
+    let signer = Signer::ed25519("1");
+    let tokens = tokens(|_| {});
+    tokens.0.issuers[0].hold(&set_of(&[&signer]));
+    let who = |subject: &str, client: &str| {
+        let mut claims = claims();
+        claims["sub"] = subject.into();
+        claims["client_id"] = client.into();
+        principal(judged(&tokens, &signer.token(&claims)))
+    };
+    assert_eq!(who("alice", "a"), who("alice", "a"));
+    assert_ne!(who("alice", "a"), who("alice", "b"));
+    assert_ne!(who("alice", "a"), who("bob", "a"));
+    assert_ne!(who("alice#a", ""), who("alice", "#a"));
+}
+
+#[test]
+fn what_was_verified_is_remembered_but_not_beyond_its_end_nor_its_key() {
+    let (signer, other) = (Signer::ed25519("1"), Signer::ed25519("2"));
+    let tokens = tokens(|_| {});
+    let issuer = &tokens.0.issuers[0];
+    issuer.hold(&set_of(&[&signer]));
+    let mut short = claims();
+    short["exp"] = (NOW + 100).into();
+    let (long, short) = (signer.token(&claims()), signer.token(&short));
+    let first = principal(judged(&tokens, &long));
+    assert!(
+        Arc::ptr_eq(&first, &principal(judged(&tokens, &long))),
+        "the same one"
+    );
+    assert_eq!(fault(judged(&tokens, &short)), None);
+    for (token, later, expected) in [
+        (&long, 299, None),
+        (&long, 301, None),
+        (&long, 659, None),
+        (&long, 660, Some("the token has expired")),
+        (&short, 159, None),
+        (&short, 160, Some("the token has expired")),
+    ] {
+        let found = fault(judged_at(&tokens, token, NOW + later));
+        assert_eq!(found.as_deref(), expected, "{later}");
+    }
+    // A key that the issuer has taken away lets nobody in, whatever was remembered.
+    issuer.hold(&set_of(&[&other]));
+    assert_eq!(fault(judged(&tokens, &long)).as_deref(), Some("later"));
+    // What is remembered is bounded.
+    issuer.hold(&set_of(&[&signer]));
+    assert!(tokens.0.verified.capacity() <= 2 * VERIFIED_MAX as u64);
+}
+
+#[test]
+fn scopes_that_every_request_needs_are_demanded_all_at_once() {
+    let signer = Signer::ed25519("1");
+    let tokens = tokens(|c| c.scopes = vec!["mcp".to_owned(), "files:write".to_owned()]);
+    tokens.0.issuers[0].hold(&set_of(&[&signer]));
+    match judged(&tokens, &signer.token(&claims())) {
+        Judgement::Refused(AuthError::InsufficientScope { required }) => {
+            assert_eq!(required, ["mcp", "files:write"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut more = claims();
+    more["scope"] = "files:write mcp".into();
+    assert_eq!(fault(judged(&tokens, &signer.token(&more))), None);
+}
+
+#[test]
+fn products_say_the_same_in_different_claims() {
+    let signer = Signer::ed25519("1");
+    for (issuer, claims, client, scopes, groups) in [
+        (
+            "https://login.microsoftonline.com/t/v2.0",
+            json!({"aud": "guid", "azp": "app", "scp": "a b", "groups": ["g"], "roles": ["r"]}),
+            Some("app"),
+            "a b",
+            "g r",
+        ),
+        (
+            "https://x.eu.auth0.com/",
+            json!({"aud": ["guid", "x"], "azp": "app", "scope": "a", "permissions": ["b"]}),
+            Some("app"),
+            "a b",
+            "",
+        ),
+        (
+            "https://x.okta.com/oauth2/default",
+            json!({"aud": "guid", "cid": "app", "scp": ["a", "b"], "groups": ["g"]}),
+            Some("app"),
+            "a b",
+            "g",
+        ),
+        (
+            "https://id.example.com/realms/main",
+            json!({"aud": "guid", "azp": "app", "typ": "Bearer", "scope": "a", "realm_access": {"roles": ["r"]}}),
+            Some("app"),
+            "a",
+            "r",
+        ),
+        (
+            "https://cognito-idp.eu-west-1.amazonaws.com/pool",
+            json!({"client_id": "guid", "token_use": "access", "scope": "a", "cognito:groups": ["g"]}),
+            Some("guid"),
+            "a",
+            "g",
+        ),
+        (
+            "https://accounts.google.com",
+            json!({"aud": "guid", "azp": "app"}),
+            Some("app"),
+            "",
+            "",
+        ),
+    ] {
+        let tokens = tokens(|c| {
+            c.issuer = Some(issuer.to_owned());
+            c.audience = vec!["guid".to_owned()];
+        });
+        tokens.0.issuers[0].hold(&set_of(&[&signer]));
+        let mut all = claims;
+        for (name, value) in [
+            ("iss", json!(issuer)),
+            ("sub", json!("s")),
+            ("exp", json!(NOW + 60)),
+        ] {
+            all[name] = value;
+        }
+        let found = principal(judged(&tokens, &signer.token(&all)));
+        assert_eq!(found.client(), client, "{issuer}");
+        assert_eq!(
+            found.scopes().collect::<Vec<_>>().join(" "),
+            scopes,
+            "{issuer}"
+        );
+        assert_eq!(
+            found.groups().collect::<Vec<_>>().join(" "),
+            groups,
+            "{issuer}"
+        );
+    }
+    let google = tokens(|c| {
+        c.issuer = Some("https://accounts.google.com".to_owned());
+        c.audience = vec!["guid".to_owned()];
+    });
+    google.0.issuers[0].hold(&set_of(&[&signer]));
+    let bare = json!({"iss": "accounts.google.com", "aud": "guid", "sub": "s", "exp": NOW + 60});
+    assert_eq!(fault(judged(&google, &signer.token(&bare))), None);
+    let cognito = tokens(|c| {
+        c.issuer = Some("https://cognito-idp.eu-west-1.amazonaws.com/pool".to_owned());
+        c.audience = vec!["guid".to_owned()];
+    });
+    cognito.0.issuers[0].hold(&set_of(&[&signer]));
+    let id_token = json!({"iss": "https://cognito-idp.eu-west-1.amazonaws.com/pool", "client_id": "guid", "token_use": "id", "sub": "s", "exp": NOW + 60});
+    assert!(fault(judged(&cognito, &signer.token(&id_token))).is_some());
+}
+
+#[test]
+fn several_issuers_have_keys_and_audiences_of_their_own() {
+    let (one, other) = (Signer::ed25519("1"), Signer::ed25519("1"));
+    let tokens = tokens(|c| {
+        c.issuers = vec![IssuerConfig {
+            issuer: "https://other.example.com".to_owned(),
+            name: Some("other".to_owned()),
+            audience: vec!["elsewhere".to_owned()],
+            ..IssuerConfig::default()
+        }];
+    });
+    tokens.0.issuers[0].hold(&set_of(&[&one]));
+    tokens.0.issuers[1].hold(&set_of(&[&other]));
+    let mut second = claims();
+    second["iss"] = "https://other.example.com".into();
+    second["aud"] = "elsewhere".into();
+    let alice = principal(judged(&tokens, &other.token(&second)));
+    assert_eq!(alice.name(), "oauth:other#alice");
+    assert_eq!(fault(judged(&tokens, &one.token(&claims()))), None);
+    // Neither one's key signs for the other, nor is one's audience the other's.
+    assert!(fault(judged(&tokens, &one.token(&second))).is_some());
+    assert!(fault(judged(&tokens, &other.token(&claims()))).is_some());
+    second["aud"] = RESOURCE.into();
+    assert!(fault(judged(&tokens, &other.token(&second))).is_some());
+}
+
+#[test]
+fn settings_that_can_never_work_are_refused_with_what_to_do() {
+    let told = |change: &dyn Fn(&mut OAuthConfig), resource: Option<&str>| {
+        let mut config = OAuthConfig {
+            issuer: Some(ISSUER.to_owned()),
+            ..OAuthConfig::default()
+        };
+        change(&mut config);
+        let made = Tokens::new(&config, &Implied::default(), resource);
+        made.map(drop).expect_err("refused").to_string()
+    };
+    for (change, expected) in [
+        (
+            &(|c: &mut OAuthConfig| c.issuer = Some("id.example.com".to_owned()))
+                as &dyn Fn(&mut OAuthConfig),
+            "auth.oauth.issuer",
+        ),
+        (
+            &|c| c.issuer = Some("http://id.example.com".to_owned()),
+            "https",
+        ),
+        (
+            &|c| c.issuer = Some("https://id.example.com?x=1".to_owned()),
+            "no query",
+        ),
+        (
+            &|c| c.issuer = Some("https://user:pass@id.example.com".to_owned()),
+            "auth.oauth.issuer",
+        ),
+        (
+            &|c| c.issuer = Some("ftp://id.example.com".to_owned()),
+            "auth.oauth.issuer",
+        ),
+        (
+            &|c| c.jwks_url = Some("http://id.example.com/keys".to_owned()),
+            "jwks_url",
+        ),
+        (&|c| c.audience = vec![String::new()], "auth.oauth.audience"),
+        (
+            &|c| c.audience = vec!["a b".to_owned()],
+            "auth.oauth.audience",
+        ),
+        (
+            &|c| c.audience = vec!["https://a/#b".to_owned()],
+            "auth.oauth.audience",
+        ),
+        (
+            &|c| c.scopes = vec!["offline_access".to_owned()],
+            "auth.oauth.scopes",
+        ),
+        (&|c| c.scopes = vec!["a b".to_owned()], "auth.oauth.scopes"),
+        (&|c| c.leeway_seconds = 61, "at most 60"),
+        (
+            &|c| c.metadata_url = Some("x".to_owned()),
+            "auth.oauth.metadata_url",
+        ),
+        (
+            &|c| {
+                c.issuers = vec![IssuerConfig {
+                    issuer: ISSUER.to_owned(),
+                    ..IssuerConfig::default()
+                }];
+            },
+            "twice",
+        ),
+    ] {
+        let error = told(change, Some(RESOURCE));
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = told(&|_| {}, None);
+    assert!(
+        error.contains("http.public_url") && error.contains("auth.oauth.audience"),
+        "{error}"
+    );
+}

@@ -1,0 +1,252 @@
+//! One access token: a JWS in its compact form (RFC 7515), with the claims of RFC 9068.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::Algorithm;
+use serde_json::{Map, Value};
+
+use super::keys::{self, KeySet};
+use super::strict;
+
+/// Longest token that is looked at.
+pub(super) const TOKEN_MAX_BYTES: usize = 16 * 1024;
+/// Longest subject, in bytes.
+const SUBJECT_MAX_BYTES: usize = 1024;
+
+/// Why a token is no good. Said to the caller; nothing in it comes out of the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault(pub(super) &'static str);
+
+/// A token that was read and not yet believed.
+#[derive(Debug)]
+pub(super) struct Token<'t> {
+    /// What was signed.
+    message: &'t str,
+    signature: Vec<u8>,
+    algorithm: Algorithm,
+    key_id: Option<String>,
+    claims: Map<String, Value>,
+}
+
+/// What has to hold of a token's claims.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demands<'d> {
+    /// Who may have issued it; one name, or its variants.
+    pub(super) issuers: &'d [String],
+    /// Whom it may be for.
+    pub(super) audiences: &'d [String],
+    /// The claim that says so.
+    pub(super) audience_claim: &'d str,
+    /// In seconds of Unix time.
+    pub(super) now: u64,
+    /// By how many seconds clocks may differ.
+    pub(super) leeway: u64,
+}
+
+impl<'t> Token<'t> {
+    /// Whether a text is of this form, so that nobody else need look at it.
+    pub(super) fn is_one(text: &str) -> bool {
+        text.bytes().filter(|b| *b == b'.').count() == 2
+    }
+
+    /// Reads a token without believing anything in it.
+    pub(super) fn read(text: &'t str) -> Result<Self, Fault> {
+        if TOKEN_MAX_BYTES < text.len() {
+            return Err(Fault("the token is too long"));
+        }
+        let (message, signature) = text.rsplit_once('.').ok_or(FORM)?;
+        let (header, claims) = message.split_once('.').ok_or(FORM)?;
+        let (algorithm, key_id) = read_header(header)?;
+        let claims = object(claims)?;
+        // Where keys could be had (jku, x5u), or are (jwk, x5c), is not looked at: only the issuer's own keys count.
+        Ok(Self {
+            message,
+            signature: URL_SAFE_NO_PAD.decode(signature).map_err(|_| FORM)?,
+            algorithm,
+            key_id,
+            claims,
+        })
+    }
+
+    /// Who it says has issued it.
+    pub(super) fn issuer(&self) -> Option<&str> {
+        self.claims.get("iss").and_then(Value::as_str)
+    }
+
+    /// The id of the key that it says it was signed with.
+    pub(super) fn key_id(&self) -> Option<&str> {
+        self.key_id.as_deref()
+    }
+
+    /// Checks the signature.
+    pub(super) fn check_signature(&self, keys: &KeySet) -> Result<(), Fault> {
+        let candidates = keys.candidates(self.key_id(), self.algorithm);
+        if candidates.is_empty() {
+            let known = self.key_id().is_some_and(|id| keys.has(id));
+            return Err(if known { ALGORITHM } else { UNKNOWN_KEY });
+        }
+        let good = |key: &&keys::Key| {
+            key.verifies(self.algorithm, self.message.as_bytes(), &self.signature)
+        };
+        if candidates.iter().any(good) {
+            Ok(())
+        } else {
+            Err(Fault("the signature of the token is wrong"))
+        }
+    }
+
+    /// Whether a JWS was signed with one of these keys, whatever it says.
+    #[cfg(test)]
+    pub(super) fn verifies(text: &str, keys: &KeySet) -> bool {
+        let read = || {
+            let (message, signature) = text.rsplit_once('.')?;
+            let (header, payload) = message.split_once('.')?;
+            URL_SAFE_NO_PAD.decode(payload).ok()?;
+            let (algorithm, key_id) = read_header(header).ok()?;
+            let token = Token {
+                message,
+                signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
+                algorithm,
+                key_id,
+                claims: Map::new(),
+            };
+            token.check_signature(keys).ok()
+        };
+        read().is_some()
+    }
+
+    /// Checks what the token says of itself. Call it after its signature was checked.
+    pub(super) fn check_claims(&self, demands: Demands<'_>) -> Result<(), Fault> {
+        let issuer = self.issuer().ok_or(Fault("the token has no issuer"))?;
+        if !demands.issuers.iter().any(|known| known == issuer) {
+            return Err(Fault("the token is of another issuer"));
+        }
+        let Demands { now, leeway, .. } = demands;
+        let expires = self.time("exp")?.ok_or(Fault("the token has no expiry"))?;
+        if expires.saturating_add(leeway) <= now {
+            return Err(Fault("the token has expired"));
+        }
+        let latest = now.saturating_add(leeway);
+        if self.time("nbf")?.is_some_and(|begins| latest < begins) {
+            return Err(Fault("the token is not valid yet"));
+        }
+        if self.time("iat")?.is_some_and(|issued| latest < issued) {
+            return Err(Fault("the token was issued in the future"));
+        }
+        self.check_audience(demands)?;
+        self.subject()?;
+        Ok(())
+    }
+
+    fn check_audience(&self, demands: Demands<'_>) -> Result<(), Fault> {
+        const FOREIGN: Fault = Fault("the token was issued for somebody else");
+        const NONE: Fault = Fault("the token does not say whom it was issued for");
+        let is_ours = |audience: &str| demands.audiences.iter().any(|known| known == audience);
+        match self.claims.get(demands.audience_claim) {
+            Some(Value::String(audience)) if is_ours(audience) => Ok(()),
+            Some(Value::String(_)) => Err(FOREIGN),
+            Some(Value::Array(list)) if !list.is_empty() => {
+                let mut found = false;
+                for audience in list {
+                    // One that is no text makes the list one that nobody should go by.
+                    found |= is_ours(audience.as_str().ok_or(NONE)?);
+                }
+                if found { Ok(()) } else { Err(FOREIGN) }
+            }
+            _ => Err(NONE),
+        }
+    }
+
+    /// Whom it is about.
+    pub(super) fn subject(&self) -> Result<&str, Fault> {
+        match self.claims.get("sub") {
+            Some(Value::String(subject))
+                if (1..=SUBJECT_MAX_BYTES).contains(&subject.len())
+                    && !subject.chars().any(char::is_control) =>
+            {
+                Ok(subject)
+            }
+            _ => Err(Fault("the token has no subject")),
+        }
+    }
+
+    /// When it ends, in seconds of Unix time.
+    pub(super) fn expires(&self) -> u64 {
+        self.time("exp").ok().flatten().unwrap_or(0)
+    }
+
+    /// A claim that is a time. What is there and is none spoils the token.
+    fn time(&self, name: &str) -> Result<Option<u64>, Fault> {
+        const NO_TIME: Fault = Fault("a time in the token is not a number");
+        /// Beyond this, numbers of JSON are not exact; and nobody means it.
+        const LATEST: f64 = 9_007_199_254_740_992.0;
+        match self.claims.get(name) {
+            None => Ok(None),
+            Some(Value::Number(number)) => {
+                let seconds = number.as_f64().ok_or(NO_TIME)?;
+                if !(0.0..=LATEST).contains(&seconds) {
+                    return Err(NO_TIME);
+                }
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is within what fits"
+                )]
+                Ok(Some(seconds as u64))
+            }
+            Some(_) => Err(NO_TIME),
+        }
+    }
+
+    /// What it says of itself.
+    pub(super) fn claims(&self) -> &Map<String, Value> {
+        &self.claims
+    }
+
+    /// The same, to keep.
+    pub(super) fn into_claims(self) -> Map<String, Value> {
+        self.claims
+    }
+}
+
+/// Reads a header: the algorithm that it names, and the id of the key.
+fn read_header(part: &str) -> Result<(Algorithm, Option<String>), Fault> {
+    let header = object(part)?;
+    // RFC 7515, 4.1.11: whoever does not know an extension must not accept the token. None is known.
+    if header.contains_key("crit") || header.contains_key("b64") {
+        return Err(Fault("the token demands an extension that is not known"));
+    }
+    let Some(Value::String(name)) = header.get("alg") else {
+        return Err(ALGORITHM);
+    };
+    let algorithm = keys::algorithm(name).ok_or(ALGORITHM)?;
+    let key_id = match header.get("kid") {
+        None => None,
+        Some(Value::String(id)) => Some(id.clone()),
+        Some(_) => return Err(FORM),
+    };
+    // RFC 8725, 3.11: a token of another kind, signed with the same key, is none.
+    let is_access_token = match header.get("typ") {
+        None => true,
+        Some(Value::String(kind)) => {
+            let kind = kind.to_ascii_lowercase();
+            let kind = kind.strip_prefix("application/").unwrap_or(&kind);
+            kind == "jwt" || kind == "at+jwt"
+        }
+        Some(_) => false,
+    };
+    if !is_access_token {
+        return Err(Fault("the token is not an access token"));
+    }
+    Ok((algorithm, key_id))
+}
+
+const FORM: Fault = Fault("the token is malformed");
+const ALGORITHM: Fault = Fault("the token is signed with an algorithm that is not accepted");
+/// The one fault that a look at the issuer's newest keys may mend.
+pub(super) const UNKNOWN_KEY: Fault = Fault("the token is signed with a key that is not known");
+
+fn object(part: &str) -> Result<Map<String, Value>, Fault> {
+    let text = URL_SAFE_NO_PAD.decode(part).map_err(|_| FORM)?;
+    strict::object(&text).ok_or(FORM)
+}

@@ -1,0 +1,445 @@
+//! What this server says of itself as a protected resource (RFC 9728), and what callers have to show.
+
+use std::net::IpAddr;
+
+use http::header::{FORWARDED, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use serde_json::json;
+use url::Url;
+
+use super::AuthError;
+use crate::net::TrustedProxies;
+
+/// The path of the MCP endpoint below the server's root.
+const ENDPOINT: &str = "/mcp";
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The URL under which clients reach the server's root, as whoever runs it has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PublicUrl {
+    /// Scheme, host and port.
+    origin: String,
+    /// A path in front of all others; empty, or `/` and something without a slash at its end.
+    prefix: String,
+}
+
+impl PublicUrl {
+    /// Reads a URL of `http` or `https`, that of the root or that of the endpoint. `None` if it is neither.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let url = Url::parse(text).ok()?;
+        let plain = url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        if !plain || !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return None;
+        }
+        let path = url.path().trim_end_matches('/');
+        let prefix = path.strip_suffix(ENDPOINT).unwrap_or(path);
+        Some(Self {
+            origin: url.origin().ascii_serialization(),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// The URL of the endpoint: how clients and issuers name this server (RFC 8707).
+    pub(crate) fn endpoint(&self) -> String {
+        format!("{}{}{ENDPOINT}", self.origin, self.prefix)
+    }
+
+    /// Where the metadata is: the well-known name between host and path (RFC 9728, 3.1).
+    fn metadata(&self) -> String {
+        format!("{}{WELL_KNOWN}{}{ENDPOINT}", self.origin, self.prefix)
+    }
+
+    /// Where it is reached, by a request's own word and that of proxies that are trusted.
+    fn of(seen: Seen<'_>, trusted: &TrustedProxies) -> Option<Self> {
+        let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
+        let said = |name: &HeaderName| {
+            let value = seen.headers.get(name).filter(|_| from_proxy)?;
+            // What stands first is what the client asked for.
+            Some(value.to_str().ok()?.split(',').next()?.trim())
+        };
+        let forwarded = said(&FORWARDED);
+        let parameter = |wanted: &str| {
+            forwarded?.split(';').find_map(|pair| {
+                let (name, value) = pair.split_once('=')?;
+                let is_wanted = name.trim().eq_ignore_ascii_case(wanted);
+                is_wanted.then(|| value.trim().trim_matches('"'))
+            })
+        };
+        let scheme = parameter("proto").or_else(|| said(&PROTO));
+        let host = parameter("host").or_else(|| said(&FORWARDED_HOST));
+        let own = || match seen.uri.authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => seen.headers.get(HOST)?.to_str().ok(),
+        };
+        let scheme = if scheme.is_some_and(|s| s.eq_ignore_ascii_case("https")) {
+            "https"
+        } else {
+            "http"
+        };
+        let prefix = said(&PREFIX).unwrap_or_default();
+        Self::parse(&format!("{scheme}://{}{prefix}", host.or_else(own)?))
+    }
+}
+
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
+/// What a request shows of where it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'r> {
+    pub(crate) headers: &'r HeaderMap,
+    pub(crate) uri: &'r Uri,
+    pub(crate) peer: Option<IpAddr>,
+}
+
+/// What callers have to show, and where they learn how to get it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resource {
+    /// The issuers of tokens; without any there is no metadata.
+    pub(super) issuers: Vec<String>,
+    /// Scopes that every request needs.
+    pub(super) scopes: Vec<String>,
+    pub(super) public: Option<PublicUrl>,
+    pub(super) trusted: TrustedProxies,
+    pub(super) metadata_url: Option<String>,
+    /// A name for people.
+    pub(super) name: String,
+}
+
+impl Resource {
+    fn at(&self, seen: Seen<'_>) -> Option<PublicUrl> {
+        match &self.public {
+            Some(public) => Some(public.clone()),
+            None => PublicUrl::of(seen, &self.trusted),
+        }
+    }
+
+    /// What stands in front of each path in the URLs that clients use.
+    pub(super) fn prefix(&self) -> &str {
+        self.public.as_ref().map_or("", |public| &public.prefix)
+    }
+
+    /// The document about this server, at a path below the server's root (AUTH-01). `None` if there is none.
+    pub(crate) fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
+        if self.issuers.is_empty() {
+            return None;
+        }
+        let at = self.at(seen)?;
+        let path = seen.uri.path();
+        let path = path.strip_prefix(&*at.prefix).unwrap_or(path);
+        let rest = path.strip_prefix(WELL_KNOWN)?;
+        let known = [
+            String::new(),
+            ENDPOINT.to_owned(),
+            format!("{}{ENDPOINT}", at.prefix),
+        ];
+        if !known.iter().any(|path| path == rest.trim_end_matches('/')) {
+            return None;
+        }
+        let mut document = json!({
+            "resource": at.endpoint(),
+            "authorization_servers": self.issuers,
+            "bearer_methods_supported": ["header"],
+        });
+        if !self.scopes.is_empty() {
+            document["scopes_supported"] = self.scopes.clone().into();
+        }
+        if !self.name.is_empty() {
+            document["resource_name"] = self.name.clone().into();
+        }
+        Some(document.to_string().into_bytes())
+    }
+
+    /// `WWW-Authenticate` (RFC 6750, 3; RFC 9728, 5.1). Who has shown nothing is told no error.
+    pub(super) fn challenge(
+        &self,
+        seen: Seen<'_>,
+        error: &AuthError,
+        needed: &[String],
+    ) -> Option<HeaderValue> {
+        let code = match error {
+            AuthError::Missing => None,
+            AuthError::Malformed(_) => Some("invalid_request"),
+            AuthError::Invalid(_) => Some("invalid_token"),
+            AuthError::InsufficientScope { .. } => Some("insufficient_scope"),
+            // Nothing that the caller could show would help.
+            AuthError::Unavailable(_) => return None,
+        };
+        let mut parameters = Vec::new();
+        if let Some(code) = code {
+            parameters.push(format!(r#"error="{code}""#));
+            parameters.push(format!(
+                r#"error_description="{}""#,
+                quotable(&error.to_string())
+            ));
+        }
+        let scopes = match error {
+            AuthError::InsufficientScope { required } => required.clone(),
+            _ => self.with_scopes(needed),
+        };
+        if !scopes.is_empty() {
+            parameters.push(format!(r#"scope="{}""#, quotable(&scopes.join(" "))));
+        }
+        if !self.issuers.is_empty() {
+            let metadata = match &self.metadata_url {
+                Some(url) => Some(url.clone()),
+                None => self.at(seen).map(|at| at.metadata()),
+            };
+            if let Some(url) = metadata {
+                parameters.push(format!(r#"resource_metadata="{}""#, quotable(&url)));
+            }
+        }
+        let text = format!("Bearer {}", parameters.join(", "));
+        HeaderValue::try_from(text.trim_end()).ok()
+    }
+
+    /// All scopes that a request needs which needs some.
+    pub(super) fn with_scopes(&self, needed: &[String]) -> Vec<String> {
+        let mut all = self.scopes.clone();
+        for scope in needed {
+            if !all.iter().any(|known| known == scope) {
+                all.push(scope.clone());
+            }
+        }
+        all
+    }
+}
+
+/// What may stand between quotation marks as it is.
+fn quotable(text: &str) -> String {
+    let good = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    text.chars().filter(good).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(public: Option<&str>) -> Resource {
+        Resource {
+            issuers: vec!["https://id.example.com".to_owned()],
+            scopes: vec!["mcp".to_owned()],
+            public: public.map(|url| PublicUrl::parse(url).expect("a URL")),
+            trusted: TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]),
+            metadata_url: None,
+            name: "test".to_owned(),
+        }
+    }
+
+    fn told(
+        resource: &Resource,
+        path: &'static str,
+        peer: [u8; 4],
+        headers: &[(&'static str, &'static str)],
+    ) -> Option<(String, String)> {
+        let mut map = HeaderMap::new();
+        map.insert(HOST, HeaderValue::from_static("inner:8080"));
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_static(value));
+        }
+        let uri = Uri::from_static(path);
+        let seen = Seen {
+            headers: &map,
+            uri: &uri,
+            peer: Some(IpAddr::from(peer)),
+        };
+        let document: serde_json::Value =
+            serde_json::from_slice(&resource.document(seen)?).expect("JSON");
+        let challenge = resource
+            .challenge(seen, &AuthError::Missing, &[])
+            .expect("a challenge");
+        let challenge = challenge.to_str().expect("ASCII");
+        let url = challenge
+            .split("resource_metadata=\"")
+            .nth(1)
+            .expect("a URL");
+        Some((
+            document["resource"].as_str().expect("a text").to_owned(),
+            url.trim_end_matches('"').to_owned(),
+        ))
+    }
+
+    #[test]
+    fn auth_01_the_document_is_at_both_places_and_names_the_endpoint() {
+        const PLAIN: [u8; 4] = [192, 0, 2, 1];
+        const PROXY: [u8; 4] = [10, 0, 0, 1];
+        let root = "/.well-known/oauth-protected-resource";
+        let inner = "/.well-known/oauth-protected-resource/mcp";
+        let deep = "/.well-known/oauth-protected-resource/tools/mcp";
+        let public = resource(Some("https://mcp.example.com"));
+        let prefixed = resource(Some("https://example.com/tools/"));
+        let endpoint = resource(Some("https://EXAMPLE.com:443/tools/mcp"));
+        let derived = resource(None);
+        let https = [
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "mcp.example.com"),
+        ];
+        let forwarded = [(
+            "forwarded",
+            "for=1.2.3.4;proto=https;host=\"mcp.example.com\", for=x",
+        )];
+        let with_prefix = [
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "example.com"),
+            ("x-forwarded-prefix", "/tools"),
+        ];
+        for (resource, path, peer, headers, expected) in [
+            (
+                &public,
+                root,
+                PLAIN,
+                &[][..],
+                Some((
+                    "https://mcp.example.com/mcp",
+                    "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
+                )),
+            ),
+            (
+                &public,
+                inner,
+                PLAIN,
+                &https,
+                Some((
+                    "https://mcp.example.com/mcp",
+                    "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
+                )),
+            ),
+            (&public, deep, PLAIN, &[], None),
+            (
+                &prefixed,
+                root,
+                PLAIN,
+                &[],
+                Some((
+                    "https://example.com/tools/mcp",
+                    "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
+                )),
+            ),
+            (
+                &prefixed,
+                deep,
+                PLAIN,
+                &[],
+                Some((
+                    "https://example.com/tools/mcp",
+                    "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
+                )),
+            ),
+            (
+                &endpoint,
+                deep,
+                PLAIN,
+                &[],
+                Some((
+                    "https://example.com/tools/mcp",
+                    "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
+                )),
+            ),
+            (
+                &derived,
+                root,
+                PLAIN,
+                &[],
+                Some((
+                    "http://inner:8080/mcp",
+                    "http://inner:8080/.well-known/oauth-protected-resource/mcp",
+                )),
+            ),
+            // Only proxies that are trusted may say otherwise.
+            (
+                &derived,
+                root,
+                PLAIN,
+                &https,
+                Some((
+                    "http://inner:8080/mcp",
+                    "http://inner:8080/.well-known/oauth-protected-resource/mcp",
+                )),
+            ),
+            (
+                &derived,
+                inner,
+                PROXY,
+                &https,
+                Some((
+                    "https://mcp.example.com/mcp",
+                    "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
+                )),
+            ),
+            (
+                &derived,
+                inner,
+                PROXY,
+                &forwarded,
+                Some((
+                    "https://mcp.example.com/mcp",
+                    "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
+                )),
+            ),
+            (
+                &derived,
+                inner,
+                PROXY,
+                &with_prefix,
+                Some((
+                    "https://example.com/tools/mcp",
+                    "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
+                )),
+            ),
+        ] {
+            let found = told(resource, path, peer, headers);
+            let found = found.as_ref().map(|(r, m)| (r.as_str(), m.as_str()));
+            assert_eq!(found, expected, "{path} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_server_is_none() {
+        for text in [
+            "mcp.example.com",
+            "ftp://a",
+            "https://a?b",
+            "https://a#b",
+            "https://u@a",
+            "https://",
+            "",
+        ] {
+            assert_eq!(PublicUrl::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn auth_09_a_challenge_names_every_scope_and_quotes_nothing_that_ends_it() {
+        let resource = resource(Some("https://a.example"));
+        let (headers, uri) = (HeaderMap::new(), Uri::from_static("/mcp"));
+        let seen = Seen {
+            headers: &headers,
+            uri: &uri,
+            peer: None,
+        };
+        let told = |error: &AuthError| {
+            let value = resource.challenge(seen, error, &[]).expect("a challenge");
+            value.to_str().expect("ASCII").to_owned()
+        };
+        let required =
+            resource.with_scopes(&["files:read", "mcp", "files:write"].map(str::to_owned));
+        assert_eq!(
+            told(&AuthError::InsufficientScope { required }),
+            "Bearer error=\"insufficient_scope\", error_description=\"the credential lacks a scope that is needed: mcp files:read files:write\", \
+             scope=\"mcp files:read files:write\", resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\""
+        );
+        assert_eq!(
+            told(&AuthError::Invalid("a \"b\" \\ \u{e9} c".into())),
+            "Bearer error=\"invalid_token\", error_description=\"a b   c\", scope=\"mcp\", \
+             resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\""
+        );
+        assert_eq!(
+            resource.challenge(seen, &AuthError::Unavailable("x".into()), &[]),
+            None
+        );
+    }
+}

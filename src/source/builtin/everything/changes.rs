@@ -1,0 +1,99 @@
+//! What changes while clients look on: lists, a resource that counts, and streams that break off.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::catalog::{
+    Announcer, AnyResource, CallContext, Definition, IntoResource as _, ResourceDefinition,
+    ResourceError, Tool, resource_fn, tool_fn,
+};
+use crate::tool;
+
+/// Says that the list of tools has changed, to whoever wants to know. It stays as it is.
+pub(super) fn test_trigger_tool_change(announcer: &Announcer) -> Arc<dyn Tool> {
+    let announcer = announcer.clone();
+    announcing(
+        "test_trigger_tool_change",
+        "Announces that the list of tools has changed.",
+        "Tool list change triggered",
+        move || announcer.tools_changed(),
+    )
+}
+
+/// Says that the list of prompts has changed.
+pub(super) fn test_trigger_prompt_change(announcer: &Announcer) -> Arc<dyn Tool> {
+    let announcer = announcer.clone();
+    announcing(
+        "test_trigger_prompt_change",
+        "Announces that the list of prompts has changed.",
+        "Prompt list change triggered",
+        move || announcer.prompts_changed(),
+    )
+}
+
+/// Says that the watched resource has changed.
+pub(super) fn touch_watched_resource(announcer: &Announcer) -> Arc<dyn Tool> {
+    let announcer = announcer.clone();
+    announcing(
+        "touch_watched_resource",
+        "Announces that test://watched-resource has changed.",
+        "Resource update triggered",
+        move || announcer.resource_changed("test://watched-resource"),
+    )
+}
+
+fn announcing(
+    name: &str,
+    description: &str,
+    answer: &'static str,
+    announce: impl Fn() + Send + Sync + 'static,
+) -> Arc<dyn Tool> {
+    let definition = Definition::new(name).description(description);
+    Arc::new(tool_fn(definition, move |_, _: Map<String, Value>| {
+        announce();
+        async move { Ok(answer) }
+    }))
+}
+
+/// How often the pulse beats.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// A resource that changes every five seconds, on its own. Subscribe to it to be told.
+pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
+    let definition = ResourceDefinition::new("everything://pulse", "pulse")
+        .title("Pulse")
+        .description("Counts up every five seconds.")
+        .mime_type("application/json");
+    let begun = Instant::now();
+    let announcer = announcer.downgrade();
+    let beating = thread::Builder::new().name("everything-pulse".to_owned());
+    let beating = beating.spawn(move || {
+        loop {
+            thread::sleep(BEAT);
+            match announcer.upgrade() {
+                Some(announcer) => announcer.resource_changed("everything://pulse"),
+                // The server is gone.
+                None => return,
+            }
+        }
+    });
+    if let Err(error) = beating {
+        tracing::warn!(%error, "nobody will be told that everything://pulse changes");
+    }
+    let read = move |_: Arc<CallContext>| async move {
+        let beats = begun.elapsed().as_secs() / BEAT.as_secs();
+        Ok::<_, ResourceError>(json!({ "beats": beats }))
+    };
+    resource_fn(definition, read).into_resource()
+}
+
+/// Lets go of the stream of its answer, and goes on. Clients of sessions of 2025-11-25 come back for the rest.
+#[tool(title = "Come back later", read_only, open_world = false)]
+pub(super) async fn test_reconnection(context: &CallContext) -> &'static str {
+    context.let_go().await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    "Reconnection test completed"
+}
