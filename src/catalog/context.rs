@@ -1,12 +1,14 @@
 //! What a tool may ask about the call that it serves, and say while it runs.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::ask::{
     self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Once, Roots, Sample, StepError,
@@ -81,7 +83,7 @@ impl CallContext {
     /// Reports have to grow: one that is not more than the last is left out, and so are those that come within 20 ms
     /// of one another, save the one that reaches `total`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
-        if !self.asking.is_replaying() && self.outlet.progress(progress, total, message) {
+        if !self.asking.is_muted() && self.outlet.progress(progress, total, message) {
             // Lets it be sent before the tool goes on.
             tokio::task::yield_now().await;
         }
@@ -91,7 +93,7 @@ impl CallContext {
     ///
     /// At most 200 a second are sent. They must not hold credentials or personal data.
     pub async fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
-        if !self.asking.is_replaying() && self.outlet.log(level, data) {
+        if !self.asking.is_muted() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
     }
@@ -220,6 +222,19 @@ impl CallContext {
     /// See [`AskError`].
     pub fn roots(&self) -> Roots<'_> {
         Roots::new(self)
+    }
+
+    /// Says that what follows is a task, which outlives this request; for tools whose definition says that they
+    /// [begin later](crate::Definition::begins_later). What the tool asks before it is asked as in any call, what it
+    /// asks after it waits in the task for its answer. Returns at once where there are no tasks, or the call is one
+    /// already.
+    pub async fn begin_task(&self) {
+        poll_fn(|cx| self.asking.poll_begin_task(cx.waker())).await;
+    }
+
+    /// Asks something in the words of the protocol, whatever the client has declared.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
+        ask::ask(&self.asking, method, params).await
     }
 
     /// Does something that is not to be done again when the tool runs again after a question.

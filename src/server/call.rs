@@ -159,7 +159,7 @@ pub(crate) fn prepared<T>(
 
 /// How a call ended, unless it must not have.
 #[inline]
-fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
+pub(super) fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
     let Some(desk) = context.asking.desk() else {
         return outcome;
     };
@@ -171,7 +171,7 @@ fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
 }
 
 #[cold]
-fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
+pub(super) fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
     if let Some(desk) = context.asking.desk() {
         desk.close();
     }
@@ -357,6 +357,18 @@ impl<T> fmt::Debug for Running<T> {
     }
 }
 
+/// Begins a call without polling it. `None` if it panicked.
+pub(super) fn guard<T>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Option<Guarded<T>> {
+    let begun = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
+    begun.ok().map(|call| Guarded {
+        call,
+        trace: context.trace,
+    })
+}
+
 /// A call whose panics end here.
 pub(crate) struct Guarded<T> {
     call: BoxedCall<T>,
@@ -424,7 +436,7 @@ impl Inflight {
         self.streams.hold()
     }
 
-    fn enter(self: &Arc<Self>, context: &CallContext, stop: AbortHandle) -> Place {
+    pub(super) fn enter(self: &Arc<Self>, context: &CallContext, stop: AbortHandle) -> Place {
         let mut calls = self.calls();
         calls.begun += 1;
         let number = calls.begun;

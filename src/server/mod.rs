@@ -29,6 +29,7 @@ mod stateless;
 mod stdio;
 mod stream;
 mod streams;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -62,6 +63,7 @@ pub(crate) use stdio::StdioPeer;
 use stream::CallStream;
 pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
+pub use tasks::TaskConfig;
 
 use crate::auth::Principal;
 use crate::catalog::{
@@ -82,6 +84,7 @@ use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use streams::{Streams, Word};
+use tasks::Tasks;
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -102,6 +105,7 @@ pub(crate) struct Server {
     pub(crate) limits: Limits,
     streams: Arc<Streams>,
     announcer: Announcer,
+    tasks: Arc<Tasks>,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
@@ -216,6 +220,8 @@ impl Server {
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let tasks = Tasks::new(shared.state.clone(), config.tasks.clone(), mount);
+        tasks.show(metrics);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
         Questions::show(&inflight, metrics);
@@ -240,6 +246,7 @@ impl Server {
             streams: Arc::new(streams),
             announcer: shared.announcer,
             state: shared.state,
+            tasks,
             telemetry,
             operations,
             sessions_opened,
@@ -422,6 +429,9 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+                self.task_method(cx, method, caller, headers, body, request)
+            }
             Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
             Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
             Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),

@@ -11,9 +11,11 @@ use super::generation::Generation;
 use super::reply::{Answer, Refusal, Reply, begin, finish};
 use super::rounds::missing_capability;
 use super::stream::CallStream;
+use super::tasks::TaskCall;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
 use crate::catalog::{
-    Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
+    Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
+    ToolErrorKind,
 };
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
@@ -34,13 +36,21 @@ impl Server {
         let generation = self.generation.load();
         match self.start_call(&generation, caller, headers, body, request) {
             Err(refusal) => Handled::Now(refusal),
-            Ok(Started {
-                entry,
-                arguments,
-                context,
-                terms,
-                limits,
-            }) => {
+            Ok(mut started) => {
+                let support = started.entry.tool.definition().task;
+                if support != TaskSupport::Forbidden || request.params.rare.is_some() {
+                    match self.call_as_task(&generation, caller, request, started) {
+                        Ok(ordinary) => started = ordinary,
+                        Err(handled) => return handled,
+                    }
+                }
+                let Started {
+                    entry,
+                    arguments,
+                    context,
+                    terms,
+                    limits,
+                } = started;
                 let writer = ResultWriter {
                     generation: &generation,
                     entry,
@@ -97,6 +107,61 @@ impl Server {
                 }))
             }
         }
+    }
+
+    /// Makes a task of a call, if it is to be one.
+    ///
+    /// # Errors
+    ///
+    /// What was made of it, if it is no ordinary call.
+    #[cold]
+    fn call_as_task<'g>(
+        self: &Arc<Self>,
+        generation: &Arc<Generation>,
+        caller: Caller<'_>,
+        request: &Request<'_>,
+        started: Started<'g>,
+    ) -> Result<Started<'g>, Handled> {
+        let definition = started.entry.tool.definition();
+        let (support, context) = (definition.task, &started.context);
+        let terms = self
+            .task_terms(caller, support, context, request, started.terms.timeout)
+            .map_err(Handled::Now)?;
+        let Some(terms) = terms else {
+            return Ok(started);
+        };
+        let conclusion = Conclusion {
+            name: definition.name().to_owned(),
+            id: request.id.to_owned(),
+            revision: caller.revision,
+            server: Arc::clone(self),
+            generation: Arc::clone(generation),
+        };
+        let Started {
+            entry,
+            arguments,
+            context,
+            ..
+        } = started;
+        let start = |context| entry.tool.call(context, arguments);
+        let Some(call) = call::guard(start, &context) else {
+            let panicked = conclusion.writer(|writer| writer.conclude(Outcome::Panicked));
+            return Err(Handled::Now(panicked));
+        };
+        let task = TaskCall {
+            call,
+            tool: conclusion.name.clone(),
+            later: definition.begins_later,
+            context,
+            terms,
+        };
+        Err(self.begin_task(request.id, task, move |id, outcome| {
+            let conclusion = Conclusion {
+                id: id.to_owned(),
+                ..conclusion
+            };
+            conclusion.writer(|writer| writer.conclude(outcome))
+        }))
     }
 
     /// Everything that has to be right before a tool is called.

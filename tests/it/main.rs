@@ -35,5 +35,6 @@ mod stdio;
 mod streamable_http;
 mod streams;
 mod support;
+mod tasks;
 mod tls;
 mod tool_attribute;
