@@ -27,6 +27,7 @@ use crate::catalog::{
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
+use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
@@ -37,7 +38,7 @@ use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{
-    AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler,
+    AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler, Tls, TlsError,
 };
 use crate::transport::stdio::{self, StdioConfig};
 pub(crate) use reload::Hook;
@@ -98,6 +99,9 @@ pub enum AppError {
     /// The shared state cannot be opened.
     #[error(transparent)]
     State(#[from] OpenStateError),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
@@ -435,10 +439,13 @@ impl App {
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
             Transport::Stdio => None,
-            Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
-                let address = SocketAddr::new(config.http.host, config.http.port);
-                AppError::Bind { address, source }
-            })?),
+            Transport::Http => {
+                let tls = Tls::load(&config.http.tls)?;
+                Some(Listener::bind(&config.http, tls).map_err(|source| {
+                    let address = SocketAddr::new(config.http.host, config.http.port);
+                    AppError::Bind { address, source }
+                })?)
+            }
         };
         let admin = AdminListener::bind(&config.http).map_err(|source| {
             let http = &config.http;
@@ -513,6 +520,13 @@ impl App {
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
+        let limits = Limits::new(&config.limits, &telemetry.metrics);
+        for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
+            tracing::warn!(
+                setting = %format_args!("limits.tools.{tool}"),
+                "there is no such tool: the limit applies to nothing"
+            );
+        }
         let store = match self.state {
             Some(store) => store,
             None => crate::state::open(&config.state)?,
@@ -532,6 +546,7 @@ impl App {
             catalog,
             self.methods,
             telemetry,
+            limits,
         )))
     }
 }
@@ -784,6 +799,11 @@ impl Bound {
         self.listener.as_ref().map(Listener::address)
     }
 
+    /// `https` if TLS is spoken, else `http`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.listener.as_ref().map_or("http", Listener::scheme)
+    }
+
     /// Where operators find `/metrics` and the health pages, if they have a port of their own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminListener::address)
@@ -805,7 +825,8 @@ impl Bound {
         let tools = self.tool_count();
         match self.address() {
             Some(address) => {
-                tracing::info!(url = %format_args!("http://{address}/mcp"), tools, "serving");
+                let scheme = self.scheme();
+                tracing::info!(url = %format_args!("{scheme}://{address}/mcp"), tools, "serving");
             }
             None => tracing::info!(tools, "serving over standard input and output"),
         }
@@ -818,10 +839,6 @@ impl Bound {
     ///
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
-        if self.listener.is_none() {
-            // A client that is gone ends its input, which is what is waited for.
-            return self.serve_until(std::future::pending()).await;
-        }
         self.serve_until(stop_signal()).await
     }
 
@@ -861,10 +878,7 @@ impl Bound {
                         never = self.auth.keep_up(awaited.as_deref()) => match never {},
                     }
                 }
-                None => tokio::select! {
-                    served = stdio::serve(self.server, self.stdio) => served,
-                    () = stop => Ok(()),
-                },
+                None => stdio::serve(self.server, self.stdio, stop, self.budget.calls).await,
             }
         };
         let served = tokio::select! {

@@ -50,6 +50,7 @@ pub mod net;
 pub mod telemetry;
 pub mod state;
 pub mod auth;
+pub mod limit;
 pub mod seal;
 pub mod catalog;
 pub mod client;

@@ -162,8 +162,14 @@ fn in_json_words(cause: &str) -> Cow<'_, str> {
     };
     let json = match expected {
         "f32" | "f64" => "a number",
-        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "an integer",
-        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "an integer that is not negative",
+        "i8" => "an integer from -128 to 127",
+        "i16" => "an integer from -32768 to 32767",
+        "i32" => "an integer from -2147483648 to 2147483647",
+        "i64" | "i128" | "isize" => "an integer",
+        "u8" => "an integer from 0 to 255",
+        "u16" => "an integer from 0 to 65535",
+        "u32" => "an integer from 0 to 4294967295",
+        "u64" | "u128" | "usize" => "an integer that is not negative",
         _ if expected.starts_with("struct ") => "an object",
         _ if expected.starts_with("enum ") => "one of the values in the schema",
         _ => return Cow::Borrowed(cause),

@@ -323,7 +323,7 @@ fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
         config: server.config.clone(),
         ..Flags::default()
     };
-    let mut upstreams = load(&flags)?.config.upstreams;
+    let mut upstreams = load(flags)?.config.upstreams;
     match upstreams.remove(&server.server) {
         Some(config) => Ok(config),
         None => {

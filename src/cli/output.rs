@@ -92,8 +92,8 @@ fn filter(level: &str) -> Result<EnvFilter, AppError> {
 }
 
 /// Says where the server is and how to reach it, at a glance.
-pub(super) fn greet(address: SocketAddr, toolsets: &str, tools: usize) {
-    eprintln!("{}", greeting(address, toolsets, tools));
+pub(super) fn greet(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) {
+    eprintln!("{}", greeting(scheme, address, toolsets, tools));
 }
 
 /// Says what is waited for, should a person have started a server that another program is to talk to.
@@ -106,7 +106,7 @@ pub(super) fn greet_over_stdio(tools: usize) {
     }
 }
 
-fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
+fn greeting(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tools = counted(tools);
     // Nobody can connect to the address that stands for all of them.
@@ -118,7 +118,7 @@ fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
         },
         address.port(),
     );
-    let url = format!("http://{reachable}/mcp");
+    let url = format!("{scheme}://{reachable}/mcp");
     let everywhere = if address.ip().is_unspecified() {
         format!(
             "  listens  on every address of this machine, port {}\n",
@@ -132,7 +132,7 @@ fn greeting(address: SocketAddr, toolsets: &str, tools: usize) -> String {
          {everywhere}  \
            try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
-           health   http://{reachable}/health\n  \
+           health   {scheme}://{reachable}/health\n  \
            stop     Ctrl-C\n"
     )
 }
@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn the_greeting_is_as_the_readme_shows_it() {
         let address = SocketAddr::from(([127, 0, 0, 1], 3000));
-        let shown = greeting(address, "demo", 7);
+        let shown = greeting("http", address, "demo", 7);
         let readme = include_str!("../../README.md");
         assert!(readme.contains(shown.trim_matches('\n')), "{shown}");
     }
 
     #[test]
     fn the_address_that_is_shown_can_be_connected_to() {
-        let everywhere = greeting(SocketAddr::from(([0, 0, 0, 0], 80)), "demo", 1);
+        let everywhere = greeting("http", SocketAddr::from(([0, 0, 0, 0], 80)), "demo", 1);
         assert!(
             everywhere.contains("1 tool (demo) at http://127.0.0.1:80/mcp\n"),
             "{everywhere}"
@@ -184,7 +184,7 @@ mod tests {
             everywhere.contains("every address of this machine, port 80\n"),
             "{everywhere}"
         );
-        let v6 = greeting(SocketAddr::from(([0; 16], 80)), "demo", 2);
+        let v6 = greeting("http", SocketAddr::from(([0; 16], 80)), "demo", 2);
         assert!(
             v6.contains("http://[::1]:80/mcp") && !v6.contains("0.0.0.0"),
             "{v6}"

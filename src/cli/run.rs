@@ -69,7 +69,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
-                output::greet(address, &toolsets, bound.tool_count());
+                output::greet(bound.scheme(), address, &toolsets, bound.tool_count());
             }
             (Audience::People, None) => output::greet_over_stdio(bound.tool_count()),
         }

@@ -109,6 +109,9 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             find(format!("toolsets has {name:?} twice"), "name it once");
         }
     }
+    if let Some((setting, problem)) = config.limits.problem() {
+        find(format!("{setting} cannot be what it is"), problem);
+    }
     let limits = &http.limits;
     for (zero, name) in [
         (config.server.page_size == 0, "server.page_size"),
@@ -134,6 +137,10 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         ),
         (http.workers == Some(0), "http.workers"),
         (limits.connections == 0, "http.limits.connections"),
+        (
+            limits.http2_ping_seconds == 0,
+            "http.limits.http2_ping_seconds",
+        ),
         (limits.target_bytes == 0, "http.limits.target_bytes"),
         (limits.header_bytes == 0, "http.limits.header_bytes"),
         (limits.body_bytes == 0, "http.limits.body_bytes"),

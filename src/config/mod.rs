@@ -35,6 +35,7 @@ pub use tree::Origin;
 pub(crate) use watch::Watch;
 
 use crate::auth::AuthConfig;
+use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::source::{SourceConfig, UpstreamConfig};
@@ -94,6 +95,8 @@ pub struct Config {
     /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
     #[schemars(extend("x-reload" = "live"))]
     pub sources: Vec<SourceConfig>,
+    /// How often, and how many at once.
+    pub limits: LimitConfig,
     /// The log.
     pub log: LogConfig,
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Interruption, RequestId};
+use crate::limit::Held;
 use crate::protocol::Revision;
 use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
@@ -109,12 +110,8 @@ pub(crate) fn begin<T>(
     context: &Arc<CallContext>,
     terms: Terms,
 ) -> Result<Step<T>, Guarded<T>> {
-    let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
+    let Some(mut call) = prepare(start, context) else {
         return Ok(Step::Done(Outcome::Panicked));
-    };
-    let mut call = Guarded {
-        call,
-        trace: context.trace,
     };
     let outcome = match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) => settled(outcome, context),
@@ -130,6 +127,34 @@ pub(crate) fn begin<T>(
             Step::Streams(Running::Done(Some(outcome)))
         },
     )
+}
+
+/// Makes a call that nobody has polled yet. `None` if that panicked.
+#[inline]
+fn prepare<T>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Option<Guarded<T>> {
+    let call = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
+    call.ok().map(|call| Guarded {
+        call,
+        trace: context.trace,
+    })
+}
+
+/// Makes a call that has to wait for its turn.
+///
+/// # Errors
+///
+/// The call, unless that panicked.
+pub(crate) fn prepared<T>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Result<Step<T>, Guarded<T>> {
+    match prepare(start, context) {
+        Some(call) => Err(call),
+        None => Ok(Step::Done(Outcome::Panicked)),
+    }
 }
 
 /// How a call ended, unless it must not have.
@@ -162,8 +187,9 @@ pub(crate) async fn wait<T: Send + 'static>(
     context: &Arc<CallContext>,
     terms: Terms,
     inflight: &Arc<Inflight>,
+    held: Held,
 ) -> Step<T> {
-    let mut running = Running::new(call, context, terms, inflight);
+    let mut running = Running::new(call, context, terms, inflight, held);
     let Some(stream_after) = terms.stream_after else {
         return Step::Done(running.await);
     };
@@ -204,6 +230,7 @@ pub(crate) enum Running<T> {
         /// What it has asked its client.
         asked: Option<Box<Asked>>,
         place: Place,
+        _held: Held,
     },
     /// It runs on without whoever waits here.
     Task(oneshot::Receiver<Outcome<T>>),
@@ -215,6 +242,7 @@ impl<T: Send + 'static> Running<T> {
         context: &Arc<CallContext>,
         terms: Terms,
         inflight: &Arc<Inflight>,
+        held: Held,
     ) -> Self {
         let timeout = terms.timeout;
         let (stop, stopped) = AbortHandle::new_pair();
@@ -226,6 +254,7 @@ impl<T: Send + 'static> Running<T> {
             context: Arc::clone(context),
             asked: None,
             place: inflight.enter(context, stop),
+            _held: held,
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
             return call;
@@ -256,6 +285,7 @@ impl<T> Future for Running<T> {
                 context,
                 asked,
                 place,
+                ..
             } => {
                 if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
                     if let Some(asked) = asked {

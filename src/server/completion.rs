@@ -166,12 +166,12 @@ impl Server {
             Whose::Prompt(entry) => {
                 let start = |context| entry.prompt.complete(context, asked);
                 let conclude = move |outcome| completing.conclude(outcome, prompt_failed);
-                self.run(cx, start, context, terms, conclude)
+                self.run(cx, caller, request.id, start, context, terms, conclude)
             }
             Whose::Template(entry) => {
                 let start = |context| entry.template.complete(context, asked);
                 let conclude = move |outcome| completing.conclude(outcome, template_failed);
-                self.run(cx, start, context, terms, conclude)
+                self.run(cx, caller, request.id, start, context, terms, conclude)
             }
         })
     }

@@ -134,6 +134,9 @@ impl Server {
             return self.stateless_request(cx, caller, headers, body, request);
         }
         if request.method == "initialize" && version != VersionHeader::Unknown {
+            if let Err(refused) = self.limits.begin_session(head.principal, head.peer) {
+                return Handled::Now(Reply::limited(Some(request.id), refused));
+            }
             return Handled::Now(match self.initialize(local, head.principal, request) {
                 Ok((session, Reply::Answer(answer))) => {
                     speaks(watch, session.revision, Some(&session.log_name));

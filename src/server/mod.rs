@@ -38,7 +38,6 @@ mod watched;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
@@ -47,7 +46,6 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -61,7 +59,7 @@ pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
 pub use questions::{QuestionConfig, QuestionCounts};
-pub(crate) use reply::{Answer, Refusal, Reply};
+pub(crate) use reply::{Answer, Refusal, Reply, limited};
 pub(crate) use stdio::StdioPeer;
 use stream::CallStream;
 pub use streams::StreamsConfig;
@@ -72,6 +70,7 @@ use crate::auth::Principal;
 use crate::catalog::{
     Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted,
 };
+use crate::limit::Limits;
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::{KeyRing, Revoked};
@@ -106,6 +105,7 @@ pub(crate) struct Server {
     /// How long a client with a session has to answer a question.
     question_timeout: Duration,
     levels: Levels,
+    pub(crate) limits: Limits,
     streams: Arc<Streams>,
     legacy: LegacySessions,
     announcer: Announcer,
@@ -208,6 +208,7 @@ impl Server {
         mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
         telemetry: Telemetry,
+        limits: Limits,
     ) -> Self {
         let metrics = &telemetry.metrics;
         catalog.count_in(metrics);
@@ -250,6 +251,7 @@ impl Server {
             question_timeout,
             inflight,
             levels: Levels::default(),
+            limits,
             streams,
             legacy: LegacySessions::default(),
             announcer: shared.announcer,
@@ -324,7 +326,7 @@ impl Server {
         match Method::parse(&request.method).filter(|method| method.is_in(caller.revision)) {
             Some(method) => self.dispatch(cx, method, caller, headers, body, request),
             None => self
-                .other_method(caller, headers, request)
+                .other_method(cx, caller, headers, request)
                 .unwrap_or_else(|| Handled::Now(method_not_found(request))),
         }
     }
@@ -348,7 +350,7 @@ impl Server {
             },
             Ok(method) => self.dispatch(cx, method, caller, headers, body, request),
             Err(refusal) if is_unknown_method(&refusal) => self
-                .other_method(caller, headers, request)
+                .other_method(cx, caller, headers, request)
                 .unwrap_or(Handled::Now(refusal)),
             Err(refusal) => Handled::Now(refusal),
         }
@@ -520,24 +522,45 @@ impl Server {
     }
 
     /// Runs what somebody has written for this server, and answers with what comes of it.
+    #[expect(clippy::too_many_arguments, reason = "each is another matter")]
     fn run<T: Send + 'static>(
         &self,
         cx: &mut Context<'_>,
+        caller: Caller<'_>,
+        id: &str,
         start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         context: Arc<CallContext>,
         terms: Terms,
         conclude: impl FnOnce(Outcome<T>) -> Reply + Send + 'static,
     ) -> Handled {
-        let begun = match call::begin(cx, start, &context, terms) {
+        let has_room = self.limits.has_room(caller.principal, None);
+        let begun = if has_room {
+            call::begin(cx, start, &context, terms)
+        } else {
+            call::prepared(start, &context)
+        };
+        let begun = match begun {
             Ok(Step::Done(outcome)) => return Handled::Now(conclude(outcome)),
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
+        let turn = self.limits.turn(caller.principal, None);
+        let id = id.to_owned();
         let streams = self.resumption_of(terms);
         Handled::Later(Box::pin(async move {
             let step = match begun {
                 Ok(step) => step,
-                Err(call) => call::wait(call, &context, terms, &inflight).await,
+                Err(call) => {
+                    let held = if has_room {
+                        Ok(turn.take())
+                    } else {
+                        turn.wait().await
+                    };
+                    match held {
+                        Ok(held) => call::wait(call, &context, terms, &inflight, held).await,
+                        Err(refused) => return Reply::limited(Some(&id), refused),
+                    }
+                }
             };
             match step {
                 Step::Done(outcome) => conclude(outcome),
@@ -554,6 +577,7 @@ impl Server {
     /// A method of the application's own. `None` if there is none of the name.
     fn other_method(
         &self,
+        cx: &mut Context<'_>,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
@@ -589,22 +613,31 @@ impl Server {
             .has_result_type()
             .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
-        Some(Handled::Later(Box::pin(async move {
-            // The handler's own code runs within the guard too: whatever panics, this request alone fails.
-            let call = async { handler.call(context, params).await };
-            match AssertUnwindSafe(call).catch_unwind().await {
-                Ok(Ok(Value::Object(result))) => other_result(&id, result, server_info),
-                Ok(Ok(_)) => {
-                    tracing::error!(method = %name, "a method is at fault: its result is no object");
-                    tools::internal_error(&id)
-                }
-                Ok(Err(error)) => Reply::error(&id, &error),
-                Err(_) => {
-                    tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
-                    tools::internal_error(&id)
-                }
+        let start = move |context| handler.call(context, params);
+        let conclude = move |outcome| match outcome {
+            Outcome::Done(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+            Outcome::Done(Ok(_)) => {
+                tracing::error!(method = %name, "a method is at fault: its result is no object");
+                tools::internal_error(&id)
             }
-        })))
+            Outcome::Done(Err(error)) => Reply::error(&id, &error),
+            Outcome::TimedOut(limit) => {
+                let seconds = limit.as_secs_f64();
+                tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
+                let message = format!("the method did not answer within {seconds} s");
+                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Outcome::Panicked => {
+                tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
+                tools::internal_error(&id)
+            }
+            Outcome::Stopped => tools::stopped(&id),
+            // It has nobody to ask.
+            Outcome::Interrupted(_) => tools::internal_error(&id),
+            Outcome::Cancelled => Reply::Cancelled,
+        };
+        let terms = self.terms(caller, None);
+        Some(self.run(cx, caller, request.id, start, context, terms, conclude))
     }
 }
 

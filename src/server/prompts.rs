@@ -54,7 +54,7 @@ impl Server {
         let context = caller.context(headers, request, log_level, asking);
         let start = |context| entry.prompt.get(context, arguments);
         let conclude = move |outcome| getting.conclude(outcome);
-        Ok(self.run(cx, start, context, terms, conclude))
+        Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
     }
 }
 

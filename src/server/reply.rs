@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::generation::Generation;
 use super::streams::Parts;
+use crate::limit::Refused;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::Verdict;
 
@@ -56,6 +57,8 @@ pub(crate) enum Refusal {
     SessionMissing,
     /// The session has ended or never was.
     SessionUnknown,
+    /// Somebody asked too often, or too much is going on.
+    Limited(Refused),
     /// The caller lacks one of these scopes.
     Scope(Arc<[String]>),
     /// There is no such tool. To a message that is an ordinary answer.
@@ -192,6 +195,12 @@ impl Reply {
         })
     }
 
+    /// Says when it is worth asking again, and which setting is behind it.
+    #[cold]
+    pub(crate) fn limited(id: Option<&str>, refused: Refused) -> Self {
+        Self::refused(Refusal::Limited(refused), id, &limited(refused))
+    }
+
     /// [`refused`](Self::refused) in short.
     pub(crate) fn refuse(
         refusal: Refusal,
@@ -201,6 +210,16 @@ impl Reply {
     ) -> Self {
         Self::refused(refusal, id, &ErrorObject::new(code, message))
     }
+}
+
+/// Why nothing was done for somebody who has to wait, for programs and for models.
+pub(crate) fn limited(refused: Refused) -> ErrorObject {
+    let status = if refused.limit.is_a_rate() { 429 } else { 503 };
+    let data = json!({
+        "retryAfterMs": refused.retry_after_ms(),
+        "setting": refused.limit.setting(),
+    });
+    ErrorObject::new(ErrorCode::Http(status), refused.message()).with_data(data)
 }
 
 /// The beginning of an answer to a request: everything up to what its result is.

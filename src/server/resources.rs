@@ -75,7 +75,7 @@ impl Server {
         }
         let start = |context| found.read(context, &uri);
         let conclude = move |outcome| reading.conclude(outcome);
-        Ok(self.run(cx, start, context, terms, conclude))
+        Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
     }
 }
 

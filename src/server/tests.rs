@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
-use crate::telemetry::{Telemetry, Wire};
+use crate::telemetry::{Metrics, Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -39,6 +40,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         catalog,
         HashMap::new(),
         Telemetry::default(),
+        Limits::new(&LimitConfig::default(), &Metrics::default()),
     )
 }
 
@@ -256,6 +258,7 @@ fn asking_server() -> Arc<Server> {
         catalog,
         HashMap::new(),
         Telemetry::default(),
+        Limits::new(&LimitConfig::default(), &Metrics::default()),
     ))
 }
 
@@ -327,6 +330,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         Catalog::new([tool.into_tool()]).expect("good tools"),
         HashMap::new(),
         Telemetry::default(),
+        Limits::new(&LimitConfig::default(), &Metrics::default()),
     ));
     let send = async |principal: Principal, method: &str, mut params: Value| {
         params["_meta"] = json!({

@@ -17,6 +17,7 @@ use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
     ToolErrorKind,
 };
+use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::Verdict;
@@ -48,6 +49,7 @@ impl Server {
                     arguments,
                     context,
                     terms,
+                    limits,
                 } = started;
                 let writer = ResultWriter {
                     generation: &generation,
@@ -57,10 +59,16 @@ impl Server {
                     server: self,
                 };
                 let start = |context| entry.tool.call(context, arguments);
-                let begun = call::begin(cx, start, &context, terms);
+                let has_room = self.limits.has_room(caller.principal, limits);
+                let begun = if has_room {
+                    call::begin(cx, start, &context, terms)
+                } else {
+                    call::prepared(start, &context)
+                };
                 if let Ok(Step::Done(outcome)) = begun {
                     return Handled::Now(writer.conclude(outcome));
                 }
+                let turn = self.limits.turn(caller.principal, limits);
                 let conclusion = Conclusion {
                     name: writer.name().to_owned(),
                     id: request.id.to_owned(),
@@ -73,8 +81,18 @@ impl Server {
                     let step = match begun {
                         Ok(step) => step,
                         Err(call) => {
+                            let held = if has_room {
+                                turn.take()
+                            } else {
+                                match turn.wait().await {
+                                    Ok(held) => held,
+                                    Err(refused) => {
+                                        return Reply::limited(Some(&conclusion.id), refused);
+                                    }
+                                }
+                            };
                             let inflight = &conclusion.server.inflight;
-                            call::wait(call, &context, terms, inflight).await
+                            call::wait(call, &context, terms, inflight, held).await
                         }
                     };
                     match step {
@@ -149,7 +167,7 @@ impl Server {
     /// Everything that has to be right before a tool is called.
     #[inline]
     fn start_call<'g>(
-        &self,
+        &'g self,
         generation: &'g Generation,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
@@ -192,6 +210,10 @@ impl Server {
             };
             writer.failure(&invalid.into())
         })?;
+        let limits = self
+            .limits
+            .call(&name)
+            .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         let asking = self.asking(caller, body, request)?;
         let timeout = entry.tool.definition().timeout;
         Ok(Started {
@@ -199,6 +221,7 @@ impl Server {
             arguments,
             terms: self.terms(caller, timeout),
             context: caller.context(headers, request, log_level, asking),
+            limits,
         })
     }
 }
@@ -227,6 +250,8 @@ struct Started<'g> {
     arguments: Arguments,
     terms: Terms,
     context: Arc<CallContext>,
+    /// The tool's own, if it has any.
+    limits: Option<&'g ToolLimits>,
 }
 
 /// What it takes to write a result once its request is gone.

@@ -6,6 +6,7 @@
     reason = "tests are written to be read, and trust the server they talk to"
 )]
 
+mod abuse;
 mod asking;
 mod auth;
 #[cfg(feature = "cli")]
@@ -19,9 +20,11 @@ mod drain;
 mod reload;
 mod everything;
 mod extensions;
+mod hostile;
 mod lasting;
 mod layers;
 mod library;
+mod limits;
 mod offer_attributes;
 mod operators;
 mod prompts;
@@ -38,5 +41,6 @@ mod streamable_http;
 mod streams;
 mod support;
 mod tasks;
+mod tls;
 mod tool_attribute;
 mod upstream;

@@ -345,3 +345,38 @@ fn std_05_who_no_longer_listens_is_told_nothing_more() {
     assert_eq!(program.ask(&discover)["id"], 1);
     program.assert_ends_well();
 }
+
+#[cfg(unix)]
+#[test]
+fn a_signal_to_stop_lets_calls_finish() {
+    let mut program = Program::demo();
+    program.initialize("2025-11-25");
+    let call = json!({"name": "wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}});
+    program.send(&request("tools/call", &call));
+    // It has begun once it says something.
+    let progress = program.receive();
+    assert_eq!(progress["method"], "notifications/progress", "{progress}");
+    let id = program.child.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(told.expect("kill runs").success());
+    let answer = loop {
+        let message = program.receive();
+        if message["id"] == 1 {
+            break message;
+        }
+    };
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    let status = program.child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_to_stop_ends_a_program_that_nobody_has_said_anything_to() {
+    let mut program = Program::demo();
+    program.ask(PING);
+    let id = program.child.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(told.expect("kill runs").success());
+    assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+}

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod abuse;
 mod baseline;
 mod case;
 mod compare;
@@ -31,6 +32,8 @@ enum Command {
     Drive(drive::Arguments),
     /// Measure cold start, idle memory and the size of the program
     Footprint(footprint::Arguments),
+    /// Show what a good client notices while a thousand bad ones try
+    Abuse(abuse::Arguments),
     /// Show how few and many connections spread over two workers
     Spread(spread::Arguments),
     /// Count the instructions of one request, under `valgrind --tool=callgrind`
@@ -47,6 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         Command::Compare(arguments) => until_interrupted(compare::run(arguments)),
         Command::Drive(arguments) => until_interrupted(drive::run(arguments)),
         Command::Footprint(arguments) => until_interrupted(footprint::run(arguments)),
+        Command::Abuse(arguments) => until_interrupted(abuse::run(arguments)),
         Command::Spread(arguments) => until_interrupted(spread::run(arguments)),
         Command::Count(arguments) => until_interrupted(count::run(arguments)),
         Command::ServeTools(arguments) => serve_tools::run(&arguments),

@@ -216,7 +216,7 @@ async fn what_is_left_out_or_null_is_none_or_the_default() {
     );
     assert_eq!(
         call(&optional, json!({"limit": null})).await,
-        Err("limit: invalid type: null, expected an integer that is not negative".to_owned())
+        Err("limit: invalid type: null, expected an integer from 0 to 4294967295".to_owned())
     );
 }
 

@@ -271,7 +271,7 @@ impl Server {
                     }
                 };
                 let start = |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) };
-                self.run(cx, start, context, terms, conclude)
+                self.run(cx, caller, request.id, start, context, terms, conclude)
             }
         })
     }

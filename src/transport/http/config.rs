@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::tls::TlsConfig;
 use crate::net::TrustedProxies;
 
 /// Listening and serving over HTTP.
@@ -54,6 +55,8 @@ pub struct HttpConfig {
     pub admin: AdminConfig,
     /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
     pub rest: bool,
+    /// TLS.
+    pub tls: TlsConfig,
     /// Limits.
     pub limits: HttpLimits,
 }
@@ -88,8 +91,13 @@ impl AdminConfig {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
-    /// Connections at once; more wait in the backlog. Default: 20000, or what the process may open less 512.
+    /// Connections at once; for more, those that have been idle for longest are closed, and if there are none, they
+    /// wait in the backlog. Default: 20000, or what the process may open less 512.
     pub connections: usize,
+    /// Connections at once from one address (of IPv6: from 64 bits of it); 0 for no limit. For more, those of the address
+    /// that have been idle for longest are closed, and if there are none, the new ones. Default: 1024 for public addresses;
+    /// others may be a balancer, and have this limit only if it is written down.
+    pub connections_per_address: Option<usize>,
     /// Bytes of a request's target. Default: 8 KiB; beyond: 414.
     pub target_bytes: usize,
     /// Bytes of request line and header fields, at most 64 KiB. Default: 32 KiB; beyond: 431.
@@ -107,12 +115,15 @@ pub struct HttpLimits {
     /// Seconds that a client may take nothing of an answer. Default: 30.
     pub write_stall_seconds: u32,
     /// Seconds after which a connection is closed once its answer is sent; a tenth more or less is drawn for
-    /// each. Default: 3600.
+    /// each. On HTTP/2 no further streams are taken then. Default: 3600.
     pub connection_seconds: u32,
     /// Requests after which a connection is closed. Default: 10000.
     pub connection_requests: u32,
     /// Streams at once on one HTTP/2 connection. Default: 100.
     pub http2_streams: u32,
+    /// Seconds after which an HTTP/2 client that says nothing is asked for a sign of life, and seconds that it has to
+    /// give one. Default: 20.
+    pub http2_ping_seconds: u32,
 }
 
 impl Default for HttpConfig {
@@ -131,6 +142,7 @@ impl Default for HttpConfig {
             respond_alias: false,
             admin: AdminConfig::default(),
             rest: true,
+            tls: TlsConfig::default(),
             limits: HttpLimits::default(),
         }
     }
@@ -140,6 +152,7 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connections: 20_000,
+            connections_per_address: None,
             target_bytes: 8 * 1024,
             header_bytes: 32 * 1024,
             body_bytes: 4 * 1024 * 1024,
@@ -151,6 +164,7 @@ impl Default for HttpLimits {
             connection_seconds: 3600,
             connection_requests: 10_000,
             http2_streams: 100,
+            http2_ping_seconds: 20,
         }
     }
 }

@@ -11,17 +11,21 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::config::HttpLimits;
+use super::sending::Sendings;
+use super::stream::Stream;
+use super::watch::HeadWatch;
+use crate::limit::Limit;
 
 /// What a connection is doing. Only its own worker writes to it, so the atomics are never fought over.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
-    /// The other end of the socket.
-    peer: Option<IpAddr>,
+    /// Who is at the other end of the socket.
+    peer: IpAddr,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -35,6 +39,15 @@ pub(crate) struct ConnectionState {
     /// The body that is being read took too long.
     body_expired: AtomicBool,
     body_waker: Mutex<Option<Waker>>,
+    /// It was ended from without, and nobody waits for its client.
+    cut: AtomicBool,
+    /// HTTP/2: streams that have no answer yet.
+    open: AtomicU32,
+    /// HTTP/2: answers that are on their way.
+    pub(crate) sendings: Sendings,
+    /// HTTP/2: the client is told to open no further streams.
+    retires: AtomicBool,
+    retires_waker: AtomicWaker,
 }
 
 /// Seconds since a worker started, counted by its sweep.
@@ -52,6 +65,8 @@ pub(crate) enum Phase {
     Body,
     /// It is being answered.
     Answer,
+    /// Its answer is there, and on its way.
+    Sending,
     /// Its answer comes in parts, and may take its time.
     Stream,
     /// HTTP/2, whose streams have timers of their own.
@@ -66,6 +81,17 @@ pub(crate) enum Overdue {
     Write,
 }
 
+impl Overdue {
+    /// The limit that was hit.
+    pub(crate) fn limit(self) -> Limit {
+        match self {
+            Self::Head => Limit::HeaderSeconds,
+            Self::Idle => Limit::IdleSeconds,
+            Self::Write => Limit::WriteStallSeconds,
+        }
+    }
+}
+
 impl WorkerClock {
     #[inline]
     pub(crate) fn now(&self) -> u32 {
@@ -78,11 +104,11 @@ impl WorkerClock {
 }
 
 impl ConnectionState {
-    pub(crate) fn new(clock: Arc<WorkerClock>, retire_at: u32) -> Self {
+    pub(crate) fn new(clock: Arc<WorkerClock>, peer: IpAddr, retire_at: u32) -> Self {
         Self {
             since: AtomicU32::new(clock.now()),
             clock,
-            peer: None,
+            peer,
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
@@ -90,19 +116,63 @@ impl ConnectionState {
             retire_at,
             body_expired: AtomicBool::new(false),
             body_waker: Mutex::new(None),
+            cut: AtomicBool::new(false),
+            open: AtomicU32::new(0),
+            sendings: Sendings::default(),
+            retires: AtomicBool::new(false),
+            retires_waker: AtomicWaker::new(),
         }
     }
 
-    /// Notes who is at the other end.
-    #[must_use]
-    pub(crate) fn with_peer(mut self, peer: Option<IpAddr>) -> Self {
-        self.peer = peer;
-        self
+    /// Who is at the other end of the socket; behind a proxy, the proxy.
+    #[inline]
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
     }
 
-    /// Who is at the other end.
-    pub(crate) fn peer(&self) -> Option<IpAddr> {
-        self.peer
+    /// Since how many seconds nothing has been asked, if nothing is being answered either.
+    pub(crate) fn idle_for(&self) -> Option<u32> {
+        let idle = match self.phase() {
+            Phase::Idle => true,
+            Phase::Multiplexed => self.open.load(Relaxed) == 0 && self.sendings.is_empty(),
+            Phase::Head | Phase::Body | Phase::Answer | Phase::Sending | Phase::Stream => false,
+        };
+        let idle = idle && self.stalled.load(Relaxed) == 0;
+        idle.then(|| self.clock.now().saturating_sub(self.since.load(Relaxed)))
+    }
+
+    /// Notes that the connection is ended from without.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Relaxed);
+    }
+
+    /// HTTP/2: has the client told to open no further streams; those that are open come to their end.
+    fn retire(&self) {
+        if !self.retires.swap(true, Relaxed) {
+            self.retires_waker.wake();
+        }
+    }
+
+    /// Whether [`retire`](Self::retire) was called. If not, `cx` is woken when it is.
+    #[inline]
+    pub(crate) fn retires(&self, cx: &Context<'_>) -> bool {
+        self.retires_waker.register(cx.waker());
+        self.retires.load(Relaxed)
+    }
+
+    /// Counts a stream of HTTP/2 until the guard is dropped.
+    #[inline]
+    pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
+        (self.phase() == Phase::Multiplexed).then(|| {
+            self.open.fetch_add(1, Relaxed);
+            OpenStream(self)
+        })
+    }
+
+    /// The second it is.
+    #[inline]
+    pub(crate) fn now(&self) -> u32 {
+        self.clock.now()
     }
 
     #[inline]
@@ -112,7 +182,8 @@ impl ConnectionState {
             1 => Phase::Head,
             2 => Phase::Body,
             3 => Phase::Answer,
-            4 => Phase::Stream,
+            4 => Phase::Sending,
+            5 => Phase::Stream,
             _ => Phase::Multiplexed,
         }
     }
@@ -129,6 +200,10 @@ impl ConnectionState {
         let requests = self.requests.load(Relaxed) + 1;
         self.requests.store(requests, Relaxed);
         if self.phase() == Phase::Multiplexed {
+            self.since.store(self.clock.now(), Relaxed);
+            if limits.connection_requests <= requests {
+                self.retire();
+            }
             return false;
         }
         self.received.store(0, Relaxed);
@@ -141,6 +216,15 @@ impl ConnectionState {
     pub(crate) fn body_is_read(&self) {
         if self.phase() == Phase::Body {
             self.enter(Phase::Answer);
+        }
+    }
+
+    /// The answer is there. Once some of it has been sent, a pause begins: hyper does not say so by asking for more
+    /// where it has asked already.
+    #[inline]
+    pub(crate) fn answer_is_ready(&self) {
+        if self.phase() == Phase::Answer {
+            self.phase.store(Phase::Sending as u8, Relaxed);
         }
     }
 
@@ -189,6 +273,16 @@ impl ConnectionState {
                 }
                 None
             }
+            Phase::Multiplexed => {
+                if self.sendings.stall_since(now, limits.write_stall_seconds) {
+                    return Some(Overdue::Write);
+                }
+                let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
+                if idle || self.retire_at <= now {
+                    self.retire();
+                }
+                None
+            }
             _ => None,
         }
     }
@@ -207,19 +301,32 @@ impl ConnectionState {
         }
     }
 
-    /// hyper asks for more and there is none: if the last answer has been sent, a pause begins.
+    /// hyper asks for more and there is none: if the last answer has been sent, a pause begins, or, where part of a
+    /// next head has come already, the time of that head.
     #[inline]
-    fn waits_for_more(&self, answered: bool) {
-        if answered && self.phase() == Phase::Answer {
-            self.enter(Phase::Idle);
+    fn waits_for_more(&self, answered: bool, head_has_begun: bool) {
+        if answered && matches!(self.phase(), Phase::Answer | Phase::Sending) {
+            self.pause(head_has_begun);
         }
     }
 
     #[inline]
-    fn has_written(&self, progress: bool) {
+    fn pause(&self, head_has_begun: bool) {
+        self.enter(if head_has_begun {
+            Phase::Head
+        } else {
+            Phase::Idle
+        });
+    }
+
+    #[inline]
+    fn has_written(&self, progress: bool, head_has_begun: bool) {
         if progress {
             if self.stalled.load(Relaxed) != 0 {
                 self.stalled.store(0, Relaxed);
+            }
+            if matches!(self.phase(), Phase::Sending | Phase::Idle) {
+                self.pause(head_has_begun);
             }
         } else if self.stalled.load(Relaxed) == 0 {
             self.stalled.store(self.clock.now() + 1, Relaxed);
@@ -227,19 +334,43 @@ impl ConnectionState {
     }
 }
 
-/// A socket that notes what happens on it.
+/// One stream of an HTTP/2 connection, for as long as it has no answer.
 #[derive(Debug)]
+pub(crate) struct OpenStream<'c>(&'c ConnectionState);
+
+impl Drop for OpenStream<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+        self.0.since.store(self.0.clock.now(), Relaxed);
+    }
+}
+
+/// A socket that notes what happens on it.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     state: Arc<ConnectionState>,
+    /// What is given back when the socket is closed.
+    guards: Option<Guards>,
+    /// More may have come than was read.
+    unread: bool,
+    watch: HeadWatch,
+    /// HTTP/2 has frames, and no heads that could be read in two ways.
+    watched: bool,
     /// Something was written since a request was last read.
     answered: bool,
 }
 
+/// Places that a connection has for as long as its socket is open.
+pub(crate) type Guards = Box<dyn Send + Sync>;
+
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> Self {
+    pub(crate) fn new(stream: Stream, state: Arc<ConnectionState>, guards: Guards) -> Self {
         Self {
             stream,
+            guards: Some(guards),
+            unread: false,
+            watch: HeadWatch::default(),
+            watched: state.phase() != Phase::Multiplexed,
             state,
             answered: false,
         }
@@ -248,7 +379,7 @@ impl Socket {
     #[inline]
     fn has_written(&mut self, progress: bool) {
         self.answered |= progress;
-        self.state.has_written(progress);
+        self.state.has_written(progress, self.watch.has_more());
     }
 }
 
@@ -261,13 +392,23 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let socket = &mut *self;
+        socket.unread = read.is_ready() && before < buffer.filled().len();
         if read.is_pending() {
-            self.state.waits_for_more(self.answered);
-        } else {
-            let answered = std::mem::take(&mut self.answered);
-            self.state
-                .has_read(buffer.filled().len() - before, answered);
+            let more = socket.watch.has_more();
+            socket.state.waits_for_more(socket.answered, more);
+            return read;
         }
+        let answered = std::mem::take(&mut socket.answered);
+        if socket.watched {
+            if socket.state.phase() == Phase::Idle {
+                socket.watch.forget_end();
+            }
+            socket.watch.look(&mut buffer.filled_mut()[before..]);
+        }
+        socket
+            .state
+            .has_read(buffer.filled().len() - before, answered);
         read
     }
 }
@@ -300,13 +441,29 @@ impl AsyncWrite for Socket {
     }
 
     #[inline]
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A TCP socket keeps nothing back.
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if !self.unread || self.state.cut.load(Relaxed) {
+            return;
+        }
+        // The answer was sent before everything was read: the client is given the time to see it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let stream = std::mem::replace(&mut self.stream, Stream::Gone);
+            let guards = self.guards.take();
+            runtime.spawn(async move {
+                stream.linger().await;
+                drop(guards);
+            });
+        }
     }
 }
 
@@ -316,6 +473,8 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     /// A connection, and the seconds that pass.
     struct Watched {
@@ -328,7 +487,7 @@ mod tests {
         fn new() -> Self {
             let clock = Arc::new(WorkerClock::default());
             Self {
-                state: ConnectionState::new(Arc::clone(&clock), 1_000),
+                state: ConnectionState::new(Arc::clone(&clock), PEER, 1_000),
                 clock,
                 limits: HttpLimits::default(),
             }
@@ -359,7 +518,7 @@ mod tests {
         assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
         watched.state.enter(Phase::Head);
         assert_eq!(watched.ended_after(100), Some((11, Overdue::Head)));
-        for patient in [Phase::Answer, Phase::Stream, Phase::Multiplexed] {
+        for patient in [Phase::Answer, Phase::Sending, Phase::Stream] {
             watched.state.enter(patient);
             assert_eq!(watched.ended_after(1_000), None, "{patient:?}");
         }
@@ -369,12 +528,12 @@ mod tests {
     fn a_write_that_does_not_go_on_ends_the_connection_and_one_that_does_saves_it() {
         let watched = Watched::new();
         watched.state.enter(Phase::Answer);
-        watched.state.has_written(false);
+        watched.state.has_written(false, false);
         assert_eq!(watched.ended_after(30), None);
         // That it is tried again is no progress.
-        watched.state.has_written(false);
+        watched.state.has_written(false, false);
         assert_eq!(watched.ended_after(2), Some((1, Overdue::Write)));
-        watched.state.has_written(true);
+        watched.state.has_written(true, false);
         assert_eq!(watched.ended_after(100), None);
     }
 
@@ -443,9 +602,83 @@ mod tests {
         // The next request may come before the answer was written: it waits.
         state.has_read(10, false);
         assert_eq!(state.phase(), Phase::Answer);
-        state.waits_for_more(true);
+        state.waits_for_more(true, false);
         assert_eq!(state.phase(), Phase::Idle);
         state.has_read(10, false);
         assert_eq!(state.phase(), Phase::Head);
+    }
+
+    #[test]
+    fn a_pause_begins_with_the_answer_also_where_nobody_asks_for_more() {
+        let watched = Watched::new();
+        watched.state.begin_request(&watched.limits);
+        watched.state.body_is_read();
+        // The call takes long; hyper asks for more meanwhile, and there is nothing.
+        watched.state.waits_for_more(false, false);
+        assert_eq!(watched.ended_after(1_000), None);
+        watched.state.answer_is_ready();
+        assert_eq!(watched.ended_after(1_000), None, "nothing has been sent");
+        watched.state.has_written(true, false);
+        assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
+    }
+
+    #[test]
+    fn part_of_a_head_behind_an_answered_request_has_a_heads_time() {
+        let watched = Watched::new();
+        watched.state.enter(Phase::Answer);
+        watched.state.waits_for_more(true, true);
+        assert_eq!(watched.ended_after(100), Some((11, Overdue::Head)));
+    }
+
+    #[test]
+    fn http_2_retires_when_idle_or_old_or_after_its_requests_and_not_before() {
+        let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
+        let watched = Watched::new();
+        watched.state.enter(Phase::Multiplexed);
+        let stream = watched.state.open_stream();
+        assert_eq!(watched.ended_after(200), None);
+        assert!(!retires(&watched.state), "a stream is open");
+        drop(stream);
+        watched.ended_after(75);
+        assert!(!retires(&watched.state));
+        watched.ended_after(1);
+        assert!(retires(&watched.state), "idle");
+
+        let watched = Watched::new();
+        watched.state.enter(Phase::Multiplexed);
+        for _ in 0..999 {
+            watched.state.begin_request(&watched.limits);
+            watched.ended_after(1);
+        }
+        assert!(!retires(&watched.state));
+        watched.ended_after(1);
+        assert!(retires(&watched.state), "old");
+
+        let watched = Watched::new();
+        watched.state.enter(Phase::Multiplexed);
+        for _ in 1..watched.limits.connection_requests {
+            watched.state.begin_request(&watched.limits);
+        }
+        assert!(!retires(&watched.state));
+        watched.state.begin_request(&watched.limits);
+        assert!(retires(&watched.state), "enough requests");
+    }
+
+    #[test]
+    fn an_answer_over_http_2_that_nobody_takes_ends_the_connection() {
+        let watched = Watched::new();
+        watched.state.enter(Phase::Multiplexed);
+        let waiting = watched.state.sendings.enter(watched.clock.now());
+        assert_eq!(watched.ended_after(30), None);
+        watched
+            .state
+            .sendings
+            .progress(waiting, Some(watched.clock.now()));
+        assert_eq!(watched.ended_after(30), None);
+        assert_eq!(watched.ended_after(1), Some((1, Overdue::Write)));
+        // Where the answer itself is what is waited for, nothing is overdue.
+        watched.state.sendings.progress(waiting, None);
+        assert_eq!(watched.ended_after(100), None);
+        watched.state.sendings.leave(waiting);
     }
 }

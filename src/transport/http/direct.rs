@@ -1,6 +1,7 @@
 //! Serving requests that no socket brought, for benchmarks.
 
 use std::convert::Infallible;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use http::{Request, Response};
@@ -32,6 +33,7 @@ impl Direct {
             service: WorkerService::new(router, Arc::new(Local::new(cells))),
             connection: Arc::new(ConnectionState::new(
                 Arc::new(WorkerClock::default()),
+                Ipv4Addr::LOCALHOST.into(),
                 u32::MAX,
             )),
         }

@@ -55,7 +55,7 @@ impl Endpoint {
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
                 wire,
-                peer: connection.and_then(|connection| connection.peer()),
+                peer: connection.map(|connection| connection.peer()),
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });

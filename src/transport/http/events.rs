@@ -140,7 +140,7 @@ impl http_body::Body for EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         if let Some(connection) = &self.connection {
-            connection.enter(Phase::Answer);
+            connection.enter(Phase::Sending);
         }
     }
 }

@@ -1,5 +1,9 @@
 //! What can be said of a request before anybody reads its body.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
@@ -13,6 +17,7 @@ pub(crate) struct Fields<'h> {
     origin: Field<'h>,
     content_type: Field<'h>,
     transfer_encoding: Field<'h>,
+    content_encoding: Field<'h>,
     accept: Accept,
     mcp: McpHeaders,
     /// Bytes of all fields, with a colon, a space and a line end for each.
@@ -58,6 +63,7 @@ impl<'h> Fields<'h> {
                 "origin" => fields.origin.add(value),
                 "content-type" => fields.content_type.add(value),
                 "transfer-encoding" => fields.transfer_encoding.add(value),
+                "content-encoding" => fields.content_encoding.add(value),
                 "accept" => fields.accept.add(value),
                 _ => fields.mcp.add(name, value),
             }
@@ -68,7 +74,8 @@ impl<'h> Fields<'h> {
     #[inline]
     pub(crate) fn summary(self) -> Summary {
         Summary {
-            is_json: check_content_type(self.content_type),
+            is_json: check_content_type(self.content_type)
+                .and_then(|()| check_content_encoding(self.content_encoding)),
             accept: self.accept,
             mcp: self.mcp,
         }
@@ -201,7 +208,7 @@ impl Summary {
 
 /// Whom this server answers to, and which web pages may call it: the guard against DNS rebinding (HTTP-01,
 /// HTTP-08).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct HostGuard {
     /// Values that are answered to as they stand: what nearly every client says.
     exact: Vec<String>,
@@ -210,6 +217,29 @@ pub(crate) struct HostGuard {
     origins: Vec<String>,
     /// Pages from loopback may call too.
     local_origins: bool,
+    /// Refusals are told in the log, and not all of them.
+    told: Told,
+}
+
+/// When something was last told, in seconds after the beginning, so that strangers cannot fill the log.
+#[derive(Debug)]
+struct Told {
+    beginning: Instant,
+    next: AtomicU64,
+}
+
+impl Told {
+    const PAUSE_SECONDS: u64 = 60;
+
+    fn is_due(&self, now: Instant) -> bool {
+        let now = (now - self.beginning).as_secs();
+        let next = self.next.load(Relaxed);
+        next <= now
+            && self
+                .next
+                .compare_exchange(next, now + Self::PAUSE_SECONDS, Relaxed, Relaxed)
+                .is_ok()
+    }
 }
 
 /// A host with its port, or with any.
@@ -253,7 +283,28 @@ impl HostGuard {
                 .map(|o| o.to_ascii_lowercase())
                 .collect(),
             local_origins: local,
+            told: Told {
+                beginning: Instant::now(),
+                next: AtomicU64::new(0),
+            },
         }
+    }
+
+    /// Says in the log, once a minute at most, that somebody was refused, and which setting would change that.
+    pub(crate) fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
+        if !self.told.is_due(Instant::now()) {
+            return;
+        }
+        let said = |name| {
+            let value = headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+            value[..value.len().min(100)].escape_ascii().to_string()
+        };
+        tracing::warn!(
+            setting,
+            host = said(HOST),
+            origin = said(ORIGIN),
+            "a request was refused for its Host or its Origin; if it should be answered, add it to the setting"
+        );
     }
 
     /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
@@ -338,9 +389,9 @@ fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
         None => !host.is_empty() && host.bytes().all(is_named),
     };
     let port = match port.strip_prefix(':') {
-        None => None,
+        None if port.is_empty() => None,
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
-        Some(_) => return None,
+        None | Some(_) => return None,
     };
     good.then_some((host, port))
 }
@@ -369,11 +420,21 @@ fn check_content_type(field: Field<'_>) -> Result<(), Rejection> {
     }
 }
 
+/// Bodies are not unpacked: a small one could become a large one.
+#[inline]
+fn check_content_encoding(field: Field<'_>) -> Result<(), Rejection> {
+    match field {
+        Field::Absent => Ok(()),
+        Field::One(coding) if coding.as_bytes().eq_ignore_ascii_case(b"identity") => Ok(()),
+        Field::One(_) | Field::Repeated => Err(Rejection::ContentEncoding),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use http::HeaderName;
-    use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
+    use http::header::{ACCEPT, CONTENT_TYPE};
 
     fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -448,6 +509,7 @@ mod tests {
             "localhost:x",
             "localhost:99999",
             "[::1",
+            "[::1]x",
             "a b",
             "localhost/",
         ] {

@@ -6,7 +6,9 @@
 
 mod admin;
 mod config;
+mod accept;
 mod connection;
+mod cors;
 mod direct;
 mod endpoint;
 mod events;
@@ -17,10 +19,15 @@ mod legacy;
 mod pages;
 mod openapi;
 mod own;
+mod peers;
 mod rest;
 mod route;
+mod sending;
 mod service;
 mod status;
+mod stream;
+mod tls;
+mod watch;
 mod worker;
 
 use std::future::Future;
@@ -30,8 +37,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
 
 pub(crate) use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits};
@@ -43,10 +50,14 @@ pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
 pub(crate) use service::Layers;
 pub use service::McpService;
+pub(crate) use tls::Tls;
+pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
 use crate::server::Server;
 use crate::transport::drain::Budget;
+use accept::Acceptor;
+use cors::Cors;
 use endpoint::Endpoint;
 use headers::HostGuard;
 use service::Router;
@@ -62,18 +73,28 @@ const BACKLOG: i32 = 1024;
 pub(crate) struct Listener {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Listener {
     /// Takes the socket that whoever started the process has bound, as systemd does, or binds the configured address.
-    pub(crate) fn bind(config: &HttpConfig) -> io::Result<Self> {
+    pub(crate) fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
         let address = SocketAddr::new(config.host, config.port);
         let listener = match inherited()? {
             Some(listener) => listener,
             None => listen(address)?,
         };
         let address = listener.local_addr()?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            tls: tls.map(Arc::new),
+        })
+    }
+
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Where it listens.
@@ -94,9 +115,22 @@ impl Listener {
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
-        let router = Arc::new(router(Arc::clone(&server), gate, config.clone(), layers));
+        let tls = self.tls.clone();
+        let router = router(Arc::clone(&server), gate, config.clone(), layers);
+        let router = Arc::new(Router {
+            tls: tls.clone(),
+            ..router
+        });
+        let certificates = async {
+            match &tls {
+                Some(tls) => tls.keep_up().await,
+                None => std::future::pending().await,
+            }
+        };
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
+        let hits = &server.limits.hits;
+        let mut acceptor = Acceptor::new(&self.listener, &workers, &config.limits, hits);
         let attending = tokio::spawn(Arc::clone(&server).attend());
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
@@ -106,15 +140,17 @@ impl Listener {
             tokio::time::sleep(budget.delay).await;
         };
         tokio::select! {
-            () = accept(&self.listener, &workers, max_connections(&config)) => {}
+            () = acceptor.run() => {}
             () = stop => {}
+            never = certificates => match never {},
         }
         life.begin_to_drain();
         // Whoever has connected by now is served too.
         tokio::task::yield_now().await;
-        while let Some(Ok((stream, _))) = self.listener.accept().now_or_never() {
-            hand_over(stream, &workers).await;
+        while let Some(Ok((stream, peer))) = self.listener.accept().now_or_never() {
+            acceptor.take(stream, peer).await;
         }
+        drop(acceptor);
         drop(self.listener);
         server.end_streams();
         drain.begin();
@@ -144,7 +180,9 @@ impl Listener {
 
 fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
     Router {
+        tls: None,
         guard: HostGuard::new(&config),
+        cors: Cors::new(&config.allowed_origins),
         telemetry: server.telemetry().clone(),
         endpoint: Endpoint { server, config },
         prefix: gate.prefix().into(),
@@ -193,91 +231,4 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
-}
-
-/// The configured number, or what the process may have open less a reserve.
-fn max_connections(config: &HttpConfig) -> usize {
-    const RESERVE: usize = 512;
-    let files = std::fs::read_to_string("/proc/self/limits")
-        .ok()
-        .and_then(|limits| {
-            let line = limits
-                .lines()
-                .find(|line| line.starts_with("Max open files"))?;
-            line.split_whitespace().nth(3)?.parse::<usize>().ok()
-        });
-    match files {
-        Some(files) => config
-            .limits
-            .connections
-            .min(files.saturating_sub(RESERVE).max(64)),
-        None => config.limits.connections,
-    }
-}
-
-/// Takes connections for ever, and gives each to the worker that has the fewest.
-async fn accept(listener: &TcpListener, workers: &[Worker], max: usize) {
-    /// How long to wait when the system has no more sockets, or there are enough of them.
-    const PAUSE: Duration = Duration::from_millis(50);
-    let mut full = false;
-    loop {
-        let open: usize = workers.iter().map(Worker::connections).sum();
-        if max <= open {
-            if !std::mem::replace(&mut full, true) {
-                tracing::warn!(
-                    max,
-                    setting = "http.limits.connections",
-                    "no further connections are accepted for now"
-                );
-            }
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        }
-        full = false;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(e) if is_of_one_connection(&e) => continue,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        hand_over(stream, workers).await;
-    }
-}
-
-/// Gives a connection to the worker that has the fewest.
-async fn hand_over(stream: TcpStream, workers: &[Worker]) {
-    if let Err(error) = prepare(&stream) {
-        tracing::debug!(%error, "a connection ended before it was served");
-        return;
-    }
-    let Some(worker) = workers.iter().min_by_key(|worker| worker.connections()) else {
-        return;
-    };
-    match stream.into_std() {
-        Ok(stream) => worker.give(stream).await,
-        Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
-    }
-}
-
-/// Whether only one connection is concerned, and the next can be taken at once.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
-}
-
-/// Small answers at once, and news of peers that are gone.
-fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(30))
-        .with_interval(Duration::from_secs(10));
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

@@ -19,14 +19,18 @@ use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
 use super::connection::{ConnectionState, Phase};
+use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::legacy::LegacyRequest;
 use super::own::{self, OwnRoutes, RouteHandler};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
+use super::sending;
 use super::status::{NeededScopes, Rejection, deny};
+use super::tls::Tls;
 use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
+use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
@@ -36,9 +40,12 @@ use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
     pub(crate) gate: Arc<Gate>,
+    /// What is shown to clients; `None` if the process speaks in clear.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// What may stand in front of each path, where the server has a path of its own in its public URL.
     pub(crate) prefix: Box<str>,
     pub(crate) guard: HostGuard,
+    pub(crate) cors: Cors,
     pub(crate) layers: Layers,
     pub(crate) telemetry: Telemetry,
 }
@@ -65,6 +72,11 @@ impl WorkerService {
         }
     }
 
+    /// How often, and how many at once.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.router.endpoint.server.limits
+    }
+
     /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
     #[inline]
     pub(crate) async fn serve<B>(
@@ -77,16 +89,18 @@ impl WorkerService {
     {
         let router = &*self.router;
         let last = connection.begin_request(&router.endpoint.config.limits);
+        let _stream = connection.open_stream();
         let (mut head, body) = request.into_parts();
         let watch = router
             .telemetry
             .counts()
             .then(|| HttpWatch::begin(self.local.cells(), key_of(router.path(&head.uri), &head)));
         let mut body = Body::from(body);
+        let origin = router.cors.origin(&head.headers);
         let mut response = match router.admit(&head) {
-            Err(rejection) => {
-                let route = Route::of(router.path(&head.uri)).map(|(route, _)| route);
-                rejection.into_response(route)
+            Err(rejection) => router.refuse(rejection, &head),
+            Ok(_) if origin.is_some() && router.cors.is_preflight(&head) => {
+                router.cors.preflight(&head.headers)
             }
             Ok(summary) => match &self.layered {
                 None => {
@@ -102,6 +116,10 @@ impl WorkerService {
             },
         };
         connection.body_is_read();
+        connection.answer_is_ready();
+        if let Some(origin) = origin {
+            router.cors.allow(origin, &mut response);
+        }
         if last || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed {
             response
                 .headers_mut()
@@ -110,7 +128,7 @@ impl WorkerService {
         if let Some(watch) = watch {
             watch.end(response.status().as_u16());
         }
-        Ok(response)
+        Ok(response.map(|body| sending::watch(connection, body)))
     }
 
     async fn through_layers(
@@ -160,6 +178,24 @@ impl Router {
         Ok(fields.summary())
     }
 
+    /// Answers a request that is not looked at any further.
+    #[cold]
+    fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
+        self.count(rejection);
+        if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
+            self.guard.report(rejection.setting(), &head.headers);
+        }
+        let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
+        rejection.into_response(route)
+    }
+
+    /// Counts the limit that was hit, if it was one.
+    fn count(&self, rejection: Rejection) {
+        if let Some(limit) = rejection.limit() {
+            self.endpoint.server.limits.hits.count(limit);
+        }
+    }
+
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
     /// Every refusal becomes an answer here, so that hyper never sees an error and never drops a connection on our
     /// account.
@@ -191,6 +227,12 @@ impl Router {
                 return self.resource_metadata(connection, head);
             }
         };
+        let limits = &self.endpoint.server.limits;
+        if let Some(connection) = connection
+            && let Err(refused) = limits.arrive(connection.peer())
+        {
+            return Rejection::Limited(refused).into_response(Some(route));
+        }
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
@@ -216,7 +258,10 @@ impl Router {
                 let endpoint = &self.endpoint;
                 let answer =
                     endpoint.post(&entered, local, connection, summary, wire, headers, body);
-                answer.await.unwrap_or_else(Rejection::into_rpc)
+                answer.await.unwrap_or_else(|rejection| {
+                    self.count(rejection);
+                    rejection.into_rpc()
+                })
             }
             Guarded::Mcp => {
                 let answer = self
@@ -305,7 +350,7 @@ impl Router {
         let seen = Seen {
             headers: &head.headers,
             uri: &head.uri,
-            peer: connection.and_then(|connection| connection.peer()),
+            peer: connection.map(|connection| connection.peer()),
         };
         let (error, challenge) = self.gate.lacking(principal, seen, &scopes);
         match (error, challenge) {
@@ -333,7 +378,7 @@ impl Router {
     }
 
     /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
-    /// known who sent it. Headers that hold credentials are gone after that.
+    /// known who sent it, and who that is does not ask too often. Headers that hold credentials are gone after that.
     async fn enter(
         &self,
         local: &Local,
@@ -341,15 +386,21 @@ impl Router {
         route: &Route,
         head: &mut Parts,
     ) -> Result<Arc<Principal>, Response<Body>> {
-        let peer = connection.and_then(|connection| connection.peer());
+        let peer = connection.map(|connection| connection.peer());
+        let limits = &self.endpoint.server.limits;
+        let limited = |refused| Rejection::Limited(refused).into_response(Some(route));
         let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
         match self.gate.admit(presented).await {
             Ok(principal) => {
+                limits.admit(&principal).map_err(limited)?;
                 self.gate.strip(&mut head.headers);
                 Ok(principal)
             }
             Err(error) => {
                 tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                if matches!(error, AuthError::Invalid(_)) {
+                    limits.failed_proof(peer).map_err(limited)?;
+                }
                 let seen = Seen {
                     headers: &head.headers,
                     uri: &head.uri,
@@ -369,7 +420,7 @@ impl Router {
         let seen = Seen {
             headers: &head.headers,
             uri: &head.uri,
-            peer: connection.and_then(|connection| connection.peer()),
+            peer: connection.map(|connection| connection.peer()),
         };
         let Some(document) = self.gate.document(seen) else {
             return Rejection::NotFound.into_problem();

@@ -1,18 +1,20 @@
 //! Refusals as HTTP answers: the one place that knows which status each has.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::connection::ConnectionState;
 use super::events::EventStream;
 use super::route::Route;
 use crate::auth::AuthError;
+use crate::limit::{Limit, Refused};
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::{Answer, Refusal, Reply};
+use crate::server::{Answer, Refusal, Reply, limited};
 
 /// Why a request was refused before anybody looked into its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,10 @@ pub(crate) enum Rejection {
     /// Another method than the path has; the methods it has.
     MethodNotAllowed(&'static str),
     ContentType,
+    ContentEncoding,
     NotAcceptable,
+    /// Somebody asked too often, or too much is going on.
+    Limited(Refused),
     BodyTooLarge,
     BodyTooSlow,
     BodyBroken,
@@ -57,15 +62,17 @@ impl Rejection {
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NotFound | Self::NoPage => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::ContentType | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Limited(refused) => limited_status(refused),
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
         }
     }
 
-    fn message(self) -> &'static str {
-        match self {
+    fn message(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Limited(refused) => return refused.message().into(),
             Self::TargetTooLong => "The request's target is too long",
             Self::HeadersTooLarge => "The request's headers are too large",
             Self::HostMissing => "The Host header is missing",
@@ -83,6 +90,7 @@ impl Rejection {
             }
             Self::MethodNotAllowed(_) => "This path does not have that method",
             Self::ContentType => "Content-Type must be application/json",
+            Self::ContentEncoding => "The body must not be compressed",
             Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
             Self::BodyTooLarge => "The body is too large",
             Self::BodyTooSlow => "The body did not arrive in time",
@@ -90,11 +98,11 @@ impl Rejection {
                 "sessionId is missing: post to the address that the stream's first event names"
             }
             Self::BodyBroken => "The body broke off or is not framed as HTTP demands",
-        }
+        })
     }
 
     /// The setting that would have let the request pass.
-    fn setting(self) -> Option<&'static str> {
+    pub(crate) fn setting(self) -> Option<&'static str> {
         match self {
             Self::TargetTooLong => Some("http.limits.target_bytes"),
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
@@ -103,6 +111,7 @@ impl Rejection {
             Self::ForOperators => Some("http.admin.port"),
             Self::BodyTooLarge => Some("http.limits.body_bytes"),
             Self::BodyTooSlow => Some("http.limits.body_seconds"),
+            Self::Limited(refused) => Some(refused.limit.setting()),
             Self::HostMissing
             | Self::HostInvalid
             | Self::HeaderRepeated
@@ -111,9 +120,21 @@ impl Rejection {
             | Self::NoPage
             | Self::MethodNotAllowed(_)
             | Self::ContentType
+            | Self::ContentEncoding
             | Self::NotAcceptable
             | Self::SessionIdMissing
             | Self::BodyBroken => None,
+        }
+    }
+
+    /// The limit that was hit, where it was not counted before.
+    pub(crate) fn limit(self) -> Option<Limit> {
+        match self {
+            Self::TargetTooLong => Some(Limit::TargetBytes),
+            Self::HeadersTooLarge => Some(Limit::HeaderBytes),
+            Self::BodyTooLarge => Some(Limit::BodyBytes),
+            Self::BodyTooSlow => Some(Limit::BodySeconds),
+            _ => None,
         }
     }
 
@@ -138,10 +159,16 @@ impl Rejection {
     /// are the status.
     pub(crate) fn into_rpc(self) -> Response<Body> {
         let status = self.status();
-        let mut error = ErrorObject::new(ErrorCode::Http(status.as_u16()), self.message());
-        if let Some(setting) = self.setting() {
-            error = error.with_data(json!({ "setting": setting }));
-        }
+        let error = match (self, self.setting()) {
+            (Self::Limited(refused), _) => limited(refused),
+            (_, setting) => {
+                let error = ErrorObject::new(ErrorCode::Http(status.as_u16()), self.message());
+                match setting {
+                    Some(setting) => error.with_data(json!({ "setting": setting })),
+                    None => error,
+                }
+            }
+        };
         let mut body = Vec::new();
         error.write(&mut body, None);
         self.respond(status, "application/json", body)
@@ -150,9 +177,12 @@ impl Rejection {
     /// Elsewhere: a problem document (RFC 9457).
     pub(crate) fn into_problem(self) -> Response<Body> {
         let status = self.status();
-        let mut problem = problem(status, self.message());
+        let mut problem = problem(status, &self.message());
         if let Some(setting) = self.setting() {
             problem["setting"] = setting.into();
+        }
+        if let Self::Limited(refused) = self {
+            problem["retryAfterMs"] = refused.retry_after_ms().into();
         }
         self.respond(status, PROBLEM, problem.to_string().into_bytes())
     }
@@ -164,6 +194,9 @@ impl Rejection {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
         if let Self::MethodNotAllowed(allowed) = self {
             headers.insert(ALLOW, HeaderValue::from_static(allowed));
+        }
+        if let Self::Limited(refused) = self {
+            say_when(headers, refused);
         }
         if self.closes() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -261,6 +294,9 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
     let mut response = Response::new(Body::pieces(head, rest));
     if let Some(refusal) = refusal {
         *response.status_mut() = refusal_status(&refusal);
+        if let Refusal::Limited(refused) = refusal {
+            say_when(response.headers_mut(), refused);
+        }
         note_scopes(&mut response, refusal);
     }
     let headers = response.headers_mut();
@@ -306,6 +342,7 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         Refusal::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
         Refusal::StateUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
+        Refusal::Limited(refused) => limited_status(*refused),
         Refusal::Scope(_) => StatusCode::FORBIDDEN,
         Refusal::Tool | Refusal::Arguments | Refusal::TimedOut => StatusCode::OK,
     }
@@ -318,5 +355,35 @@ pub(super) fn plain_status(refusal: &Refusal) -> StatusCode {
         Refusal::Arguments => StatusCode::BAD_REQUEST,
         Refusal::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         other => refusal_status(other),
+    }
+}
+
+fn limited_status(refused: Refused) -> StatusCode {
+    if refused.limit.is_a_rate() {
+        StatusCode::TOO_MANY_REQUESTS
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+/// When it is worth asking again, for programs that have never heard of JSON-RPC: `Retry-After`, and for rates the
+/// fields of the IETF's draft on rate limits.
+pub(super) fn say_when(headers: &mut HeaderMap, refused: Refused) {
+    let seconds = refused.retry_after_seconds();
+    headers.insert(RETRY_AFTER, seconds.into());
+    let Some((burst, window)) = refused.quota() else {
+        return;
+    };
+    let name = refused.limit.setting();
+    for (field, value) in [
+        (
+            "ratelimit-policy",
+            format!("\"{name}\";q={burst};w={window}"),
+        ),
+        ("ratelimit", format!("\"{name}\";r=0;t={seconds}")),
+    ] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(field, value);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpStream as StdStream;
+use std::net::{IpAddr, TcpStream as StdStream};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +20,15 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
 
 use super::config::HttpLimits;
-use super::connection::{ConnectionState, Phase, Socket, WorkerClock};
+use super::connection::{ConnectionState, Guards, Phase, Socket, WorkerClock};
+use super::peers::PeerPlace;
 use super::service::{Router, WorkerService};
+use super::stream::Stream;
+use super::tls::{HTTP_2, Tls};
+use crate::limit::{Hits, Limit, subnet};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -37,10 +42,22 @@ const BLOCKING_THREADS: usize = 128;
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    sockets: mpsc::Sender<(StdStream, Instant)>,
+    sockets: mpsc::Sender<Accepted>,
     load: Arc<Load>,
+    connections: Arc<Mutex<Vec<Swept>>>,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
+}
+
+/// A socket on its way to its worker.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: StdStream,
+    pub(crate) peer: IpAddr,
+    /// When it was accepted.
+    pub(crate) at: Instant,
+    /// Its place among those of its address.
+    pub(crate) place: PeerPlace,
 }
 
 /// How many connections a worker has, those on their way to it included.
@@ -92,6 +109,7 @@ impl Worker {
             connections: Arc::default(),
             drain,
         };
+        let connections = Arc::clone(&shared.connections);
         let thread = thread::Builder::new()
             .name(format!("longshore-worker-{number}"))
             .spawn(move || {
@@ -102,6 +120,7 @@ impl Worker {
         Ok(Self {
             sockets,
             load,
+            connections,
             stop,
             thread,
         })
@@ -112,11 +131,27 @@ impl Worker {
     }
 
     /// Hands over a socket.
-    pub(crate) async fn give(&self, stream: StdStream) {
+    pub(crate) async fn give(&self, accepted: Accepted) {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        if self.sockets.send((stream, Instant::now())).await.is_err() {
+        if self.sockets.send(accepted).await.is_err() {
             self.load.leave();
         }
+    }
+
+    /// The connection that has been idle for longest, for a second at least; of those from one network, if one is named.
+    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, Swept)> {
+        let connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        connections
+            .iter()
+            .filter(|connection| !connection.task.is_finished())
+            .filter(|c| network.is_none_or(|network| network == subnet(c.state.peer())))
+            .filter_map(|connection| Some((connection.state.idle_for()?, connection)))
+            .filter(|(seconds, _)| *seconds > 0)
+            .max_by_key(|(seconds, _)| *seconds)
+            .map(|(seconds, connection)| (seconds, connection.clone()))
     }
 
     /// Waits until no connection is left.
@@ -159,23 +194,35 @@ struct Shared {
 }
 
 /// A connection, and the means to end it.
-struct Swept {
+#[derive(Clone, Debug)]
+pub(crate) struct Swept {
     state: Arc<ConnectionState>,
     task: AbortHandle,
+}
+
+impl Swept {
+    /// Ends the connection at once.
+    pub(crate) fn cut(&self) {
+        self.state.cut();
+        self.task.abort();
+    }
 }
 
 impl Shared {
     async fn run(
         self,
         router: Arc<Router>,
-        mut inbox: mpsc::Receiver<(StdStream, Instant)>,
+        mut inbox: mpsc::Receiver<Accepted>,
         stopped: oneshot::Receiver<()>,
     ) {
         let limits = router.endpoint.config.limits.clone();
+        let hits = Arc::clone(&router.endpoint.server.limits.hits);
+        let tls = router.tls.clone();
         let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
         tokio::spawn(sweep(
             limits.clone(),
+            hits,
             Arc::clone(&self.clock),
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
@@ -183,11 +230,11 @@ impl Shared {
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
-            while let Some((stream, accepted)) = inbox.recv().await {
+            while let Some(accepted) = inbox.recv().await {
                 taken += 1;
-                queue_time.record(accepted.elapsed());
+                queue_time.record(accepted.at.elapsed());
                 let noise = std::hash::BuildHasher::hash_one(&random, taken);
-                self.adopt(stream, &service, &limits, noise);
+                self.adopt(accepted, &service, tls.as_ref(), &limits, noise);
             }
         };
         tokio::select! {
@@ -199,12 +246,19 @@ impl Shared {
     /// Gives a socket a task of its own.
     fn adopt(
         &self,
-        stream: StdStream,
+        accepted: Accepted,
         service: &Arc<WorkerService>,
+        tls: Option<&Arc<Tls>>,
         limits: &HttpLimits,
         noise: u64,
     ) {
-        let guard = (LoadGuard(Arc::clone(&self.load)), self.life.client());
+        let Accepted {
+            stream,
+            peer,
+            place,
+            ..
+        } = accepted;
+        let guards = (LoadGuard(Arc::clone(&self.load)), self.life.client(), place);
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -217,20 +271,16 @@ impl Shared {
         let life = life - life / 10 + noise % (life / 5).max(1);
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
-        let peer = stream.peer_addr().ok().map(|address| address.ip());
-        let state = ConnectionState::new(Arc::clone(&self.clock), retire_at).with_peer(peer);
-        let state = Arc::new(state);
-        let serving = serve(
-            stream,
-            Arc::clone(&state),
-            Arc::clone(service),
-            Arc::clone(&self.drain),
-            limits.clone(),
-        );
-        let task = tokio::spawn(async move {
-            let _guard = guard;
-            serving.await;
-        });
+        let clock = Arc::clone(&self.clock);
+        let state = Arc::new(ConnectionState::new(clock, peer, retire_at));
+        let serving = Serving {
+            state: Arc::clone(&state),
+            service: Arc::clone(service),
+            tls: tls.cloned(),
+            drain: Arc::clone(&self.drain),
+            limits: limits.clone(),
+        };
+        let task = tokio::spawn(serving.run(stream, Box::new(guards)));
         let mut connections = self
             .connections
             .lock()
@@ -254,6 +304,7 @@ impl Drop for LoadGuard {
 /// Once a second: lets the clocks go on, and ends what is overdue.
 async fn sweep(
     limits: HttpLimits,
+    hits: Arc<Hits>,
     clock: Arc<WorkerClock>,
     local: Arc<Local>,
     connections: Arc<Mutex<Vec<Swept>>>,
@@ -273,6 +324,8 @@ async fn sweep(
             }
             if let Some(overdue) = connection.state.overdue(&limits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
+                hits.count(overdue.limit());
+                connection.state.cut();
                 connection.task.abort();
             }
             true
@@ -280,34 +333,79 @@ async fn sweep(
     }
 }
 
-/// Serves one connection to its end.
-async fn serve(
-    stream: TcpStream,
+/// What it takes to serve one connection.
+struct Serving {
     state: Arc<ConnectionState>,
     service: Arc<WorkerService>,
+    tls: Option<Arc<Tls>>,
     drain: Arc<Drain>,
     limits: HttpLimits,
-) {
-    let multiplexed = match speaks_http2(&stream, &state, &drain).await {
-        Ok(Some(multiplexed)) => multiplexed,
-        Ok(None) => return,
-        Err(error) => {
-            tracing::debug!(%error, "a connection ended before its first request");
-            return;
+}
+
+impl Serving {
+    /// To its end.
+    async fn run(self, stream: TcpStream, guards: Guards) {
+        let begun = match &self.tls {
+            None => {
+                let begun = speaks_http2(&stream, &self.state, &self.drain).await;
+                begun.map(|speaks| speaks.map(|http2| (Stream::Plain(stream), http2)))
+            }
+            Some(tls) => self.shake_hands(tls, stream).await,
+        };
+        match begun {
+            Ok(Some((stream, multiplexed))) => {
+                serve(self, stream, multiplexed, guards).await;
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a connection ended before its first request");
+            }
         }
-    };
+    }
+
+    /// Begins to speak TLS; says whether HTTP/2 is spoken inside. `None` if that took too long.
+    async fn shake_hands(
+        &self,
+        tls: &Tls,
+        stream: TcpStream,
+    ) -> io::Result<Option<(Stream, bool)>> {
+        // It has a time limit of its own.
+        self.state.enter(Phase::Answer);
+        let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+        let Ok(accepted) = tokio::time::timeout(tls.handshake, accepting).await else {
+            let hits = &self.service.limits().hits;
+            hits.count(Limit::HandshakeSeconds);
+            return Ok(None);
+        };
+        let stream = accepted?;
+        let (_, session) = stream.get_ref();
+        let multiplexed = session.alpn_protocol() == Some(HTTP_2);
+        Ok(Some((Stream::Tls(Box::new(stream)), multiplexed)))
+    }
+}
+
+/// Speaks HTTP for as long as the connection lasts.
+async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guards) {
+    let Serving {
+        state,
+        service,
+        drain,
+        limits,
+        ..
+    } = serving;
     state.enter(if multiplexed {
         Phase::Multiplexed
     } else {
         Phase::Idle
     });
-    let io = TokioIo::new(Socket::new(stream, Arc::clone(&state)));
+    let io = TokioIo::new(Socket::new(stream, Arc::clone(&state), guards));
     let connection_state = Arc::clone(&state);
     let respond = move |request: hyper::Request<Incoming>| {
         let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));
         async move { service.serve(&state, request).await }
     };
     let ended = if multiplexed {
+        let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
         // hyper makes each stream a task and moves it about on the way; a pointer is moved for less.
         let service = service_fn(move |request| Box::pin(respond(request)));
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -315,17 +413,18 @@ async fn serve(
             .max_concurrent_streams(limits.http2_streams)
             .max_header_list_size(limits.header_bytes as u32)
             .max_pending_accept_reset_streams(20)
+            .max_local_error_reset_streams(1024)
             .initial_connection_window_size(1024 * 1024)
-            .keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_interval(ping)
+            .keep_alive_timeout(ping)
             .serve_connection(io, service);
-        until_drained(connection, &drain, |c| c.graceful_shutdown()).await
+        until_drained(connection, &drain, Some(&state), |c| c.graceful_shutdown()).await
     } else {
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_buf_size(64 * 1024)
             .serve_connection(io, service_fn(respond));
-        until_drained(connection, &drain, |c| c.graceful_shutdown()).await
+        until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
     };
     if let Err(error) = ended {
         tracing::trace!(%error, "a connection ended early");
@@ -374,11 +473,12 @@ async fn speaks_http2(
     }
 }
 
-/// Drives a connection, and asks it to end once the server stops. While the server runs that costs one load at
-/// each poll.
+/// Drives a connection, and asks it to end once the server stops, or once its state says so. While the server runs that
+/// costs one load at each poll.
 async fn until_drained<C: Future>(
     connection: C,
     drain: &Drain,
+    retiring: Option<&ConnectionState>,
     end: impl Fn(Pin<&mut C>),
 ) -> C::Output {
     let mut connection = pin!(connection);
@@ -395,7 +495,7 @@ async fn until_drained<C: Future>(
                 return Poll::Ready(ended);
             }
         }
-        if !ended && drain.has_begun() {
+        if !ended && (drain.has_begun() || retiring.is_some_and(|state| state.retires(cx))) {
             ended = true;
             end(connection.as_mut());
         }

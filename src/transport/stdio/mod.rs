@@ -7,9 +7,10 @@ mod framing;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -53,19 +54,27 @@ const CONCURRENT_MAX: usize = 256;
 /// How long calls may go on after the input has ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Serves until the input ends.
-pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Result<()> {
+/// Serves until the input ends, or until `stop` is done; calls that have begun by then may go on for `patience`.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    config: StdioConfig,
+    stop: impl Future<Output = ()>,
+    patience: Duration,
+) -> io::Result<()> {
     let (frames, mut incoming) = mpsc::channel(16);
     let (answers, mut outgoing) = mpsc::channel::<Answer>(CONCURRENT_MAX);
-    let framing = config.framing.settle(&mut io::stdin().lock())?;
+    // Settled by the first bytes that come in, before anything goes out.
+    let framing = Arc::new(OnceLock::new());
     // Threads of their own: a read from a pipe cannot be taken back, and must not keep the process alive.
+    let settled = Arc::clone(&framing);
     thread::Builder::new()
         .name("longshore-stdin".to_owned())
-        .spawn(move || read(framing, config.message_bytes, &frames))?;
+        .spawn(move || read(&config, &settled, &frames))?;
     let writer = thread::Builder::new()
         .name("longshore-stdout".to_owned())
         .spawn(move || {
             while let Some(answer) = outgoing.blocking_recv() {
+                let framing = framing.get().copied().unwrap_or(Framing::Newline);
                 write(framing, &answer)?;
             }
             io::stdout().flush()
@@ -76,7 +85,19 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
     let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
     let attending = tokio::spawn(Arc::clone(&server).attend());
-    while let Some(frame) = incoming.recv().await {
+    let mut stop = pin!(stop);
+    let mut grace = GRACE;
+    loop {
+        let frame = tokio::select! {
+            frame = incoming.recv() => frame,
+            () = &mut stop => {
+                grace = patience;
+                None
+            }
+        };
+        let Some(frame) = frame else {
+            break;
+        };
         let message = match frame {
             Frame::Message(message) => message,
             Frame::TooLarge => {
@@ -114,10 +135,13 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
     }
     server.end_streams();
     attending.abort();
-    // What was asked before the input ended is answered, if it does not take long.
+    // What was asked by then is answered, if it does not take long.
     let idle = places.acquire_many(CONCURRENT_MAX as u32);
-    if tokio::time::timeout(GRACE, idle).await.is_err() {
-        tracing::warn!("the input ended while calls were running; they are dropped");
+    if tokio::time::timeout(grace, idle).await.is_err() {
+        tracing::warn!(
+            patience_s = grace.as_secs_f64(),
+            "calls are still running at the end; they are dropped"
+        );
         return Ok(());
     }
     drop(answers);
@@ -129,10 +153,17 @@ pub(crate) async fn serve(server: Arc<Server>, config: StdioConfig) -> io::Resul
     }
 }
 
-fn read(framing: Framing, max: usize, frames: &mpsc::Sender<Frame>) {
+fn read(config: &StdioConfig, settled: &OnceLock<Framing>, frames: &mpsc::Sender<Frame>) {
     let mut input = io::stdin().lock();
+    let framing = match config.framing.settle(&mut input) {
+        Ok(framing) => *settled.get_or_init(|| framing),
+        Err(error) => {
+            tracing::error!(%error, "standard input cannot be read");
+            return;
+        }
+    };
     loop {
-        match framing.read(&mut input, max) {
+        match framing.read(&mut input, config.message_bytes) {
             Ok(Some(frame)) => {
                 if frames.blocking_send(frame).is_err() {
                     return;

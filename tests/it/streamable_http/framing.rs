@@ -90,7 +90,7 @@ fn framings_that_can_be_read_in_two_ways_are_refused_and_the_connection_closed()
 }
 
 #[test]
-fn a_length_beside_chunks_does_not_count_and_the_connection_ends() {
+fn a_length_beside_chunks_is_refused_also_behind_a_good_request() {
     let server = Serve::new().tool(echo).start();
     let smuggled = echoing("smuggled").text();
     for header in [
@@ -100,12 +100,32 @@ fn a_length_beside_chunks_does_not_count_and_the_connection_ends() {
         "content-length: 0\r\ntransfer-encoding: chunked",
     ] {
         let mut connection = server.connect();
-        connection.send(framed(header, chunked) + &smuggled);
-        let answer = connection.receive();
-        assert_eq!(answer.header("connection"), Some("close"), "{header:?}");
-        assert_eq!(answer.result()["content"][0]["text"], "hi");
+        let good = echoing("good").text() + &framed("transfer-encoding: chunked", chunked);
+        connection.send(good + &framed(header, chunked) + &smuggled);
+        assert_eq!(connection.receive().result()["content"][0]["text"], "good");
+        assert_eq!(connection.receive().result()["content"][0]["text"], "hi");
+        assert_eq!(connection.receive_head().status, 400, "{header:?}");
         // Nobody takes the rest for a request.
         connection.assert_closed();
+    }
+}
+
+#[test]
+fn a_length_beside_chunks_is_seen_in_whatever_pieces_it_comes() {
+    let server = Serve::new().tool(echo).start();
+    let text = framed(
+        "content-length: LENGTH\r\ntransfer-encoding: chunked",
+        chunked,
+    );
+    let fields = text.find("content-length").expect("is there");
+    for cut in (fields..fields + 60).step_by(7) {
+        let mut connection = server.connect();
+        let (one, other) = text.split_at(cut);
+        connection.send(one);
+        // The server reads the first piece before the other is sent.
+        echoing("meanwhile").send(&server).result();
+        let _ = connection.try_send(other);
+        assert_eq!(connection.receive_head().status, 400, "cut at {cut}");
     }
 }
 

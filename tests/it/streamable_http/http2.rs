@@ -1,6 +1,7 @@
 //! HTTP/2 with prior knowledge, on the same port.
 
 use std::io::{Read as _, Write as _};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -195,6 +196,93 @@ async fn a_body_that_does_not_come_costs_its_stream_alone() {
     let response = sender.send_request(slow).await.expect("an answer");
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
     assert!(sender.is_ready());
+}
+
+/// Waits until the server has said that it takes no further streams, and the connection is over.
+async fn until_closed(sender: &SendRequest<Full<Bytes>>) {
+    let patience = Duration::from_secs(20);
+    let closed = async {
+        while !sender.is_closed() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let closed = tokio::time::timeout(patience, closed).await;
+    closed.expect("the connection ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_does_nothing_is_ended() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.idle_seconds = 1)
+        .start();
+    let mut sender = connect(&server).await;
+    send(&mut sender, &echoing("hi").text()).await;
+    until_closed(&sender).await;
+}
+
+#[test]
+fn a_connection_has_an_age_and_is_told_goaway_then() {
+    const GOAWAY: u8 = 7;
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.connection_seconds = 1)
+        .start();
+    let connection = server.connect();
+    let mut stream = connection.stream();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .expect("a socket");
+    loop {
+        let mut frame = [0; 9];
+        stream.read_exact(&mut frame).expect("a frame");
+        let [_, high, low, kind, ..] = frame;
+        let mut payload = vec![0; usize::from(high) << 8 | usize::from(low)];
+        stream.read_exact(&mut payload).expect("a payload");
+        if kind == GOAWAY {
+            // The last stream and the code: no error.
+            assert_eq!(payload[4..8], [0; 4]);
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_is_closed_after_so_many_requests() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.connection_requests = 3)
+        .start();
+    let mut sender = connect(&server).await;
+    for _ in 0..3 {
+        let (status, _) = send(&mut sender, &echoing("hi").text()).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    until_closed(&sender).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_a_client_makes_no_room_for_ends_the_connection() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.write_stall_seconds = 1)
+        .start();
+    let stream = TcpStream::connect(server.address())
+        .await
+        .expect("the server listens");
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(1000);
+    let handshake = builder.handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.expect("the server speaks HTTP/2");
+    let connection = tokio::spawn(connection);
+    let call = echoing(&"x".repeat(1_000_000)).text();
+    let response = sender.send_request(over_http2(&call)).await;
+    // The head comes; the body is never read.
+    let response = response.expect("a head");
+    let ended = tokio::time::timeout(Duration::from_secs(20), connection).await;
+    ended.expect("the connection ends").expect("no panic").ok();
+    drop(response);
+    echoing("still here").send(&server).result();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

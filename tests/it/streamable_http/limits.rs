@@ -144,15 +144,69 @@ fn a_connection_is_closed_after_so_many_requests() {
 }
 
 #[test]
-fn connections_beyond_the_limit_wait_until_one_is_closed() {
-    let server = limited(|l| l.connections = 1);
+fn connections_beyond_the_limit_wait_while_none_is_idle() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(echo)
+        .tool(tool)
+        .limits(|l| l.connections = 1)
+        .start();
     let mut first = server.connect();
-    echoing("first").send_on(&mut first).result();
+    first.send(Stateless::call("gate", json!({})).text());
+    gate.begun();
     let mut second = server.connect();
     second.send(echoing("second").text());
-    echoing("first again").send_on(&mut first).result();
+    gate.assert_running();
+    gate.open();
+    first.receive().result();
     drop(first);
     assert_eq!(second.receive().result()["content"][0]["text"], "second");
+}
+
+#[test]
+fn the_connection_that_is_idle_for_longest_makes_room_for_a_new_one() {
+    let server = limited(|l| l.connections = 2);
+    let (mut oldest, mut busy) = (server.connect(), server.connect());
+    echoing("oldest").send_on(&mut oldest).result();
+    // Part of a head is not nothing.
+    busy.send("POST /mcp HTTP/1.1\r\n");
+    let mut new = server.connect();
+    echoing("new").send_on(&mut new).result();
+    oldest.assert_closed();
+    let rest = echoing("busy").text();
+    busy.send(&rest["POST /mcp HTTP/1.1\r\n".len()..]);
+    assert_eq!(busy.receive().result()["content"][0]["text"], "busy");
+}
+
+#[test]
+fn an_address_has_its_number_of_connections() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(echo)
+        .tool(tool)
+        .limits(|l| l.connections_per_address = Some(2))
+        .start();
+    let mut calling = [server.connect(), server.connect()];
+    for connection in &mut calling {
+        connection.send(Stateless::call("gate", json!({})).text());
+        gate.begun();
+    }
+    // Neither of the two is idle, so the third is the one to go.
+    server.connect().assert_closed();
+    for connection in &mut calling {
+        gate.open();
+        connection.receive().result();
+    }
+    // One that is idle makes room, once it has been for a second.
+    let mut byte = [0];
+    while !matches!(
+        server
+            .connect()
+            .send(echoing("third").text())
+            .stream()
+            .peek(&mut byte),
+        Ok(1)
+    ) {}
 }
 
 // === How long ===
@@ -210,6 +264,18 @@ fn a_head_that_does_not_end_closes_the_connection() {
     for mut connection in connections {
         connection.assert_closed();
     }
+}
+
+#[test]
+fn half_a_head_behind_an_answered_request_has_a_heads_time() {
+    let server = limited(|l| {
+        l.header_seconds = 1;
+        l.idle_seconds = 600;
+    });
+    let mut connection = server.connect();
+    connection.send(echoing("hi").text() + "POST /mcp HTTP/1.1\r\nhost: local");
+    connection.receive().result();
+    connection.assert_closed();
 }
 
 #[test]

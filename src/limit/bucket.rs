@@ -1,0 +1,279 @@
+//! Token buckets: one, or one for each key with bounded memory.
+
+use std::hash::{BuildHasher, Hash};
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use governor::clock::{Clock, DefaultClock, Reference};
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed, StateStore};
+use governor::{NotUntil, Quota, RateLimiter};
+
+use super::{Limit, RateConfig, Refused};
+
+/// One bucket.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    limiter: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
+    clock: DefaultClock,
+    limit: Limit,
+}
+
+impl Bucket {
+    /// `None` if the rate is not limited.
+    pub(super) fn new(rate: &RateConfig, limit: Limit) -> Option<Self> {
+        let clock = DefaultClock::default();
+        Some(Self {
+            limiter: RateLimiter::direct_with_clock(quota(rate)?, clock.clone()),
+            clock,
+            limit,
+        })
+    }
+
+    pub(super) fn take(&self) -> Result<(), Refused> {
+        self.limiter
+            .check()
+            .map_err(|until| refused(self.limit, &until, self.clock.now()))
+    }
+}
+
+/// A bucket for each key.
+#[derive(Debug)]
+pub(super) struct Keyed<C: Clock = DefaultClock> {
+    limiter: RateLimiter<u64, Store, C, NoOpMiddleware<C::Instant>>,
+    hasher: RandomState,
+    clock: C,
+    limit: Limit,
+}
+
+impl Keyed {
+    /// `None` if the rate is not limited. At most about `max` keys are told apart.
+    pub(super) fn new(rate: &RateConfig, max: usize, limit: Limit) -> Option<Self> {
+        Self::with_clock(rate, max, limit, DefaultClock::default())
+    }
+}
+
+impl<C: Clock + Clone> Keyed<C> {
+    fn with_clock(rate: &RateConfig, max: usize, limit: Limit, clock: C) -> Option<Self> {
+        Some(Self {
+            limiter: RateLimiter::new(quota(rate)?, Store::new(max), clock.clone()),
+            hasher: RandomState::default(),
+            clock,
+            limit,
+        })
+    }
+
+    /// Takes one from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own.
+    pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
+        self.limiter
+            .check_key(&self.hasher.hash_one(key))
+            .map_err(|until| refused(self.limit, &until, self.clock.now()))
+    }
+}
+
+/// How full the buckets of many keys are, in bounded memory: sets of a few keys each. Where a set has no room left, the
+/// bucket that is nearest to full is forgotten, which loses least.
+#[derive(Debug)]
+struct Store(Box<[Mutex<Set>]>);
+
+/// Keys and when their buckets are full again.
+type Set = Vec<(u64, Nanos)>;
+
+/// Keys in one set. They are searched one after the other.
+const WAYS: usize = 16;
+
+impl Store {
+    fn new(max: usize) -> Self {
+        let sets = max.div_ceil(WAYS).max(1).next_power_of_two();
+        Self((0..sets).map(|_| Mutex::default()).collect())
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let len = |set: &Mutex<Vec<_>>| set.lock().map_or(0, |set| set.len());
+        self.0.iter().map(len).sum()
+    }
+}
+
+impl StateStore for Store {
+    type Key = u64;
+
+    fn measure_and_replace<T, F, E>(&self, asked: &u64, decide: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        // The upper bits choose the set, so that the keys within one differ in the others.
+        let number = (*asked >> 32) as usize & (self.0.len() - 1);
+        let mut set = self.0[number]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let place = set.iter().position(|(key, _)| *key == *asked);
+        let (decided, full_at) = decide(place.map(|place| set[place].1))?;
+        let entry = (*asked, full_at);
+        match place {
+            Some(place) => set[place] = entry,
+            None if set.len() < WAYS => set.push(entry),
+            None => {
+                if let Some(fullest) = set.iter_mut().min_by_key(|(_, full_at)| *full_at) {
+                    *fullest = entry;
+                }
+            }
+        }
+        Ok(decided)
+    }
+}
+
+fn refused<P: Reference>(limit: Limit, until: &NotUntil<P>, now: P) -> Refused {
+    let quota = until.quota();
+    Refused::for_rate(
+        limit,
+        until.wait_time_from(now),
+        quota.burst_size().get(),
+        quota.burst_size_replenished_in(),
+    )
+}
+
+/// `None` for no limit.
+fn quota(rate: &RateConfig) -> Option<Quota> {
+    if rate.per_second <= 0.0 {
+        return None;
+    }
+    let period = Duration::try_from_secs_f64(rate.per_second.recip()).ok()?;
+    let burst = match NonZeroU32::new(rate.burst) {
+        Some(burst) => burst,
+        None => NonZeroU32::new(rate.per_second.ceil() as u32)?,
+    };
+    Some(Quota::with_period(period.max(Duration::from_nanos(1)))?.allow_burst(burst))
+}
+
+/// An address as a key: what one customer of a network has. Of IPv6 that is 64 bits.
+pub(crate) fn subnet(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits() >> 64 << 64,
+    }
+}
+
+/// Whether an address stands for one client, or for a household: not one of a private network, which may be a balancer.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            let is_shared = a == 100 && b & 0xc0 == 64;
+            !(address.is_loopback()
+                || address.is_private()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || is_shared)
+        }
+        IpAddr::V6(address) => {
+            !(address.is_loopback()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+                || address.is_unspecified())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use governor::clock::FakeRelativeClock;
+
+    fn keyed(
+        per_second: f64,
+        burst: u32,
+        max: usize,
+    ) -> (FakeRelativeClock, Keyed<FakeRelativeClock>) {
+        let clock = FakeRelativeClock::default();
+        let rate = RateConfig { per_second, burst };
+        let keyed = Keyed::with_clock(&rate, max, Limit::PrincipalRate, clock.clone());
+        (clock, keyed.expect("a rate"))
+    }
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate_to_the_token() {
+        let (clock, keyed) = keyed(2.0, 3, 100);
+        assert!((0..3).all(|_| keyed.take("a").is_ok()));
+        let refused = keyed.take("a").expect_err("empty");
+        assert_eq!(refused.retry_after_ms(), 500);
+        assert_eq!(refused.retry_after_seconds(), 1);
+        assert_eq!(refused.quota(), Some((3, 1)));
+        assert!(keyed.take("b").is_ok(), "another key has another bucket");
+        clock.advance(Duration::from_millis(499));
+        assert!(keyed.take("a").is_err());
+        clock.advance(Duration::from_millis(1));
+        assert!(keyed.take("a").is_ok() && keyed.take("a").is_err());
+        clock.advance(Duration::from_secs(1000));
+        assert!((0..3).all(|_| keyed.take("a").is_ok()) && keyed.take("a").is_err());
+    }
+
+    #[test]
+    fn a_million_keys_take_bounded_memory_and_those_that_ask_most_are_remembered() {
+        let (_, keyed) = keyed(0.001, 2, 1000);
+        assert!(keyed.take("greedy").is_ok() && keyed.take("greedy").is_ok());
+        for key in 0..1_000_000_u32 {
+            assert!(keyed.take(&key).is_ok());
+        }
+        let store = keyed.limiter.into_state_store();
+        assert!(store.len() <= 1024, "{}", store.len());
+    }
+
+    #[test]
+    fn a_key_that_asks_on_is_not_forgotten_for_others_that_ask_once() {
+        let (_, keyed) = keyed(0.001, 3, WAYS);
+        assert!((0..3).all(|_| keyed.take("greedy").is_ok()));
+        for key in 0..10_000_u32 {
+            assert!(keyed.take(&key).is_ok());
+        }
+        assert!(keyed.take("greedy").is_err());
+    }
+
+    #[test]
+    fn without_a_burst_a_second_s_worth_may_come_at_once() {
+        let (_, keyed) = keyed(2.5, 0, 100);
+        assert!((0..3).all(|_| keyed.take("a").is_ok()) && keyed.take("a").is_err());
+        assert!(quota(&RateConfig::default()).is_none());
+    }
+
+    #[test]
+    fn private_addresses_may_stand_for_everybody() {
+        let public = |text: &str| is_public(text.parse().expect("an address"));
+        for address in [
+            "192.0.2.1",
+            "8.8.8.8",
+            "2001:db8::1",
+            "100.63.0.1",
+            "172.32.0.1",
+        ] {
+            assert!(public(address), "{address}");
+        }
+        for address in [
+            "127.0.0.1",
+            "::1",
+            "10.1.2.3",
+            "172.17.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(!public(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn an_address_stands_for_its_network() {
+        let subnet = |text: &str| subnet(text.parse().expect("an address"));
+        assert_eq!(subnet("192.0.2.1"), subnet("::ffff:192.0.2.1"));
+        assert_ne!(subnet("192.0.2.1"), subnet("192.0.2.2"));
+        assert_eq!(subnet("2001:db8::1"), subnet("2001:db8::2:3:4:5"));
+        assert_ne!(subnet("2001:db8::1"), subnet("2001:db8:0:1::1"));
+    }
+}

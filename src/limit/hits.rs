@@ -1,0 +1,151 @@
+//! How often each limit was hit.
+
+use crate::telemetry::{Counter, LIMIT_HITS, Metrics};
+
+/// Something that there may not be more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Connections at once.
+    Connections,
+    /// Connections at once from one address.
+    ConnectionsPerAddress,
+    /// Files that the process may have open: a connection could not be accepted.
+    OpenFiles,
+    /// Bytes of a request's target.
+    TargetBytes,
+    /// Bytes of a request's head.
+    HeaderBytes,
+    /// Time for a handshake of TLS.
+    HandshakeSeconds,
+    /// Time for a request's head.
+    HeaderSeconds,
+    /// Bytes of a body.
+    BodyBytes,
+    /// Time for a body.
+    BodySeconds,
+    /// Time in which a client takes nothing of an answer.
+    WriteStallSeconds,
+    /// Time in which nothing is asked on a connection.
+    IdleSeconds,
+    /// Requests at a time, all together.
+    ServerRate,
+    /// Requests at a time from one address.
+    AddressRate,
+    /// Requests at a time from one principal.
+    PrincipalRate,
+    /// Sessions that begin at a time.
+    Initialize,
+    /// Failed attempts to authenticate from one address.
+    FailedAuthentications,
+    /// Calls of one tool at a time.
+    ToolRate,
+    /// Calls that run at once.
+    Calls,
+    /// Calls of one principal that run at once.
+    PrincipalCalls,
+    /// Calls of one tool that run at once.
+    ToolCalls,
+}
+
+impl Limit {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 20] = [
+        Self::Connections,
+        Self::ConnectionsPerAddress,
+        Self::OpenFiles,
+        Self::TargetBytes,
+        Self::HeaderBytes,
+        Self::HandshakeSeconds,
+        Self::HeaderSeconds,
+        Self::BodyBytes,
+        Self::BodySeconds,
+        Self::WriteStallSeconds,
+        Self::IdleSeconds,
+        Self::ServerRate,
+        Self::AddressRate,
+        Self::PrincipalRate,
+        Self::Initialize,
+        Self::FailedAuthentications,
+        Self::ToolRate,
+        Self::Calls,
+        Self::PrincipalCalls,
+        Self::ToolCalls,
+    ];
+
+    /// The setting that says how much there may be; also its name in metrics.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::Connections => "http.limits.connections",
+            Self::ConnectionsPerAddress => "http.limits.connections_per_address",
+            Self::OpenFiles => "RLIMIT_NOFILE",
+            Self::TargetBytes => "http.limits.target_bytes",
+            Self::HeaderBytes => "http.limits.header_bytes",
+            Self::HandshakeSeconds => "http.tls.handshake_seconds",
+            Self::HeaderSeconds => "http.limits.header_seconds",
+            Self::BodyBytes => "http.limits.body_bytes",
+            Self::BodySeconds => "http.limits.body_seconds",
+            Self::WriteStallSeconds => "http.limits.write_stall_seconds",
+            Self::IdleSeconds => "http.limits.idle_seconds",
+            Self::ServerRate => "limits.server",
+            Self::AddressRate => "limits.address",
+            Self::PrincipalRate => "limits.principal",
+            Self::Initialize => "limits.initialize_per_minute",
+            Self::FailedAuthentications => "limits.failed_authentications_per_minute",
+            Self::ToolRate => "limits.tools",
+            Self::Calls => "limits.calls",
+            Self::PrincipalCalls => "limits.calls_per_principal",
+            Self::ToolCalls => "limits.tools.calls",
+        }
+    }
+
+    /// Whether asking less often would have helped (429), or there is no room for anybody (503).
+    pub(crate) fn is_a_rate(self) -> bool {
+        !matches!(
+            self,
+            Self::Calls | Self::PrincipalCalls | Self::ToolCalls | Self::Connections
+        )
+    }
+}
+
+/// Counters of all limits.
+#[derive(Debug)]
+pub(crate) struct Hits([Counter; Limit::ALL.len()]);
+
+impl Hits {
+    /// Those that metrics show.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        Self(Limit::ALL.map(|limit| metrics.counter(&LIMIT_HITS, &[("limit", limit.setting())])))
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, limit: Limit) {
+        self.0[limit as usize].add(1);
+    }
+
+    /// How often a limit was hit.
+    #[cfg(test)]
+    pub(crate) fn of(&self, limit: Limit) -> u64 {
+        self.0[limit as usize].value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_has_a_counter_that_metrics_show_by_its_setting() {
+        let metrics = Metrics::default();
+        let hits = Hits::new(&metrics);
+        for (place, limit) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!(limit as usize, place);
+            assert!(!limit.setting().is_empty());
+        }
+        hits.count(Limit::BodyBytes);
+        let shown = metrics.counter(&LIMIT_HITS, &[("limit", "http.limits.body_bytes")]);
+        assert_eq!((shown.value(), hits.of(Limit::BodyBytes)), (1, 1));
+        assert_eq!(hits.of(Limit::HeaderBytes), 0);
+    }
+}

@@ -1,0 +1,356 @@
+//! How many calls run at once: places, and a short queue for those who find none.
+//!
+//! A call has a place from when it has to wait for something: what is done at once takes none. The queue is short in
+//! number and in time, and whoever comes last is refused first. When the queue has been standing for a while, so that
+//! even the one that waited least waited long, those who come are refused at once: then waiting helps nobody (the rule
+//! of CoDel).
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+
+use super::{Limit, Refused};
+
+/// How long the least time in the queue may be too long before new ones are refused.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// What is too long.
+const TARGET: Duration = Duration::from_millis(20);
+
+/// How long a queue may become.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) length: usize,
+    pub(super) patience: Duration,
+}
+
+/// A number of places.
+#[derive(Clone, Debug)]
+pub(crate) struct Places(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    free: Arc<Semaphore>,
+    /// 0 for no limit.
+    total: usize,
+    queue: Queue,
+    waiting: AtomicUsize,
+    limit: Limit,
+    /// Since when, in milliseconds after `began`, everybody who got a place had waited too long; 0 for not now.
+    standing_since: AtomicU64,
+    began: Instant,
+}
+
+/// A place that somebody has until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    permit: Option<OwnedSemaphorePermit>,
+    /// So that places of a key are not forgotten while there is somebody at one.
+    _inner: Arc<Inner>,
+}
+
+impl Places {
+    pub(super) fn new(total: usize, queue: Queue, limit: Limit) -> Self {
+        Self(Arc::new(Inner {
+            free: Arc::new(Semaphore::new(total.min(Semaphore::MAX_PERMITS))),
+            total,
+            queue,
+            waiting: AtomicUsize::new(0),
+            limit,
+            standing_since: AtomicU64::new(0),
+            began: Instant::now(),
+        }))
+    }
+
+    /// Whether somebody who comes now finds a place: one look.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.total == 0 || self.0.free.available_permits() > 0
+    }
+
+    /// A place for a call that runs already. If all have been taken since it began, it has none, and runs on.
+    pub(crate) fn take(&self) -> Place {
+        let permit = match self.0.total {
+            0 => None,
+            _ => Arc::clone(&self.0.free).try_acquire_owned().ok(),
+        };
+        self.0.place(permit)
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    ///
+    /// Too many wait already, or they wait too long.
+    pub(super) fn wait(&self) -> Result<Waiting, Refused> {
+        let inner = &self.0;
+        let now = Instant::now();
+        let place = self.take();
+        if place.permit.is_some() || inner.total == 0 {
+            if inner.waiting.load(Relaxed) == 0 {
+                inner.standing_since.store(0, Relaxed);
+            }
+            return Ok(Waiting {
+                inner: Arc::clone(inner),
+                since: now,
+                stage: Stage::Found(Some(place)),
+            });
+        }
+        if inner.queue.length <= inner.waiting.load(Relaxed) || inner.stands(now) {
+            return Err(inner.refused());
+        }
+        inner.waiting.fetch_add(1, Relaxed);
+        let free = Arc::clone(&inner.free);
+        Ok(Waiting {
+            inner: Arc::clone(inner),
+            since: now,
+            stage: Stage::InLine {
+                turn: Box::pin(async move { free.acquire_owned().await.ok() }),
+                end: Box::pin(tokio::time::sleep(inner.queue.patience)),
+            },
+        })
+    }
+
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.0.waiting.load(Relaxed)
+    }
+}
+
+impl Inner {
+    fn place(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> Place {
+        Place {
+            permit,
+            _inner: Arc::clone(self),
+        }
+    }
+
+    fn refused(&self) -> Refused {
+        let retry_after = self.queue.patience.max(Duration::from_secs(1));
+        Refused::for_places(self.limit, retry_after)
+    }
+
+    fn since_beginning(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.began).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the queue has been standing for a while.
+    fn stands(&self, now: Instant) -> bool {
+        let since = self.standing_since.load(Relaxed);
+        since != 0 && INTERVAL.as_millis() as u64 <= self.since_beginning(now).saturating_sub(since)
+    }
+
+    /// Somebody got a place after having waited.
+    fn served(&self, waited: Duration, now: Instant) {
+        if waited < TARGET {
+            self.standing_since.store(0, Relaxed);
+        } else if self.standing_since.load(Relaxed) == 0 {
+            let now = self.since_beginning(now).max(1);
+            self.standing_since.store(now, Relaxed);
+        }
+    }
+}
+
+type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
+/// Somebody waits for a place. Dropping it gives up.
+pub(super) struct Waiting {
+    inner: Arc<Inner>,
+    since: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    Found(Option<Place>),
+    InLine { turn: Turn, end: Pin<Box<Sleep>> },
+}
+
+impl Future for Waiting {
+    type Output = Result<Place, Refused>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let waiting = &mut *self;
+        let (turn, end) = match &mut waiting.stage {
+            Stage::Found(place) => {
+                let place = place.take().ok_or_else(|| waiting.inner.refused());
+                return Poll::Ready(place);
+            }
+            Stage::InLine { turn, end } => (turn, end),
+        };
+        if let Poll::Ready(permit) = turn.as_mut().poll(cx) {
+            let now = Instant::now();
+            waiting.inner.served(now - waiting.since, now);
+            return Poll::Ready(Ok(waiting.inner.place(permit)));
+        }
+        let end = end.as_mut().poll(cx);
+        end.map(|()| Err(waiting.inner.refused()))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::InLine { .. }) {
+            self.inner.waiting.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting")
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}
+
+type Shard = HashMap<Box<str>, Places>;
+
+/// Places for each key. Those that nobody has or wants are forgotten when room is needed.
+#[derive(Debug)]
+pub(super) struct Keyed {
+    total: usize,
+    queue: Queue,
+    limit: Limit,
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+impl Keyed {
+    const SHARDS: usize = 64;
+
+    pub(super) fn new(total: usize, queue: Queue, limit: Limit) -> Self {
+        Self {
+            total,
+            queue,
+            limit,
+            hasher: RandomState::default(),
+            shards: (0..Self::SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// The places of a key; `None` if they are not limited.
+    pub(super) fn of(&self, key: &str) -> Option<Places> {
+        if self.total == 0 {
+            return None;
+        }
+        let shard = self.hasher.hash_one(key) as usize % Self::SHARDS;
+        let mut shard = self.shards[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = shard.get(key) {
+            return Some(places.clone());
+        }
+        if shard.len() == shard.capacity() {
+            shard.retain(|_, places| Arc::strong_count(&places.0) > 1);
+        }
+        let places = Places::new(self.total, self.queue, self.limit);
+        shard.insert(key.into(), places.clone());
+        Some(places)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let len = |shard: &Mutex<HashMap<_, _>>| shard.lock().map_or(0, |shard| shard.len());
+        self.shards.iter().map(len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(total: usize, length: usize) -> Places {
+        let queue = Queue {
+            length,
+            patience: Duration::from_secs(1),
+        };
+        Places::new(total, queue, Limit::Calls)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_finds_no_place_waits_in_turn_and_whoever_comes_last_is_refused() {
+        let places = places(1, 1);
+        let first = places.wait().expect("nobody waits").await.expect("free");
+        assert!(!places.is_free());
+        let second = places.wait().expect("the queue has room");
+        let refused = places.wait().expect_err("the queue is full");
+        assert_eq!(
+            (refused.limit, refused.retry_after_seconds()),
+            (Limit::Calls, 1)
+        );
+        drop(first);
+        let second = second.await.expect("its turn");
+        assert_eq!(places.waiting(), 0);
+        drop(second);
+        assert!(places.is_free());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_longer_than_the_patience() {
+        let places = places(1, 10);
+        let _first = places.take();
+        let began = Instant::now();
+        let refused = places.wait().expect("waits").await.expect_err("too long");
+        assert_eq!(refused.limit, Limit::Calls);
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+        // Who gives up leaves the queue.
+        assert_eq!(places.waiting(), 0);
+        drop(places.wait().expect("waits"));
+        assert_eq!(places.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_stands_takes_nobody_in_until_it_moves() {
+        let places = places(1, 10);
+        let mut place = Some(places.take());
+        // Whoever is served has waited for more than the target, again and again.
+        for _ in 0..5 {
+            let waiting = places.wait().expect("not standing for long yet");
+            tokio::time::advance(Duration::from_millis(24)).await;
+            drop(place.take());
+            place = Some(waiting.await.expect("its turn"));
+        }
+        tokio::time::advance(Duration::from_millis(10)).await;
+        assert!(places.wait().is_err(), "it stands");
+        drop(place);
+        let place = places.wait().expect("there is a free place").await;
+        assert!(place.is_ok());
+        assert!(places.wait().is_ok(), "it moves again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn zero_is_no_limit() {
+        let places = places(0, 0);
+        let mut all = Vec::new();
+        for _ in 0..1000 {
+            assert!(places.is_free());
+            all.push(places.wait().expect("no limit").await.expect("no limit"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_have_places_of_their_own_and_are_forgotten_afterwards() {
+        let queue = Queue {
+            length: 0,
+            patience: Duration::ZERO,
+        };
+        let keyed = Keyed::new(1, queue, Limit::PrincipalCalls);
+        let of = |key: &str| keyed.of(key).expect("limited");
+        let alice = of("alice");
+        let _place = alice.take();
+        assert!(!of("alice").is_free() && of("bob").is_free());
+        drop(alice);
+        for n in 0..100_000 {
+            assert!(of(&n.to_string()).is_free());
+        }
+        assert!(keyed.len() < 10_000, "{}", keyed.len());
+    }
+}

@@ -1,0 +1,75 @@
+//! What somebody is told who has to wait.
+
+use std::time::Duration;
+
+use super::Limit;
+
+/// Somebody asked too often, or too much is going on. Small, since replies carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) limit: Limit,
+    /// When it is worth asking again.
+    retry_after_ms: u32,
+    /// How much may be asked at once; 0 for places.
+    burst: u32,
+    /// The time in which that comes back, in seconds.
+    window_seconds: u32,
+}
+
+impl Refused {
+    /// There is no place.
+    pub(super) fn for_places(limit: Limit, retry_after: Duration) -> Self {
+        Self {
+            limit,
+            retry_after_ms: ms(retry_after),
+            burst: 0,
+            window_seconds: 0,
+        }
+    }
+
+    /// A bucket is empty that holds `burst` and is full again after `window`.
+    pub(super) fn for_rate(
+        limit: Limit,
+        retry_after: Duration,
+        burst: u32,
+        window: Duration,
+    ) -> Self {
+        Self {
+            limit,
+            retry_after_ms: ms(retry_after),
+            burst,
+            window_seconds: u32::try_from(window.as_secs()).unwrap_or(u32::MAX).max(1),
+        }
+    }
+
+    /// Whole seconds, and at least one: what `Retry-After` can say.
+    pub(crate) fn retry_after_seconds(self) -> u64 {
+        u64::from(self.retry_after_ms).div_ceil(1000).max(1)
+    }
+
+    pub(crate) fn retry_after_ms(self) -> u32 {
+        self.retry_after_ms
+    }
+
+    /// How much may be asked at once, and in how many seconds that comes back; `None` for places.
+    pub(crate) fn quota(self) -> Option<(u32, u32)> {
+        (self.burst > 0).then_some((self.burst, self.window_seconds))
+    }
+
+    /// In words that a model can act on.
+    pub(crate) fn message(self) -> String {
+        let what = match self.limit {
+            Limit::ToolRate => "Too many calls of this tool",
+            Limit::ToolCalls => "Too many calls of this tool are running",
+            Limit::Calls | Limit::PrincipalCalls => "Too many calls are running",
+            Limit::Initialize => "Too many sessions have begun",
+            Limit::FailedAuthentications => "Too many failed attempts to authenticate",
+            _ => "Too many requests",
+        };
+        format!("{what}; try again in {} s", self.retry_after_seconds())
+    }
+}
+
+fn ms(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
+}

@@ -1,0 +1,206 @@
+//! Taking connections, and letting go of those that do nothing when there are too many.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::config::HttpLimits;
+use super::peers::Peers;
+use super::worker::{Accepted, Worker};
+use crate::limit::{Hits, Limit, subnet};
+
+/// How long to wait when the system has no more sockets, or there are enough of them.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection that was ended takes to be gone.
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
+
+/// Takes connections, and gives each to the worker that has the fewest.
+#[derive(Debug)]
+pub(crate) struct Acceptor<'s> {
+    listener: &'s TcpListener,
+    workers: &'s [Worker],
+    hits: &'s Hits,
+    max: usize,
+    peers: Peers,
+    /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
+    /// its client need not wait.
+    reserve: Option<File>,
+    /// It was said that there are enough.
+    full: bool,
+}
+
+impl<'s> Acceptor<'s> {
+    pub(crate) fn new(
+        listener: &'s TcpListener,
+        workers: &'s [Worker],
+        limits: &HttpLimits,
+        hits: &'s Hits,
+    ) -> Self {
+        Self {
+            listener,
+            workers,
+            hits,
+            max: max_connections(limits),
+            peers: Peers::new(limits.connections_per_address),
+            reserve: reserve(),
+            full: false,
+        }
+    }
+
+    /// Takes connections for ever.
+    pub(crate) async fn run(&mut self) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    self.make_room().await;
+                    self.take(stream, peer).await;
+                }
+                Err(e) if is_of_one_connection(&e) => {}
+                Err(error) => self.cannot_accept(&error).await,
+            }
+        }
+    }
+
+    /// Waits until there may be another connection. To that end the one that has been idle for longest is closed; while
+    /// none is idle, whoever comes waits in the backlog.
+    async fn make_room(&mut self) {
+        let mut first = true;
+        loop {
+            let open: usize = self.workers.iter().map(Worker::connections).sum();
+            if open < self.max {
+                self.full &= !first;
+                return;
+            }
+            if std::mem::take(&mut first) {
+                self.hits.count(Limit::Connections);
+            }
+            if !std::mem::replace(&mut self.full, true) {
+                tracing::warn!(
+                    max = self.max,
+                    setting = Limit::Connections.setting(),
+                    "there are as many connections as there may be: those that are idle are closed for new ones"
+                );
+            }
+            let ended = self.end_longest_idle(None);
+            tokio::time::sleep(if ended { SHORT_PAUSE } else { PAUSE }).await;
+        }
+    }
+
+    pub(super) async fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let (place, too_many) = self.peers.enter(peer.ip());
+        if too_many {
+            self.hits.count(Limit::ConnectionsPerAddress);
+            if !self.end_longest_idle(Some(subnet(peer.ip()))) {
+                tracing::debug!(
+                    peer = %peer.ip(),
+                    setting = Limit::ConnectionsPerAddress.setting(),
+                    "a connection was closed: its address has as many as it may have"
+                );
+                return;
+            }
+        }
+        if let Err(error) = prepare(&stream) {
+            tracing::debug!(%error, "a connection ended before it was served");
+            return;
+        }
+        let Some(worker) = self
+            .workers
+            .iter()
+            .min_by_key(|worker| worker.connections())
+        else {
+            return;
+        };
+        match stream.into_std() {
+            Ok(stream) => {
+                let accepted = Accepted {
+                    stream,
+                    peer: peer.ip(),
+                    at: Instant::now(),
+                    place,
+                };
+                worker.give(accepted).await;
+            }
+            Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
+        }
+    }
+
+    /// The system has no socket for the next connection.
+    async fn cannot_accept(&mut self, error: &io::Error) {
+        tracing::warn!(%error, "a connection could not be accepted");
+        self.hits.count(Limit::OpenFiles);
+        if !self.end_longest_idle(None) && self.reserve.take().is_some() {
+            // Better closed than left waiting.
+            if let Ok(Ok(refused)) = tokio::time::timeout(SHORT_PAUSE, self.listener.accept()).await
+            {
+                drop(refused);
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+        if self.reserve.is_none() {
+            self.reserve = reserve();
+        }
+    }
+
+    /// Ends the connection that has been idle for longest, if any has been for a second.
+    fn end_longest_idle(&self, network: Option<u128>) -> bool {
+        let longest = self
+            .workers
+            .iter()
+            .filter_map(|worker| worker.longest_idle(network))
+            .max_by_key(|(seconds, _)| *seconds);
+        match longest {
+            Some((_, connection)) => {
+                connection.cut();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// The configured number, or what the process may have open less a reserve.
+fn max_connections(limits: &HttpLimits) -> usize {
+    const RESERVE: usize = 512;
+    let files = std::fs::read_to_string("/proc/self/limits")
+        .ok()
+        .and_then(|limits| {
+            let line = limits
+                .lines()
+                .find(|line| line.starts_with("Max open files"))?;
+            line.split_whitespace().nth(3)?.parse::<usize>().ok()
+        });
+    match files {
+        Some(files) => limits
+            .connections
+            .min(files.saturating_sub(RESERVE).max(64)),
+        None => limits.connections,
+    }
+}
+
+/// Whether only one connection is concerned, and the next can be taken at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Small answers at once, and news of peers that are gone.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

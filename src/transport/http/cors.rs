@@ -1,0 +1,92 @@
+//! Web pages of other origins that may call: what browsers want to be told.
+//!
+//! Only origins that were configured are ever named, each by itself and never `*`. Credentials of the browser's own
+//! (cookies) are not asked for: nothing here knows any.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+
+use crate::net::Body;
+
+const METHODS: &str = "GET, POST, DELETE";
+/// What clients of the protocol send; parameters that are mirrored are added as they are asked for.
+const HEADERS: &str = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
+                       mcp-protocol-version, mcp-session-id, traceparent, tracestate, x-api-key";
+const PARAMETER: &str = "mcp-param-";
+const EXPOSED: &str = "mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
+/// How long a browser may keep what a preflight said: two hours, which is as long as any does.
+const MAX_AGE_SECONDS: u16 = 7200;
+
+/// The origins whose pages may read answers.
+#[derive(Debug)]
+pub(crate) struct Cors(Vec<String>);
+
+impl Cors {
+    pub(crate) fn new(origins: &[String]) -> Self {
+        Self(origins.iter().map(|o| o.to_ascii_lowercase()).collect())
+    }
+
+    /// The origin of a request, if it is one of the configured.
+    #[inline]
+    pub(crate) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let (Some(origin), None) = (origins.next(), origins.next()) else {
+            return None;
+        };
+        let is_known = |known: &String| origin.as_bytes().eq_ignore_ascii_case(known.as_bytes());
+        self.0.iter().any(is_known).then(|| origin.clone())
+    }
+
+    /// Whether a browser asks what it may ask.
+    pub(crate) fn is_preflight(&self, head: &Parts) -> bool {
+        head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    }
+
+    /// What a browser may ask.
+    pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
+        let mut allowed = HEADERS.to_owned();
+        let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS);
+        let names = names.and_then(|names| names.to_str().ok()).unwrap_or("");
+        for name in names.split(',').map(str::trim) {
+            let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+            let is_parameter = name
+                .get(..PARAMETER.len())
+                .is_some_and(|prefix| prefix.eq_ignore_ascii_case(PARAMETER));
+            if is_parameter && name.bytes().all(is_token) {
+                allowed.push_str(", ");
+                allowed.push_str(name);
+            }
+        }
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        headers.insert(
+            ACCESS_CONTROL_ALLOW_METHODS,
+            HeaderValue::from_static(METHODS),
+        );
+        if let Ok(allowed) = HeaderValue::try_from(allowed) {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        }
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS.into());
+        response
+    }
+
+    /// Lets the pages of an origin read an answer.
+    pub(crate) fn allow(&self, origin: HeaderValue, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(VARY, HeaderValue::from_static("origin"));
+        headers.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(EXPOSED),
+        );
+    }
+}

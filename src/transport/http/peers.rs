@@ -1,0 +1,99 @@
+//! How many connections each address has.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::limit::{is_public, subnet};
+
+/// Counts connections by the network that they come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    /// 0 for no limit; then nothing is counted.
+    max: usize,
+    /// Whether addresses count that may stand for everybody.
+    everywhere: bool,
+    counts: Arc<Mutex<HashMap<u128, usize>>>,
+}
+
+/// One connection among those of its network, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PeerPlace(Option<(u128, Peers)>);
+
+impl Peers {
+    /// As it is set; or 1024, and only for public addresses.
+    pub(crate) fn new(max: Option<usize>) -> Self {
+        Self {
+            max: max.unwrap_or(1024),
+            everywhere: max.is_some(),
+            counts: Arc::default(),
+        }
+    }
+
+    /// Counts a connection. Says beside that whether there are now more than there may be.
+    pub(crate) fn enter(&self, address: IpAddr) -> (PeerPlace, bool) {
+        if self.max == 0 || !self.everywhere && !is_public(address) {
+            return (PeerPlace(None), false);
+        }
+        let network = subnet(address);
+        let mut counts = self.counts();
+        let count = counts.entry(network).or_default();
+        *count += 1;
+        let too_many = self.max < *count;
+        drop(counts);
+        (PeerPlace(Some((network, self.clone()))), too_many)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<u128, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PeerPlace {
+    fn drop(&mut self) {
+        let Some((network, peers)) = self.0.take() else {
+            return;
+        };
+        let mut counts = peers.counts();
+        if let Some(count) = counts.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&network);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_an_address_are_counted_to_the_one() {
+        let address = |text: &str| -> IpAddr { text.parse().expect("an address") };
+        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let peers = Peers::new(Some(2));
+        let first = peers.enter(one);
+        let second = peers.enter(one);
+        let third = peers.enter(one);
+        assert_eq!([first.1, second.1, third.1], [false, false, true]);
+        assert!(!peers.enter(other).1);
+        drop((first, third));
+        assert!(!peers.enter(one).1);
+        drop(second);
+        assert!(peers.counts().is_empty());
+        let unlimited = Peers::new(Some(0));
+        let all: Vec<_> = (0..10).map(|_| unlimited.enter(one)).collect();
+        assert!(all.iter().all(|(_, too_many)| !too_many));
+    }
+
+    #[test]
+    fn by_default_only_public_addresses_are_counted() {
+        let peers = Peers::new(None);
+        for (address, last) in [([192, 0, 2, 1], true), ([127, 0, 0, 1], false)] {
+            let all: Vec<_> = (0..1025).map(|_| peers.enter(address.into())).collect();
+            assert!(all[..1024].iter().all(|(_, too_many)| !too_many));
+            assert_eq!(all[1024].1, last);
+        }
+    }
+}

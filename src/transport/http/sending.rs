@@ -1,0 +1,160 @@
+//! Answers over HTTP/2 that a client is slow to take.
+//!
+//! On HTTP/1 a client that does not read stalls its socket, which the sweep sees. Over HTTP/2 it may read everything
+//! but grant a stream no room: then the answer waits here. Each that is large, or comes in parts, notes when it last
+//! went on.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::connection::{ConnectionState, Phase};
+use crate::net::{Body, BodyError};
+
+/// Smaller answers are not watched: all that one connection may have at once are no burden.
+const WATCHED_BYTES: u64 = 16 * 1024;
+/// What is handed on at once, so that progress is seen.
+const PART_BYTES: usize = 64 * 1024;
+
+/// The answers of one connection that are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Sendings(Mutex<Vec<Sending>>);
+
+#[derive(Clone, Copy, Debug)]
+enum Sending {
+    Free,
+    /// Whoever answers has to go on.
+    Waiting,
+    /// The client has to make room; since which second.
+    Since(u32),
+}
+
+impl Sendings {
+    pub(super) fn enter(&self, now: u32) -> usize {
+        let mut all = self.all();
+        let sending = Sending::Since(now);
+        match all.iter().position(|s| matches!(s, Sending::Free)) {
+            Some(free) => {
+                all[free] = sending;
+                free
+            }
+            None => {
+                all.push(sending);
+                all.len() - 1
+            }
+        }
+    }
+
+    /// Notes who has to go on: the client since a second, or whoever answers.
+    pub(super) fn progress(&self, place: usize, since: Option<u32>) {
+        if let Some(sending) = self.all().get_mut(place) {
+            *sending = since.map_or(Sending::Waiting, Sending::Since);
+        }
+    }
+
+    pub(super) fn leave(&self, place: usize) {
+        let mut all = self.all();
+        if let Some(sending) = all.get_mut(place) {
+            *sending = Sending::Free;
+        }
+        while matches!(all.last(), Some(Sending::Free)) {
+            all.pop();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    /// Whether a client has taken nothing of an answer for more than so many seconds.
+    pub(super) fn stall_since(&self, now: u32, seconds: u32) -> bool {
+        self.all()
+            .iter()
+            .any(|s| matches!(s, Sending::Since(since) if seconds < now.saturating_sub(*since)))
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Sending>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has a body watched, if it is large or comes in parts, and goes over HTTP/2.
+#[inline]
+pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
+    if connection.phase() != Phase::Multiplexed {
+        return body;
+    }
+    match body.size_hint().exact() {
+        Some(size) if size < WATCHED_BYTES => body,
+        _ => Body::new(Watched {
+            place: connection.sendings.enter(connection.now()),
+            connection: Arc::clone(connection),
+            body,
+            rest: Bytes::new(),
+        }),
+    }
+}
+
+struct Watched {
+    connection: Arc<ConnectionState>,
+    place: usize,
+    body: Body,
+    /// What is left of a part that was too large.
+    rest: Bytes,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let watched = &mut *self;
+        let now = watched.connection.now();
+        if watched.rest.is_empty() {
+            match Pin::new(&mut watched.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => watched.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                Poll::Pending => {
+                    watched.connection.sendings.progress(watched.place, None);
+                    return Poll::Pending;
+                }
+                end => return end,
+            }
+        }
+        watched
+            .connection
+            .sendings
+            .progress(watched.place, Some(now));
+        let part = watched.rest.len().min(PART_BYTES);
+        let part = watched.rest.split_to(part);
+        Poll::Ready(Some(Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = self.body.size_hint();
+        let rest = self.rest.len() as u64;
+        match hint.exact() {
+            Some(exact) => hint.set_exact(exact + rest),
+            None => hint.set_lower(hint.lower() + rest),
+        }
+        hint
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.connection.sendings.leave(self.place);
+    }
+}

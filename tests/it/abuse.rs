@@ -1,0 +1,267 @@
+//! Many bad clients at once, and a good one beside them. What is judged is that the good one is served and that the bad
+//! ones are let go of, never how long something takes.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use longshore::tool;
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::support::{Connection, Running, Serve, Stateless};
+
+/// Returns the message it was given.
+#[tool]
+async fn echo(message: String) -> String {
+    message
+}
+
+/// Returns a text that fits into no socket's buffers.
+#[tool]
+async fn flood() -> String {
+    "x".repeat(8 * 1024 * 1024)
+}
+
+const HEAD: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+const MANY: usize = 150;
+
+/// A server that is patient for a second.
+fn impatient() -> Running {
+    Serve::new()
+        .tool(echo)
+        .tool(flood)
+        .limits(|l| {
+            l.header_seconds = 1;
+            l.body_seconds = 1;
+            l.idle_seconds = 1;
+            l.write_stall_seconds = 1;
+        })
+        .start()
+}
+
+fn good_call() -> Stateless {
+    Stateless::call("echo", json!({"message": "hi"}))
+}
+
+/// Bad clients that have all begun, while a good one is served on new connections and on one that is kept.
+fn beside(server: &Running, many: usize, begin: impl Fn(&mut Connection)) -> Vec<Connection> {
+    let mut kept = server.connect();
+    let mut bad = Vec::new();
+    for n in 0..many {
+        let mut connection = server.connect();
+        begin(&mut connection);
+        bad.push(connection);
+        if n % 10 == 0 {
+            good_call().send(server).result();
+            // It may have been idle for too long by now, and then it is closed.
+            if kept.try_send(good_call().text()).is_err() {
+                kept = server.connect();
+                kept.send(good_call().text());
+            }
+            let mut byte = [0];
+            match kept.stream().peek(&mut byte) {
+                Ok(1) => drop(kept.receive().result()),
+                _ => kept = server.connect(),
+            }
+        }
+    }
+    good_call().send(server).result();
+    bad
+}
+
+#[test]
+fn slow_heads_are_let_go_of_and_hold_nobody_up() {
+    let server = impatient();
+    let bad = beside(&server, MANY, |connection| {
+        connection.send(HEAD);
+    });
+    for mut connection in bad {
+        // A field now and then is no progress: the head has its time as a whole.
+        let _ = connection.try_send("x: y\r\n");
+        connection.assert_ends();
+    }
+    good_call().send(&server).result();
+}
+
+#[test]
+fn slow_bodies_are_let_go_of_and_hold_nobody_up() {
+    let server = impatient();
+    let bad = beside(&server, MANY, |connection| {
+        connection.send(format!("{HEAD}content-length: 1000000\r\n\r\n{{"));
+    });
+    for mut connection in bad {
+        connection.receive().error(408, 408, "");
+        connection.assert_closed();
+    }
+    good_call().send(&server).result();
+}
+
+#[test]
+fn slow_readers_are_let_go_of_and_hold_nobody_up() {
+    let server = impatient();
+    let call = Stateless::call("flood", json!({})).text();
+    let bad = beside(&server, 20, |connection| {
+        connection.send(&call);
+    });
+    for mut connection in bad {
+        // Something may be there to be read; it is not everything.
+        connection.assert_ends();
+    }
+    good_call().send(&server).result();
+}
+
+#[test]
+fn those_that_do_nothing_are_let_go_of_and_hold_nobody_up() {
+    let server = impatient();
+    for mut connection in beside(&server, MANY, |_| {}) {
+        connection.assert_closed();
+    }
+    good_call().send(&server).result();
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing_behind() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.connections = 8)
+        .start();
+    for n in 0..300 {
+        let mut gone = server.connect();
+        match n % 4 {
+            0 => {}
+            1 => drop(gone.try_send("P")),
+            2 => drop(gone.try_send(HEAD)),
+            _ => drop(gone.try_send(good_call().text())),
+        }
+        drop(gone);
+    }
+    // All places are free again.
+    let mut connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    for connection in &mut connections {
+        good_call().send_on(connection).result();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_reset_at_once_cost_their_connection_and_nobody_else() {
+    let server = impatient();
+    for _ in 0..3 {
+        let stream = TcpStream::connect(server.address())
+            .await
+            .expect("the server listens");
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.expect("the server speaks HTTP/2");
+        tokio::spawn(connection);
+        for _ in 0..2000 {
+            if sender.ready().await.is_err() {
+                break;
+            }
+            let request = Request::post("http://localhost/mcp")
+                .header("content-type", "application/json")
+                .body(Empty::<Bytes>::new())
+                .expect("a request");
+            // Dropping what waits for the answer resets the stream.
+            drop(sender.send_request(request));
+            tokio::task::yield_now().await;
+        }
+        tokio::task::block_in_place(|| good_call().send(&server).result());
+    }
+}
+
+#[test]
+fn an_endless_body_costs_its_connection_and_no_memory() {
+    let server = Serve::new().tool(echo).start();
+    let before = resident_kilobytes();
+    let mut bad: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for connection in &mut bad {
+        // Four gibibytes are announced; nothing of that is set aside.
+        connection.send(format!(
+            "{HEAD}transfer-encoding: chunked\r\n\r\nffffffff\r\n"
+        ));
+    }
+    good_call().send(&server).result();
+    let grown = resident_kilobytes().saturating_sub(before);
+    assert!(grown < 200_000, "{grown} KiB");
+    for mut connection in bad {
+        let chunk = " ".repeat(64 * 1024);
+        while connection.try_send(&chunk).is_ok() {}
+        let mut rest = Vec::new();
+        let _ = connection.stream().read_to_end(&mut rest);
+    }
+    good_call().send(&server).result();
+}
+
+/// What this process, of which the server is a part, occupies.
+fn resident_kilobytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = line.and_then(|line| line.trim().strip_suffix("kB"));
+    line.and_then(|kilobytes| kilobytes.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// With as good as no files left, the server neither spins nor stops: whoever comes takes the place of somebody idle.
+#[cfg(all(feature = "cli", unix))]
+#[test]
+fn without_files_idle_connections_make_room() {
+    use std::net::TcpListener;
+    use std::process::{Command, Stdio};
+
+    struct Program(std::process::Child);
+    impl Drop for Program {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("bound").port()
+    };
+    let command = format!(
+        "ulimit -n 48; exec '{}' run --port {port} --workers 1",
+        env!("CARGO_BIN_EXE_longshore")
+    );
+    let program = Command::new("sh")
+        .args(["-c", &command])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _program = Program(program.expect("sh runs"));
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", port));
+    let patience = std::time::Instant::now() + Duration::from_secs(20);
+    while connect().is_err() {
+        assert!(patience > std::time::Instant::now(), "it does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // More than it may have open, and all of them idle.
+    let idle: Vec<_> = (0..80).filter_map(|_| connect().ok()).collect();
+    assert!(idle.len() > 60);
+    for _ in 0..5 {
+        // Whoever is refused because nobody was idle for long enough comes again.
+        let call = Stateless::call("echo", json!({"message": "hi"})).text();
+        let served = (0..200).any(|_| {
+            let answered = connect().ok().is_some_and(|stream| {
+                let mut connection = Connection::new(stream);
+                let mut byte = [0];
+                connection.try_send(&call).is_ok()
+                    && matches!(connection.stream().peek(&mut byte), Ok(1))
+                    && connection.receive().status == 200
+            });
+            if !answered {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            answered
+        });
+        assert!(served, "nobody made room");
+    }
+    drop(idle);
+}

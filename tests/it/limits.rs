@@ -1,0 +1,347 @@
+//! How often and how many at once, as clients see it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore::{CallContext, Config, tool};
+use serde_json::{Value, json};
+
+use crate::auth::{BOB, CI, holder};
+use crate::support::{Gate, Response, Running, Serve, Stateless, request};
+
+/// Returns the message it was given.
+#[tool]
+async fn echo(message: String) -> String {
+    message
+}
+
+/// Returns the message in capitals.
+#[tool]
+async fn shout(message: String) -> String {
+    message.to_uppercase()
+}
+
+fn echoing() -> Stateless {
+    Stateless::call("echo", json!({"message": "hi"}))
+}
+
+fn limited(change: impl FnOnce(&mut Config)) -> Running {
+    Serve::new().tool(echo).configured(change).start()
+}
+
+/// Asserts that a request was refused for a limit, and that everybody can read when to come back.
+#[track_caller]
+fn refused(response: &Response, status: u16, setting: &str, id: &str) {
+    response.error(status, i64::from(status), id);
+    let data = &response.json()["error"]["data"];
+    assert_eq!(data["setting"], setting);
+    assert!(data["retryAfterMs"].as_u64().is_some_and(|ms| ms > 0));
+    let seconds = response.header("retry-after").expect("says when");
+    assert!(seconds.parse::<u64>().is_ok_and(|s| s > 0), "{seconds}");
+    let is_a_rate = status == 429;
+    assert_eq!(response.header("ratelimit").is_some(), is_a_rate);
+    assert_eq!(response.header("ratelimit-policy").is_some(), is_a_rate);
+}
+
+#[test]
+fn an_address_that_asks_too_often_is_told_when_to_come_back() {
+    let server = limited(|c| {
+        c.limits.address.per_second = 0.01;
+        c.limits.address.burst = 3;
+    });
+    let mut connection = server.connect();
+    for _ in 0..3 {
+        echoing().send_on(&mut connection).result();
+    }
+    let response = echoing().send_on(&mut connection);
+    refused(&response, 429, "limits.address", "");
+    let policy = response.header("ratelimit-policy");
+    assert_eq!(policy, Some("\"limits.address\";q=3;w=300"));
+    // Probes are not counted, nor refused.
+    connection.send("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(connection.receive().status, 200);
+}
+
+#[test]
+fn everybody_together_has_a_rate() {
+    let server = limited(|c| {
+        c.limits.server.per_second = 0.01;
+        c.limits.server.burst = 1;
+    });
+    echoing().send(&server).result();
+    refused(&echoing().send(&server), 429, "limits.server", "");
+}
+
+#[test]
+fn a_tool_has_a_rate_and_others_have_not() {
+    let server = Serve::new()
+        .tool(echo)
+        .tool(shout)
+        .configured(|c| {
+            c.limits = serde_json::from_value(json!({
+                "tools": {"shout": {"per_second": 0.01, "burst": 1}}
+            }))
+            .expect("settings");
+        })
+        .start();
+    let call = || Stateless::call("shout", json!({"message": "hi"}));
+    call().send(&server).result();
+    refused(&call().send(&server), 429, "limits.tools", "1");
+    let session = server.session("2025-11-25");
+    let response = session.call("shout", &json!({"message": "hi"}));
+    refused(&response, 429, "limits.tools", "1");
+    for _ in 0..10 {
+        echoing().send(&server).result();
+    }
+}
+
+#[test]
+fn sessions_of_an_address_begin_at_a_rate() {
+    let server = limited(|c| c.limits.initialize_per_minute = Some(2));
+    let initialize = request("initialize", &json!({"protocolVersion": "2025-11-25"}));
+    for _ in 0..2 {
+        server.post(&[], &initialize).result();
+    }
+    let response = server.post(&[], &initialize);
+    refused(&response, 429, "limits.initialize_per_minute", "1");
+    // Who needs no session is not affected.
+    echoing().send(&server).result();
+}
+
+#[test]
+fn a_principal_that_was_proved_has_a_rate_of_its_own() {
+    let server = limited(|c| {
+        c.auth.api_keys = vec![holder("ci", CI), holder("bob", BOB)];
+        c.limits.principal.per_second = 0.01;
+        c.limits.principal.burst = 2;
+    });
+    let call = |key: &str| {
+        let bearer = format!("Bearer {key}");
+        echoing().and("authorization", &bearer).send(&server)
+    };
+    call(CI).result();
+    call(CI).result();
+    refused(&call(CI), 429, "limits.principal", "");
+    // Others are not affected, and rates belong to who asks, not to what is asked.
+    call(BOB).result();
+    let tools =
+        format!("GET /tools HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {CI}\r\n\r\n");
+    let response = server.connect().send(tools).receive();
+    assert_eq!(response.status, 429);
+    assert!(response.header("retry-after").is_some());
+}
+
+#[test]
+fn who_fails_to_prove_itself_too_often_is_told_to_wait_and_others_are_not_kept_out() {
+    let server = limited(|c| {
+        c.auth.api_keys = vec![holder("ci", CI)];
+        c.limits.failed_authentications_per_minute = Some(2);
+    });
+    let call = |key: &str| {
+        let bearer = format!("Bearer {key}");
+        echoing().and("authorization", &bearer).send(&server)
+    };
+    for _ in 0..2 {
+        assert_eq!(call("lsk_wrong").status, 401);
+    }
+    let setting = "limits.failed_authentications_per_minute";
+    refused(&call("lsk_wrong"), 429, setting, "");
+    call(CI).result();
+    // Who shows nothing tries nothing.
+    assert_eq!(echoing().send(&server).status, 401);
+}
+
+#[test]
+fn calls_beyond_their_number_wait_in_line_and_the_last_is_refused() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(echo)
+        .tool(tool)
+        .configured(|c| {
+            c.limits.calls = Some(1);
+            c.limits.queue = 1;
+            c.limits.queue_ms = 20_000;
+        })
+        .start();
+    let call = || Stateless::call("gate", json!({})).text();
+    let mut first = server.connect();
+    first.send(call());
+    gate.begun();
+    let mut second = server.connect();
+    second.send(call());
+    // Whichever of the two came first waits; the other is refused.
+    let mut third = server.connect();
+    third.send(call());
+    let both = [&mut second, &mut third];
+    for connection in &both {
+        let timeout = Some(Duration::from_millis(20));
+        connection
+            .stream()
+            .set_read_timeout(timeout)
+            .expect("a socket");
+    }
+    let refused_one = loop {
+        let mut byte = [0];
+        let answered = both
+            .iter()
+            .position(|connection| matches!(connection.stream().peek(&mut byte), Ok(1)));
+        if let Some(answered) = answered {
+            break answered;
+        }
+    };
+    for connection in &both {
+        let timeout = Some(Duration::from_secs(20));
+        connection
+            .stream()
+            .set_read_timeout(timeout)
+            .expect("a socket");
+    }
+    refused(&both[refused_one].receive(), 503, "limits.calls", "1");
+    // What is no call does not wait.
+    Stateless::new("tools/list", json!({}))
+        .send(&server)
+        .result();
+    gate.open();
+    first.receive().result();
+    gate.begun();
+    gate.open();
+    both[1 - refused_one].receive().result();
+}
+
+#[test]
+fn a_tool_has_its_number_of_calls() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(echo)
+        .tool(tool)
+        .configured(|c| {
+            c.limits = serde_json::from_value(json!({
+                "queue": 0, "tools": {"gate": {"calls": 1}}
+            }))
+            .expect("settings");
+        })
+        .start();
+    let mut first = server.connect();
+    first.send(Stateless::call("gate", json!({})).text());
+    gate.begun();
+    let second = Stateless::call("gate", json!({})).send(&server);
+    refused(&second, 503, "limits.tools.calls", "1");
+    echoing().send(&server).result();
+    gate.open();
+    first.receive().result();
+}
+
+#[test]
+fn a_call_that_outlives_its_client_keeps_its_place() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(tool)
+        .configured(|c| {
+            c.limits.calls = Some(1);
+            c.limits.queue = 0;
+        })
+        .start();
+    let session = server.session("2025-11-25");
+    let mut gone = server.connect();
+    gone.send(session.text("tools/call", &json!({"name": "gate"})));
+    gate.begun();
+    drop(gone);
+    refused(&session.call("gate", &json!({})), 503, "limits.calls", "1");
+    gate.open();
+    gate.end();
+}
+
+#[test]
+fn methods_of_the_application_have_a_time_and_a_place_too() {
+    let forever = |_: Arc<CallContext>, _: Value| std::future::pending();
+    let server = Serve::new()
+        .app(|app| app.method("com.example/forever", forever))
+        .configured(|c| c.server.call_timeout_seconds = 1)
+        .start();
+    let session = server.session("2025-11-25");
+    let response = session.request("com.example/forever", &json!({}));
+    let message = response.error(200, -32603, "1");
+    assert_eq!(message, "the method did not answer within 1 s");
+    let response = Stateless::new("com.example/forever", json!({})).send(&server);
+    response.error(200, -32603, "1");
+}
+
+// === Browsers ===
+
+const PAGE: &str = "https://app.example.com";
+
+fn for_pages() -> Running {
+    limited(|c| c.http.allowed_origins = vec![PAGE.to_owned()])
+}
+
+#[test]
+fn pages_of_configured_origins_may_read_answers() {
+    let server = for_pages();
+    let response = echoing().and("origin", PAGE).send(&server);
+    response.result();
+    assert_eq!(response.header("access-control-allow-origin"), Some(PAGE));
+    assert_eq!(response.header("access-control-allow-credentials"), None);
+    assert_eq!(response.header("vary"), Some("origin"));
+    let exposed = response.header("access-control-expose-headers");
+    assert!(exposed.is_some_and(|names| names.contains("mcp-session-id")));
+    // Refusals can be read too, and nobody else's page gets anything.
+    let response = echoing()
+        .without("mcp-method")
+        .and("origin", PAGE)
+        .send(&server);
+    response.error(400, -32020, "1");
+    assert_eq!(response.header("access-control-allow-origin"), Some(PAGE));
+    for headers in [&[][..], &[("origin", "https://evil.example.com")]] {
+        let call = headers
+            .iter()
+            .fold(echoing(), |call, (name, value)| call.and(name, value));
+        let response = call.send(&server);
+        assert_eq!(response.header("access-control-allow-origin"), None);
+    }
+}
+
+#[test]
+fn browsers_are_told_what_they_may_ask() {
+    let server = for_pages();
+    let ask = |origin: &str, headers: &str| {
+        let text = format!(
+            "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\n\
+             access-control-request-method: POST\r\naccess-control-request-headers: {headers}\r\n\r\n"
+        );
+        server.connect().send(text).receive_head()
+    };
+    let response = ask(PAGE, "content-type,mcp-param-region,x-evil");
+    assert_eq!(response.status, 204);
+    assert_eq!(response.header("access-control-allow-origin"), Some(PAGE));
+    let methods = response.header("access-control-allow-methods");
+    assert_eq!(methods, Some("GET, POST, DELETE"));
+    let allowed = response
+        .header("access-control-allow-headers")
+        .expect("some");
+    for name in [
+        "authorization",
+        "content-type",
+        "mcp-session-id",
+        "mcp-param-region",
+    ] {
+        assert!(allowed.contains(name), "{allowed}");
+    }
+    assert!(
+        !allowed.contains("x-evil") && !allowed.contains('*'),
+        "{allowed}"
+    );
+    let foreign = ask("https://evil.example.com", "content-type");
+    assert_eq!(foreign.status, 403);
+    assert_eq!(foreign.header("access-control-allow-origin"), None);
+}
+
+#[test]
+fn without_configured_origins_no_page_is_told_anything() {
+    let server = limited(|_| {});
+    let response = echoing()
+        .and("origin", "http://localhost:5173")
+        .send(&server);
+    response.result();
+    assert_eq!(response.header("access-control-allow-origin"), None);
+    assert_eq!(response.header("vary"), None);
+}
