@@ -3,6 +3,7 @@
 mod key;
 mod config;
 mod output;
+mod policy;
 mod run;
 
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Command {
     /// Make API keys, and the hashes that the configuration has of them
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Ask the rules who sees and uses what
+    Policy(policy::PolicyArgs),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
     /// Print the completions of a shell
@@ -136,6 +139,10 @@ pub fn main() -> ExitCode {
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run::run(&Flags::from(args), audience),
         Command::Key(command) => key::key(&command),
+        Command::Policy(args) => match policy::policy(args) {
+            Ok(false) => return ExitCode::FAILURE,
+            answered => answered.map(drop),
+        },
         Command::Config(args) => config::config(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
