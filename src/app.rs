@@ -31,9 +31,7 @@ use crate::seal::{KeyError, KeyRing};
 use crate::server::{Admission, MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin};
 use crate::state::{Memory, SharedState, State};
-use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, MetricsPolicy, Telemetry,
-};
+use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
@@ -357,7 +355,11 @@ impl App {
             trusted: &config.http.trusted_proxies,
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
-        let server = self.build(&config)?;
+        let is_read = self.reads_metrics(&config);
+        let probe = Probe::real();
+        let service = (config.server.name.as_str(), config.server.version.as_str());
+        let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
+        let server = self.build(&config, telemetry)?;
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => Some(Listener::bind(&config.http).map_err(|source| {
@@ -377,7 +379,8 @@ impl App {
             server,
             listener,
             admin,
-            budget: config.drain.budget(&Probe::real()),
+            budget: config.drain.budget(&probe),
+            export,
             layers,
             auth,
             http: config.http,
@@ -396,7 +399,13 @@ impl App {
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let config = self.take_config()?;
-        self.build(&config)
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        self.build(&config, telemetry)
+    }
+
+    /// Whether somebody can look at what is counted.
+    fn reads_metrics(&self, config: &Config) -> bool {
+        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }
 
     fn take_config(&mut self) -> std::result::Result<Config, AppError> {
@@ -446,7 +455,12 @@ impl App {
             .with_extensions(extensions)?)
     }
 
-    fn build(mut self, config: &Config) -> std::result::Result<Arc<Server>, AppError> {
+    fn build(
+        mut self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
         let catalog = self.offer(config)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
@@ -471,7 +485,7 @@ impl App {
             shared,
             catalog,
             self.methods,
-            telemetry(config, proved),
+            telemetry,
             admission,
         )))
     }
@@ -488,14 +502,8 @@ fn policy_for(
     Ok(policy)
 }
 
-/// What is watched: requests if somebody can read what was counted, and the server's state always.
-fn telemetry(config: &Config, proved: bool) -> Telemetry {
-    let counting = match config.telemetry.metrics {
-        MetricsPolicy::On => true,
-        MetricsPolicy::Off => false,
-        MetricsPolicy::Auto => config.http.admin.port.is_some() || proved,
-    };
-    let telemetry = Telemetry::new(Metrics::default(), counting);
+/// Has the server's state read whenever somebody looks.
+fn tell_state(telemetry: &Telemetry) {
     let metrics = &telemetry.metrics;
     let life = &telemetry.life;
     metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
@@ -511,7 +519,6 @@ fn telemetry(config: &Config, proved: bool) -> Telemetry {
         let life = Arc::clone(life);
         move || life.generation() as f64
     });
-    telemetry
 }
 
 /// Says what a server that others can reach does unless it is configured.
@@ -556,6 +563,7 @@ pub struct Bound {
     listener: Option<Listener>,
     admin: Option<AdminListener>,
     budget: Budget,
+    export: Export,
     layers: Layers,
     auth: Authentication,
     http: HttpConfig,
@@ -571,6 +579,12 @@ impl Bound {
     /// Where operators find `/metrics` and the health pages, if they have a port of their own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminListener::address)
+    }
+
+    /// What is counted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+        &self.server.telemetry().metrics
     }
 
     /// How many tools it serves.
@@ -639,10 +653,12 @@ impl Bound {
                 },
             }
         };
-        tokio::select! {
-            served = clients => Ok(served?),
+        let served = tokio::select! {
+            served = clients => served,
             () = operators => Ok(()),
-        }
+        };
+        self.export.flush(self.budget.flush).await;
+        Ok(served?)
     }
 }
 

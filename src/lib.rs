@@ -37,7 +37,7 @@
 //! # Features
 //!
 //! `cli` (default): the `longshore` program, with its log output and allocator. Without it this is a library that
-//! leaves both to the application.
+//! leaves both to the application. `otlp` (default): traces, metrics and logs to an OpenTelemetry collector.
 
 // `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
 #[allow(unused_extern_crates)]
@@ -74,8 +74,8 @@ pub use catalog::{
     Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
     LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError, StaticResource,
-    StepError, Tool, ToolError, View, ViewPermission, collected_tools, prompt_fn, resource_fn,
-    template_fn, tool_fn,
+    StepError, TaskSupport, Tool, ToolError, View, ViewPermission, collected_tools, prompt_fn,
+    resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, ExprLit, Ident, Lit};
 
-use crate::options::{Preset, ToolOptions};
+use crate::options::{Preset, Task, ToolOptions};
 use crate::parse::{Argument, Function, Parameter};
 
 pub(crate) type ToolFn = Function<ToolOptions>;
@@ -272,6 +272,14 @@ fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         quote!(.timeout(::longshore::__private::Duration::from_millis(#ms)))
     });
+    let task = options.task.map(|task| {
+        let support = match task {
+            Task::Optional => quote!(Optional),
+            Task::Required => quote!(Required),
+        };
+        quote!(.task(::longshore::__private::TaskSupport::#support))
+    });
+    let later = options.begins_later.then(|| quote!(.begins_later()));
     let scopes = &options.scopes;
     let ui = options.ui.iter();
     let icons = &options.icons;
@@ -286,6 +294,8 @@ fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
                 #title
                 #(#hints)*
                 #timeout
+                #task
+                #later
                 #(.scope(#scopes))*
                 #(.ui(#ui))*
                 #(.icon(::longshore::__private::Icon::new(#icons)))*

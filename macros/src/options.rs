@@ -32,6 +32,15 @@ pub(crate) struct ToolOptions {
     pub(crate) blocking: Option<proc_macro2::Span>,
     pub(crate) additional_properties: bool,
     pub(crate) collect: bool,
+    pub(crate) task: Option<Task>,
+    pub(crate) begins_later: bool,
+}
+
+/// Whether calls may outlive their request.
+#[derive(Clone, Copy)]
+pub(crate) enum Task {
+    Optional,
+    Required,
 }
 
 /// What `#[resource(...)]` says.
@@ -128,6 +137,8 @@ impl ToolOptions {
         "blocking",
         "additional_properties",
         "collect",
+        "task",
+        "begins_later",
     ];
 
     pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
@@ -178,6 +189,25 @@ impl ToolOptions {
                 let mut said = self.additional_properties.then_some(true);
                 set(&mut said, option, word(option), mistakes);
                 self.additional_properties = true;
+            }
+            "task" => {
+                let task = match option {
+                    Meta::Path(_) => Ok(Task::Optional),
+                    _ => text(option).and_then(|word| match &*word.value() {
+                        "optional" => Ok(Task::Optional),
+                        "required" => Ok(Task::Required),
+                        _ => Err(syn::Error::new_spanned(
+                            word,
+                            "a task is \"optional\", for clients that know of tasks, or \"required\"",
+                        )),
+                    }),
+                };
+                set(&mut self.task, option, task, mistakes);
+            }
+            "begins_later" => {
+                let mut said = self.begins_later.then_some(true);
+                set(&mut said, option, word(option), mistakes);
+                self.begins_later = true;
             }
             "collect" => {
                 let mut said = self.collect.then_some(true);

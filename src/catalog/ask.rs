@@ -20,7 +20,8 @@ mod sample;
 mod step;
 
 use std::sync::OnceLock;
-use std::task::Waker;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +31,7 @@ pub(crate) use desk::{Desk, Fault, Interruption, Round};
 pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited};
 pub use error::AskError;
 pub use form::{Form, FormError};
-pub(crate) use question::{ClientError, Slot};
+pub(crate) use question::{ClientError, Slot, ask};
 pub use sample::{Roots, Sample};
 pub use step::StepError;
 pub(crate) use step::{Once, step};
@@ -46,7 +47,18 @@ pub(crate) struct Asking {
     desk: OnceLock<Box<Desk>>,
     /// Whoever polls the call. Questions may come from other tasks of its.
     driver: AtomicWaker,
+    phase: AtomicU8,
+    /// How long it lives, if it is a task, in milliseconds.
+    task_life: AtomicU64,
+    /// Who waits for it to become one.
+    becoming: AtomicWaker,
 }
+
+/// What a call is, as far as it may outlive its request.
+const CALL: u8 = 0;
+const MAY_BECOME_TASK: u8 = 1;
+const WANTS_TO_BE_TASK: u8 = 2;
+const TASK: u8 = 3;
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -83,7 +95,7 @@ impl Asking {
         Self {
             client,
             desk: OnceLock::from(Box::new(desk)),
-            driver: AtomicWaker::new(),
+            ..Self::default()
         }
     }
 
@@ -116,6 +128,9 @@ impl Asking {
     /// How long the client has to answer while the call waits; `None` if the call does not wait.
     pub(crate) fn patience(&self) -> Option<Duration> {
         match self.client {
+            _ if self.phase() == TASK => Some(Duration::from_millis(
+                self.task_life.load(Ordering::Relaxed),
+            )),
             Client::Session { timeout, .. } => Some(timeout),
             Client::Nobody(_) | Client::Stateless { .. } => None,
         }
@@ -123,7 +138,50 @@ impl Asking {
 
     /// Whether the call is one that may begin anew.
     pub(crate) fn is_in_rounds(&self) -> bool {
-        matches!(self.client, Client::Stateless { .. })
+        matches!(self.client, Client::Stateless { .. }) && self.phase() != TASK
+    }
+
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Acquire)
+    }
+
+    /// The call may say that it is a task, and waits then until it is one.
+    pub(crate) fn may_become_task(&self) {
+        self.phase.store(MAY_BECOME_TASK, Ordering::Release);
+    }
+
+    /// The call is a task from now on, and lives so long.
+    pub(crate) fn become_task(&self, life: Duration) {
+        let ms = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+        self.task_life.store(ms, Ordering::Relaxed);
+        self.phase.store(TASK, Ordering::Release);
+        self.becoming.wake();
+    }
+
+    pub(crate) fn wants_to_be_task(&self) -> bool {
+        self.phase() == WANTS_TO_BE_TASK
+    }
+
+    /// Waits until the call is a task, if it may become one.
+    pub(crate) fn poll_begin_task(&self, waker: &Waker) -> Poll<()> {
+        self.becoming.register(waker);
+        match self.phase() {
+            CALL | TASK => Poll::Ready(()),
+            MAY_BECOME_TASK => {
+                self.phase.store(WANTS_TO_BE_TASK, Ordering::Release);
+                self.wake_driver();
+                Poll::Pending
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Whether the client has declared the extension for tasks on this request.
+    pub(crate) fn declares_tasks(&self) -> bool {
+        match &self.client {
+            Client::Stateless { request } => declared(request).contains(ClientCapabilities::TASKS),
+            Client::Nobody(_) | Client::Session { .. } => false,
+        }
     }
 
     /// The whole request, of a call that may begin anew.
@@ -144,9 +202,10 @@ impl Asking {
         self.desk.get_or_init(Box::default)
     }
 
-    /// Whether what the tool says now was said before: answers that it has not come to yet wait for it.
-    pub(crate) fn is_replaying(&self) -> bool {
-        self.desk().is_some_and(Desk::is_replaying)
+    /// Whether nobody is to hear what the tool says now: it was said before, since answers wait that the tool has not
+    /// come to yet; or it is said by a task (TSK-11).
+    pub(crate) fn is_muted(&self) -> bool {
+        self.phase() != CALL || self.desk().is_some_and(Desk::is_replaying)
     }
 
     /// Whoever polls the call is told of everything that is put on the desk from elsewhere.

@@ -31,7 +31,7 @@ pub use crate::catalog::typed::Described;
 pub use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,
     IntoMessages, IntoResource, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
-    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
+    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, TaskSupport, Tool,
     VariableFuture,
 };
 pub use crate::protocol::{CacheScope, Icon, PromptArgument};

@@ -1,12 +1,14 @@
 //! What a tool may ask about the call that it serves, and say while it runs.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::ask::{
     self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Once, Roots, Sample, StepError,
@@ -14,6 +16,7 @@ use super::ask::{
 use super::outlet::Outlet;
 use crate::auth::Principal;
 use crate::protocol::{ClientAbility, SamplingRequest};
+use crate::telemetry::{Carried, TraceContext};
 
 /// One call, as its tool sees it: who asks, and under which ids.
 ///
@@ -25,6 +28,9 @@ pub struct CallContext {
     pub(crate) headers: Option<HeaderMap>,
     pub(crate) outlet: Outlet,
     pub(crate) asking: Asking,
+    pub(crate) trace: Option<TraceContext>,
+    /// What goes along with it.
+    pub(crate) carried: Option<Box<Carried>>,
 }
 
 impl CallContext {
@@ -43,6 +49,8 @@ impl CallContext {
             headers: None,
             outlet: Outlet::default(),
             asking: Asking::default(),
+            trace: None,
+            carried: None,
         }
     }
 
@@ -75,7 +83,7 @@ impl CallContext {
     /// Reports have to grow: one that is not more than the last is left out, and so are those that come within 20 ms
     /// of one another, save the one that reaches `total`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
-        if !self.asking.is_replaying() && self.outlet.progress(progress, total, message) {
+        if !self.asking.is_muted() && self.outlet.progress(progress, total, message) {
             // Lets it be sent before the tool goes on.
             tokio::task::yield_now().await;
         }
@@ -85,7 +93,7 @@ impl CallContext {
     ///
     /// At most 200 a second are sent. They must not hold credentials or personal data.
     pub async fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
-        if !self.asking.is_replaying() && self.outlet.log(level, data) {
+        if !self.asking.is_muted() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
     }
@@ -216,6 +224,19 @@ impl CallContext {
         Roots::new(self)
     }
 
+    /// Says that what follows is a task, which outlives this request; for tools whose definition says that they
+    /// [begin later](crate::Definition::begins_later). What the tool asks before it is asked as in any call, what it
+    /// asks after it waits in the task for its answer. Returns at once where there are no tasks, or the call is one
+    /// already.
+    pub async fn begin_task(&self) {
+        poll_fn(|cx| self.asking.poll_begin_task(cx.waker())).await;
+    }
+
+    /// Asks something in the words of the protocol, whatever the client has declared.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
+        ask::ask(&self.asking, method, params).await
+    }
+
     /// Does something that is not to be done again when the tool runs again after a question.
     ///
     /// ```
@@ -290,6 +311,42 @@ impl CallContext {
     /// to make.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.outlet.log_level()
+    }
+
+    /// Where the call belongs in a trace: the place of its own span, or what the caller said where nothing is traced
+    /// here. See [`propagate`](Self::propagate).
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.trace.or_else(|| {
+            let header = self.headers.as_ref()?.get("traceparent")?;
+            TraceContext::parse(header.to_str().ok()?)
+        })
+    }
+
+    /// Adds the call's trace context to the headers of a request to another server: `traceparent`, and `tracestate` and
+    /// `baggage` as the caller said them.
+    ///
+    /// Baggage goes to whoever is asked; leave it out where callers must not be quoted, by removing `baggage`.
+    pub fn propagate(&self, headers: &mut HeaderMap) {
+        let Some(trace) = self.trace() else {
+            return;
+        };
+        if let Ok(value) = HeaderValue::try_from(trace.traceparent()) {
+            headers.insert("traceparent", value);
+        }
+        let carried = self.carried.as_deref();
+        let said = [
+            ("tracestate", carried.and_then(|c| c.tracestate.as_deref())),
+            ("baggage", carried.and_then(|c| c.baggage.as_deref())),
+        ];
+        for (name, said) in said {
+            let value = match said {
+                Some(text) => HeaderValue::try_from(text).ok(),
+                None => self.headers.as_ref().and_then(|own| own.get(name)).cloned(),
+            };
+            if let Some(value) = value {
+                headers.insert(name, value);
+            }
+        }
     }
 
     /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Catalog, CatalogError, skill, view};
+use super::{Catalog, CatalogError, TaskSupport, skill, view};
 use crate::protocol::Revision;
 
 /// What the application says it has, by identifier.
@@ -33,7 +33,16 @@ impl Extensions {
     }
 }
 
+/// What the extension calls itself.
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 impl Catalog {
+    /// Whether calls of any tool may outlive their request.
+    pub(crate) fn has_tasks(&self) -> bool {
+        let mut tools = self.tools.iter();
+        tools.any(|entry| entry.tool.definition().task != TaskSupport::Forbidden)
+    }
+
     /// The extensions that clients of a revision are told of: those that were added, and those that what is offered
     /// belongs to.
     pub(crate) fn extensions(&self, revision: Revision) -> Map<String, Value> {
@@ -46,6 +55,10 @@ impl Catalog {
             extensions
                 .entry(view::EXTENSION)
                 .or_insert_with(|| json!({}));
+        }
+        // VER-07: in 2025-11-25 it means nothing.
+        if self.has_tasks() && !revision.has_sessions() {
+            extensions.insert(TASKS.to_owned(), json!({}));
         }
         // Its methods are those of the stateless era alone.
         if self.skills.len() > 0 && !revision.has_sessions() {

@@ -44,6 +44,7 @@ pub use by_hand::{
 pub use collected::collected_tools;
 pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
+pub(crate) use extensions::TASKS as TASKS_EXTENSION;
 pub(crate) use listing::{Fragments, Listing, ListingFrame, page_of_seen, start_after};
 pub(crate) use outlet::{Outlet, Wanted};
 pub(crate) use output::OutputContent;
@@ -63,6 +64,6 @@ pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
 pub use skill::{Skill, SkillError};
 pub(crate) use table::{Listed, Table};
-pub use tool::{CallFuture, Definition, Tool};
+pub use tool::{CallFuture, Definition, TaskSupport, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
 pub use view::{View, ViewPermission};

@@ -1,11 +1,11 @@
 //! What a revision's clients are told of each thing in a list.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::registry::{CatalogPrompt, CatalogResource, CatalogTemplate, CatalogTool};
 use super::table::Listed;
-use super::{Definition, PromptDefinition, ResourceDefinition};
+use super::{Definition, PromptDefinition, ResourceDefinition, TaskSupport};
 use crate::protocol::{Annotations, Icon, Revision};
 
 impl Listed for CatalogTool {
@@ -107,6 +107,10 @@ fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
         if !hints.is_empty() {
             put("annotations", hints.into());
         }
+    }
+    if revision.has_core_tasks() && definition.task != TaskSupport::Forbidden {
+        let execution = json!({"taskSupport": definition.task.as_str()});
+        tool.insert("execution".to_owned(), execution);
     }
     put_common(&mut tool, &definition.icons, &definition.meta, revision);
     tool

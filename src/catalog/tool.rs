@@ -52,6 +52,29 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
+/// Whether calls of a tool may outlive their request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// They do not.
+    #[default]
+    Forbidden,
+    /// They do for clients that know of tasks.
+    Optional,
+    /// They cannot be made otherwise.
+    Required,
+}
+
+impl TaskSupport {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forbidden => "forbidden",
+            Self::Optional => "optional",
+            Self::Required => "required",
+        }
+    }
+}
+
 /// What a tool says of itself: name, schemas, hints, and how the server is to run it.
 ///
 /// ```
@@ -75,6 +98,8 @@ pub struct Definition {
     pub(crate) meta: Map<String, Value>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) scopes: Vec<String>,
+    pub(crate) task: TaskSupport,
+    pub(crate) begins_later: bool,
     /// URI of the view that hosts show for it.
     pub(crate) view: Option<String>,
 }
@@ -96,6 +121,8 @@ impl Definition {
             meta: Map::new(),
             timeout: None,
             scopes: Vec::new(),
+            task: TaskSupport::Forbidden,
+            begins_later: false,
             view: None,
         }
     }
@@ -182,6 +209,26 @@ impl Definition {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether calls may outlive their request, as tasks. Default: they do not.
+    ///
+    /// Clients of 2026-07-28 that have declared the extension `io.modelcontextprotocol/tasks` are then given a task
+    /// for each call, and those of 2025-11-25 if they ask for one; all others get the result, unless the tool
+    /// [requires](TaskSupport::Required) a task. A task has no progress and no log messages, it goes on when its
+    /// client goes away, and what it asks waits in it for an answer: the tool does not run again.
+    #[must_use]
+    pub fn task(mut self, support: TaskSupport) -> Self {
+        self.task = support;
+        self
+    }
+
+    /// A call in 2026-07-28 becomes a task only when it says so with
+    /// [`CallContext::begin_task`](crate::CallContext::begin_task); until then it can ask as every call can.
+    #[must_use]
+    pub fn begins_later(mut self) -> Self {
+        self.begins_later = true;
         self
     }
 

@@ -2,6 +2,8 @@
 
 mod key;
 mod config;
+mod healthcheck;
+mod log;
 mod output;
 mod policy;
 mod run;
@@ -54,6 +56,8 @@ enum Command {
     Policy(policy::PolicyArgs),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
+    /// Ask the server on this machine whether it takes requests; fails if it does not
+    Healthcheck(healthcheck::HealthcheckArgs),
     /// Print the completions of a shell
     ///
     /// bash: source <(longshore completions bash)
@@ -144,12 +148,20 @@ pub fn main() -> ExitCode {
             answered => answered.map(drop),
         },
         Command::Config(args) => config::config(args),
+        Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
+            Ok(health) => config::print(&format!("{health}\n")),
+            Err(problem) => {
+                output::complain(&problem, audience);
+                return ExitCode::FAILURE;
+            }
+        },
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
             config::print(&String::from_utf8_lossy(&script))
         }
     };
+    log::flush();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

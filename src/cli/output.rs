@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::log::{self, Format, Lines};
 use crate::app::AppError;
 use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
 use crate::environment::Probe;
@@ -41,17 +42,18 @@ impl Audience {
 ///
 /// A level that makes no sense.
 pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<(), AppError> {
-    let registry = tracing_subscriber::registry().with(filter(&config.level)?);
-    let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
-    match config.format {
-        LogFormat::Json => registry.with(log.json().flatten_event(true)).init(),
-        LogFormat::Text => {
-            let colour = probe.is_at_terminal() && probe.variable("NO_COLOR").is_none();
-            registry
-                .with(log.with_ansi(colour).with_target(false))
-                .init();
-        }
-    }
+    let format = match config.format {
+        LogFormat::Json => Format::Json,
+        LogFormat::Text => Format::Text {
+            colour: probe.is_at_terminal() && probe.variable("NO_COLOR").is_none(),
+        },
+    };
+    let lines = Lines::to(format, io::stderr());
+    log::is_ours(lines.queue());
+    tracing_subscriber::registry()
+        .with(filter(&config.level)?)
+        .with(lines)
+        .init();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");

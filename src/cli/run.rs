@@ -1,9 +1,11 @@
 //! `longshore run`.
 
+use super::log;
 use super::output::{self, Audience};
 use crate::app::{App, AppError, MainError};
 use crate::config::{Flags, Loaded};
 use crate::environment::Probe;
+use crate::telemetry::LOG_DROPPED;
 
 /// The settings; without a toolset, the demo.
 pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
@@ -25,6 +27,8 @@ pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
         .map_err(AppError::from)?;
     let served = runtime.block_on(async {
         let bound = App::new().config(config).bind()?;
+        let metrics = bound.metrics();
+        metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {

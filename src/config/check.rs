@@ -117,6 +117,14 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "server.call_timeout_seconds",
         ),
         (
+            config.server.tasks.ttl_seconds == 0,
+            "server.tasks.ttl_seconds",
+        ),
+        (
+            config.server.tasks.poll_interval_ms == 0,
+            "server.tasks.poll_interval_ms",
+        ),
+        (
             config.server.questions.timeout_seconds == 0,
             "server.questions.timeout_seconds",
         ),

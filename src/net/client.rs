@@ -213,6 +213,22 @@ impl ClientBuilder {
         })
     }
 
+    /// What makes its connections, for those who speak something else on them.
+    ///
+    /// # Errors
+    ///
+    /// A certificate that cannot be used.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn connector(self) -> Result<Connector, ClientError> {
+        let tls = TlsConnector::from(Arc::new(self.tls()?));
+        Ok(Connector::new(Parts {
+            guard: self.guard,
+            resolver: self.resolver.unwrap_or_else(resolve::shared),
+            tls,
+            deadlines: self.deadlines,
+        }))
+    }
+
     fn tls(&self) -> Result<ClientConfig, ClientError> {
         let mut roots = RootCertStore::empty();
         if !self.user_roots_only {

@@ -24,7 +24,7 @@ use super::{Deadlines, FetchError, Guard, Phase};
 
 /// Connects to what its guard permits.
 #[derive(Clone)]
-pub(super) struct Connector(Arc<Parts>);
+pub(crate) struct Connector(Arc<Parts>);
 
 pub(super) struct Parts {
     pub(super) guard: Guard,
@@ -170,7 +170,7 @@ pub(super) async fn within<F: Future>(
 }
 
 /// A connection, secured or not.
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Plain(TokioIo<TcpStream>),
     Secure(Box<TokioIo<TlsStream<TcpStream>>>),
 }

@@ -19,6 +19,8 @@ impl ClientCapabilities {
     pub(crate) const SAMPLING_CONTEXT: Self = Self(1 << 3);
     pub(crate) const ELICITATION_FORM: Self = Self(1 << 4);
     pub(crate) const ELICITATION_URL: Self = Self(1 << 5);
+    /// The extension; before 2026-07-28 it means nothing.
+    pub(crate) const TASKS: Self = Self(1 << 6);
 
     pub(crate) fn from_bits(bits: u16) -> Self {
         Self(bits)
@@ -104,6 +106,8 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
             add(sampling.tools.is_some(), Self::SAMPLING_TOOLS);
             add(sampling.context.is_some(), Self::SAMPLING_CONTEXT);
         }
+        let tasks = declared.extensions.and_then(|extensions| extensions.tasks);
+        add(tasks.is_some(), Self::TASKS);
         if let Some(elicitation) = declared.elicitation {
             add(elicitation.url.is_some(), Self::ELICITATION_URL);
             // An empty object means forms.
@@ -119,6 +123,13 @@ struct Declared {
     roots: Option<IgnoredAny>,
     sampling: Option<Sampling>,
     elicitation: Option<Elicitation>,
+    extensions: Option<Extensions>,
+}
+
+#[derive(Deserialize)]
+struct Extensions {
+    #[serde(rename = "io.modelcontextprotocol/tasks")]
+    tasks: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]

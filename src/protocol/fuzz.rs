@@ -32,7 +32,7 @@ enum Read {
 
 /// JSON texts of what a message says, where it says it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said([Option<String>; 9]);
+struct Said([Option<String>; 11]);
 
 /// Reads a body in both ways.
 ///
@@ -97,8 +97,10 @@ fn said(params: &super::message::Params<'_>) -> Said {
             params.name,
             params.uri,
             params.arguments,
-            params.input_responses,
-            params.request_state,
+            params.rare().input_responses,
+            params.rare().request_state,
+            params.rare().task,
+            params.rare().task_id,
             meta.protocol_version,
             meta.client_capabilities,
             meta.log_level,
@@ -163,6 +165,8 @@ fn read_params(params: &Members<'_>) -> Option<Said> {
         params.once("arguments")?,
         params.once("inputResponses")?,
         params.once("requestState")?,
+        params.once("task")?,
+        params.once("taskId")?,
         meta.once("io.modelcontextprotocol/protocolVersion")?,
         meta.once("io.modelcontextprotocol/clientCapabilities")?,
         meta.once("io.modelcontextprotocol/logLevel")?,

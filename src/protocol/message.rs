@@ -59,18 +59,36 @@ pub(crate) struct Params<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) uri: Option<&'a str>,
     pub(crate) arguments: Option<&'a str>,
-    pub(crate) input_responses: Option<&'a str>,
-    pub(crate) request_state: Option<&'a str>,
+    /// `None` if there are none of them, so that the others are moved about for less.
+    pub(crate) rare: Option<Box<RareParams<'a>>>,
     pub(crate) meta: Meta<'a>,
 }
 
+/// Members that few requests have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RareParams<'a> {
+    pub(crate) input_responses: Option<&'a str>,
+    pub(crate) request_state: Option<&'a str>,
+    pub(crate) task: Option<&'a str>,
+    pub(crate) task_id: Option<&'a str>,
+}
+
+impl<'a> Params<'a> {
+    /// Members that few requests have.
+    pub(crate) fn rare(&self) -> RareParams<'a> {
+        self.rare.as_deref().copied().unwrap_or_default()
+    }
+}
+
 /// `params._meta`, likewise.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Meta<'a> {
     pub(crate) protocol_version: Option<&'a str>,
     pub(crate) client_capabilities: Option<&'a str>,
     pub(crate) log_level: Option<&'a str>,
     pub(crate) progress_token: Option<&'a str>,
+    /// Where the request belongs in a trace.
+    pub(crate) traceparent: Option<&'a str>,
 }
 
 /// A body that is no message.
@@ -202,11 +220,28 @@ impl<'a> Envelope<'a> {
             }
             "inputResponses" => {
                 let value = scanner.value()?;
-                self.once(|e| &mut e.params.input_responses, value);
+                self.once(
+                    |e| &mut e.params.rare.get_or_insert_default().input_responses,
+                    value,
+                );
+            }
+            "task" => {
+                let value = scanner.value()?;
+                self.once(|e| &mut e.params.rare.get_or_insert_default().task, value);
+            }
+            "taskId" => {
+                let value = scanner.value()?;
+                self.once(
+                    |e| &mut e.params.rare.get_or_insert_default().task_id,
+                    value,
+                );
             }
             "requestState" => {
                 let value = scanner.value()?;
-                self.once(|e| &mut e.params.request_state, value);
+                self.once(
+                    |e| &mut e.params.rare.get_or_insert_default().request_state,
+                    value,
+                );
             }
             "_meta" => {
                 if std::mem::replace(&mut self.has_meta, true) {
@@ -241,6 +276,7 @@ impl<'a> Envelope<'a> {
             "progressToken" => {
                 self.once(|e| &mut e.params.meta.progress_token, value);
             }
+            "traceparent" => self.once(|e| &mut e.params.meta.traceparent, value),
             _ => {}
         }
         Ok(())

@@ -23,10 +23,14 @@ pub(crate) enum Method {
     SkillsList,
     SkillsGet,
     DirectoryRead,
+    TasksGet,
+    TasksUpdate,
+    TasksCancel,
+    TasksResult,
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -45,6 +49,10 @@ impl Method {
         Self::SkillsList,
         Self::SkillsGet,
         Self::DirectoryRead,
+        Self::TasksGet,
+        Self::TasksUpdate,
+        Self::TasksCancel,
+        Self::TasksResult,
     ];
 
     /// The name on the wire.
@@ -65,6 +73,10 @@ impl Method {
             Self::ResourcesSubscribe => "resources/subscribe",
             Self::ResourcesUnsubscribe => "resources/unsubscribe",
             Self::Listen => "subscriptions/listen",
+            Self::TasksGet => "tasks/get",
+            Self::TasksUpdate => "tasks/update",
+            Self::TasksCancel => "tasks/cancel",
+            Self::TasksResult => "tasks/result",
             Self::SkillsList => "skills/list",
             Self::SkillsGet => "skills/get",
             Self::DirectoryRead => "resources/directory/read",
@@ -91,6 +103,10 @@ impl Method {
             "resources/subscribe" => Self::ResourcesSubscribe,
             "resources/unsubscribe" => Self::ResourcesUnsubscribe,
             "subscriptions/listen" => Self::Listen,
+            "tasks/get" => Self::TasksGet,
+            "tasks/update" => Self::TasksUpdate,
+            "tasks/cancel" => Self::TasksCancel,
+            "tasks/result" => Self::TasksResult,
             "skills/list" => Self::SkillsList,
             "skills/get" => Self::SkillsGet,
             "resources/directory/read" => Self::DirectoryRead,
@@ -111,6 +127,11 @@ impl Method {
             | Self::SkillsList
             | Self::SkillsGet
             | Self::DirectoryRead => !revision.has_sessions(),
+            Self::TasksGet | Self::TasksCancel => {
+                revision.has_core_tasks() || !revision.has_sessions()
+            }
+            Self::TasksResult => revision.has_core_tasks(),
+            Self::TasksUpdate => !revision.has_sessions(),
             Self::ToolsList
             | Self::ToolsCall
             | Self::ResourcesList

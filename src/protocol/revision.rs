@@ -120,6 +120,11 @@ impl Revision {
         self == Self::V2025_11_25
     }
 
+    /// Whether clients may ask for calls to become tasks, without an extension.
+    pub fn has_core_tasks(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// Whether a resource that is not there has an error code of its own.
     pub fn has_resource_not_found(self) -> bool {
         self < Self::V2026_07_28

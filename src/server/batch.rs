@@ -11,7 +11,7 @@ use super::watched::speaks;
 use super::{Caller, Handled, Headers, Local, Server, malformed, not_a_message};
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::telemetry::Wire;
+use crate::telemetry::{Seen, Wire};
 
 /// How many messages one array may hold.
 const BATCH_MAX: usize = 50;
@@ -87,11 +87,19 @@ impl Server {
             );
             return Some(Handled::Now(Reply::error(request.id, &error)));
         }
-        Some(self.watched(local.cells(), wire, &request, |watch| {
-            speaks(watch, caller.revision);
-            let caller = Caller { watch, ..caller };
-            self.session_request(cx, caller, headers, body, &request)
-        }))
+        let seen = Seen {
+            wire,
+            headers: headers.as_ref().map(|headers| &*headers.all),
+            peer: None,
+        };
+        let watch = self.watch(local.cells(), seen, &request);
+        speaks(watch.as_ref(), caller.revision, caller.session);
+        let caller = Caller {
+            watch: watch.as_ref(),
+            ..caller
+        };
+        let handled = self.session_request(cx, caller, headers, body, &request);
+        Some(self.watched(watch, &request, handled))
     }
 }
 

@@ -9,14 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::{AbortHandle, Abortable, Aborted};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Interruption, RequestId};
 use crate::protocol::Revision;
-use crate::telemetry::{Gauge, Hold};
+use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
 /// The future of one call of a tool, or of whatever else somebody has written for this server.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -31,6 +32,8 @@ pub(crate) enum Outcome<T> {
     Panicked,
     /// The caller wants no answer any more.
     Cancelled,
+    /// The server stops, and cannot wait for it.
+    Stopped,
     /// It needs its client's input, or must not go on.
     Interrupted(Box<Interrupted>),
 }
@@ -109,7 +112,10 @@ pub(crate) fn begin<T>(
     let Ok(call) = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context)))) else {
         return Ok(Step::Done(Outcome::Panicked));
     };
-    let mut call = Guarded(call);
+    let mut call = Guarded {
+        call,
+        trace: context.trace,
+    };
     let outcome = match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) => settled(outcome, context),
         Poll::Pending => match context.asking.interruption() {
@@ -128,7 +134,7 @@ pub(crate) fn begin<T>(
 
 /// How a call ended, unless it must not have.
 #[inline]
-fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
+pub(super) fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
     let Some(desk) = context.asking.desk() else {
         return outcome;
     };
@@ -140,7 +146,7 @@ fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
 }
 
 #[cold]
-fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
+pub(super) fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
     if let Some(desk) = context.asking.desk() {
         desk.close();
     }
@@ -191,7 +197,7 @@ pub(crate) enum Running<T> {
     Done(Option<Outcome<T>>),
     /// Dropping it cancels it.
     Own {
-        call: Guarded<T>,
+        call: Abortable<Guarded<T>>,
         deadline: Pin<Box<Sleep>>,
         timeout: Duration,
         context: Arc<CallContext>,
@@ -211,13 +217,15 @@ impl<T: Send + 'static> Running<T> {
         inflight: &Arc<Inflight>,
     ) -> Self {
         let timeout = terms.timeout;
+        let (stop, stopped) = AbortHandle::new_pair();
+        let call = Abortable::new(call, stopped);
         let call = Self::Own {
             call,
             deadline: Box::pin(tokio::time::sleep(timeout)),
             timeout,
             context: Arc::clone(context),
             asked: None,
-            place: inflight.enter(context),
+            place: inflight.enter(context, stop),
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
             return call;
@@ -253,7 +261,13 @@ impl<T> Future for Running<T> {
                     if let Some(asked) = asked {
                         asked.take_back(context, &place.inflight.questions);
                     }
-                    return Poll::Ready(settled(outcome, context));
+                    return Poll::Ready(match outcome {
+                        Ok(outcome) => settled(outcome, context),
+                        Err(Aborted) => {
+                            context.outlet.cancel();
+                            Outcome::Stopped
+                        }
+                    });
                 }
                 // Before the desk is looked at, so that nothing is put there unseen.
                 context.asking.driven_by(cx.waker());
@@ -313,8 +327,24 @@ impl<T> fmt::Debug for Running<T> {
     }
 }
 
+/// Begins a call without polling it. `None` if it panicked.
+pub(super) fn guard<T>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Option<Guarded<T>> {
+    let begun = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
+    begun.ok().map(|call| Guarded {
+        call,
+        trace: context.trace,
+    })
+}
+
 /// A call whose panics end here.
-pub(crate) struct Guarded<T>(BoxedCall<T>);
+pub(crate) struct Guarded<T> {
+    call: BoxedCall<T>,
+    /// What the log says that is written meanwhile.
+    trace: Option<TraceContext>,
+}
 
 impl<T> Future for Guarded<T> {
     type Output = Outcome<T>;
@@ -322,7 +352,8 @@ impl<T> Future for Guarded<T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
         // A future that panicked is never polled again, so nobody sees what it left half done.
-        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+        let _entered = self.trace.map(enter_trace);
+        match catch_unwind(AssertUnwindSafe(|| self.call.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Outcome::Done),
             Err(_) => Poll::Ready(Outcome::Panicked),
         }
@@ -342,13 +373,17 @@ pub(crate) struct Inflight {
 #[derive(Debug, Default)]
 struct Calls {
     running: usize,
+    /// The means to end each of them with an answer.
+    stoppable: HashMap<u64, AbortHandle>,
+    begun: u64,
     /// Those that outlive their request, by session and id.
-    by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, AbortHandle)>,
+    by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, TaskHandle)>,
 }
 
 /// One call's entry among those that run.
 pub(crate) struct Place {
     inflight: Arc<Inflight>,
+    number: u64,
     key: (Arc<str>, RequestId),
 }
 
@@ -371,15 +406,20 @@ impl Inflight {
         self.streams.hold()
     }
 
-    fn enter(self: &Arc<Self>, context: &CallContext) -> Place {
-        self.calls().running += 1;
+    pub(super) fn enter(self: &Arc<Self>, context: &CallContext, stop: AbortHandle) -> Place {
+        let mut calls = self.calls();
+        calls.begun += 1;
+        let number = calls.begun;
+        calls.running += 1;
+        calls.stoppable.insert(number, stop);
         Place {
             inflight: Arc::clone(self),
+            number,
             key: key(context),
         }
     }
 
-    fn remember(&self, context: &Arc<CallContext>, task: AbortHandle) {
+    fn remember(&self, context: &Arc<CallContext>, task: TaskHandle) {
         if !task.is_finished() {
             self.calls()
                 .by_id
@@ -414,6 +454,14 @@ impl Inflight {
         }
     }
 
+    /// Ends all calls; their callers are told that the server stops.
+    pub(crate) fn stop(&self) {
+        let running: Vec<_> = self.calls().stoppable.values().cloned().collect();
+        for call in running {
+            call.abort();
+        }
+    }
+
     /// Waits until no call is left.
     pub(crate) async fn idle(&self) {
         loop {
@@ -437,7 +485,10 @@ fn key(context: &CallContext) -> (Arc<str>, RequestId) {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.inflight.calls().by_id.remove(&self.key);
+        let mut calls = self.inflight.calls();
+        calls.by_id.remove(&self.key);
+        calls.stoppable.remove(&self.number);
+        drop(calls);
         self.inflight.leave();
     }
 }

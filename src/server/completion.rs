@@ -11,7 +11,7 @@ use super::call::Outcome;
 use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
-use super::tools::{internal_error, invalid_params};
+use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, NOT_HERE, Server, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
@@ -224,6 +224,7 @@ impl Completing {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(&self.id),
             // There was nobody to ask.
             Outcome::Interrupted(_) => internal_error(&self.id),
         }

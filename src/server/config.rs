@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::QuestionConfig;
 use super::streams::StreamsConfig;
+use super::{QuestionConfig, TaskConfig};
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub contents_cache_bytes: usize,
     /// Questions that tools ask the client.
     pub questions: QuestionConfig,
+    /// Calls that outlive their request.
+    pub tasks: TaskConfig,
     /// When several messages may come in one array. Default: `auto`.
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
@@ -89,6 +91,7 @@ impl Default for ServerConfig {
             list_ttl_ms: 300_000,
             contents_cache_bytes: 16 * 1024 * 1024,
             questions: QuestionConfig::default(),
+            tasks: TaskConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
             streams: StreamsConfig::default(),

@@ -24,6 +24,7 @@ pub(crate) struct Generation {
     /// `None` if everybody sees everything.
     pub(super) seen: Option<Seen>,
     has_completions: bool,
+    has_tasks: bool,
     /// What resources said. A new generation begins without.
     pub(crate) kept: Kept,
     /// What follows the id in an answer to `initialize`, for each revision; empty for those without.
@@ -86,6 +87,7 @@ impl Generation {
             skills: Listings::default(),
             seen: admission.policy.map(Seen::new),
             has_completions: catalog.has_completions(),
+            has_tasks: catalog.has_tasks(),
             kept: Kept::new(config.contents_cache_bytes),
             capabilities: capabilities(&catalog, Revision::V2026_07_28),
             server_info: info,
@@ -120,6 +122,9 @@ impl Generation {
             | Method::ResourcesUnsubscribe => self.catalog.has_resources(),
             Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
             Method::Complete => self.has_completions,
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+                self.has_tasks
+            }
             Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
                 self.catalog.skills.len() > 0
             }
@@ -191,6 +196,10 @@ fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
     }
     if revision.announces_completions() && catalog.has_completions() {
         capabilities["completions"] = json!({});
+    }
+    if revision.has_core_tasks() && catalog.has_tasks() {
+        // Lists of tasks are not offered: where nobody proves who calls, everybody's would be in them.
+        capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
     }
     let extensions = catalog.extensions(revision);
     if !extensions.is_empty() {

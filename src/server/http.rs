@@ -1,5 +1,6 @@
 //! Messages that come over HTTP: which lifecycle each belongs to, and what its headers have to say.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -18,7 +19,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
 use crate::seal::Session;
-use crate::telemetry::{Watch, Wire};
+use crate::telemetry::{Seen, Watch, Wire};
 
 /// The head of an HTTP request, as far as the server needs to know it.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) takes_streams: bool,
     /// What carries it.
     pub(crate) wire: Wire,
+    /// Who is at the other end of the connection.
+    pub(crate) peer: Option<IpAddr>,
 }
 
 /// A message that wants no answer.
@@ -63,9 +66,15 @@ impl Server {
         let version = head.mcp.version();
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                return self.watched(local.cells(), head.wire, &request, |watch| {
-                    self.http_request(cx, local, head, version, body, &request, watch)
-                });
+                let seen = Seen {
+                    wire: head.wire,
+                    headers: Some(head.headers),
+                    peer: head.peer,
+                };
+                let watch = self.watch(local.cells(), seen, &request);
+                let handled =
+                    self.http_request(cx, local, head, version, body, &request, watch.as_ref());
+                return self.watched(watch, &request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 let modern = notification.params.meta.protocol_version.is_some();
@@ -108,7 +117,7 @@ impl Server {
         let stream_after = head.takes_streams.then(|| self.stream_after());
         let modern = request.params.meta.protocol_version.is_some();
         if modern || version == VersionHeader::Stateless {
-            speaks(watch, Revision::V2026_07_28);
+            speaks(watch, Revision::V2026_07_28, None);
             let caller = Caller {
                 principal: head.principal,
                 revision: Revision::V2026_07_28,
@@ -127,7 +136,7 @@ impl Server {
         if request.method == "initialize" && version != VersionHeader::Unknown {
             return Handled::Now(match self.initialize(local, head.principal, request) {
                 Ok((session, Reply::Answer(answer))) => {
-                    speaks(watch, session.revision);
+                    speaks(watch, session.revision, Some(&session.log_name));
                     Reply::Answer(Answer {
                         session: Some(session.seal(&self.keys, &self.mount)),
                         ..answer
@@ -140,7 +149,7 @@ impl Server {
             Ok(session) => session,
             Err(reply) => return Handled::Now(reply),
         };
-        speaks(watch, session.revision);
+        speaks(watch, session.revision, Some(&session.log_name));
         let caller = Caller {
             principal: head.principal,
             revision: session.revision,

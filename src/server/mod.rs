@@ -30,6 +30,7 @@ mod stateless;
 mod stdio;
 mod stream;
 mod streams;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -65,6 +66,7 @@ pub(crate) use stdio::StdioPeer;
 use stream::CallStream;
 pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
+pub use tasks::TaskConfig;
 
 use crate::auth::{Policy, Principal};
 use crate::catalog::{
@@ -84,6 +86,7 @@ use questions::{Heard, Questions};
 use reply::begin;
 use rounds::Reach;
 use streams::{Streams, Word};
+use tasks::Tasks;
 use watched::Operations;
 
 /// One MCP server: a catalog, and what it takes to answer for it.
@@ -103,6 +106,7 @@ pub(crate) struct Server {
     levels: Levels,
     streams: Arc<Streams>,
     announcer: Announcer,
+    tasks: Arc<Tasks>,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
@@ -157,7 +161,10 @@ impl Caller<'_> {
         log_level: Option<LogLevel>,
         asking: Asking,
     ) -> Arc<CallContext> {
+        let (trace, carried) = self.trace(request);
         Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
@@ -222,6 +229,8 @@ impl Server {
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let tasks = Tasks::new(shared.state.clone(), config.tasks.clone(), mount);
+        tasks.show(metrics);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
         Questions::show(&inflight, metrics);
@@ -245,6 +254,7 @@ impl Server {
             streams: Arc::new(streams),
             announcer: shared.announcer,
             state: shared.state,
+            tasks,
             telemetry,
             operations,
             sessions_opened,
@@ -255,6 +265,11 @@ impl Server {
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
         self.inflight.idle().await;
+    }
+
+    /// Ends the calls that still run; their callers are told that the server stops.
+    pub(crate) fn stop_calls(&self) {
+        self.inflight.stop();
     }
 
     /// What has become of the questions that were asked.
@@ -422,6 +437,9 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+                self.task_method(cx, method, caller, headers, body, request)
+            }
             Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
             Method::SkillsGet => Ok(Handled::Now(self.get_skill(caller, request))),
             Method::DirectoryRead => Ok(Handled::Now(self.read_directory(caller, request))),
@@ -531,7 +549,10 @@ impl Server {
                 )));
             }
         };
+        let (trace, carried) = caller.trace(request);
         let context = Arc::new(CallContext {
+            trace,
+            carried,
             principal: Arc::clone(caller.principal),
             session: caller.session.cloned(),
             request_id: RequestId::from_json(request.id),

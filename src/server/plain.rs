@@ -18,7 +18,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{Params, Request};
 use crate::protocol::scan::Scanner;
 use crate::protocol::{ClientCapabilities, Method, Revision};
-use crate::telemetry::{Watch, Wire};
+use crate::telemetry::{Seen, Watch, Wire};
 
 /// What answers carry where messages have their id.
 const ID: &str = "0";
@@ -52,10 +52,16 @@ impl Server {
             mcp: None,
             all: headers,
         };
-        self.watched(local.cells(), wire, &request, |watch| {
-            let caller = caller(principal, watch);
-            self.dispatch(cx, Method::ToolsCall, caller, Some(headers), body, &request)
-        })
+        let seen = Seen {
+            wire,
+            headers: Some(headers.all),
+            peer: None,
+        };
+        let watch = self.watch(local.cells(), seen, &request);
+        let caller = caller(principal, watch.as_ref());
+        let method = Method::ToolsCall;
+        let handled = self.dispatch(cx, method, caller, Some(headers), body, &request);
+        self.watched(watch, &request, handled)
     }
 
     /// A page of the list of tools: an answer to `tools/list` of the newest revision.
@@ -110,7 +116,7 @@ impl Server {
 
 /// Nobody who could be asked anything, be told of progress, or be sent a stream.
 fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Caller<'a> {
-    speaks(watch, Revision::V2026_07_28);
+    speaks(watch, Revision::V2026_07_28, None);
     Caller {
         principal,
         revision: Revision::V2026_07_28,

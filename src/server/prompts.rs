@@ -10,7 +10,7 @@ use super::content::push_block;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::rounds::missing_capability;
-use super::tools::{internal_error, invalid_params};
+use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
@@ -92,6 +92,7 @@ impl Getting {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(&self.id),
             Outcome::Interrupted(interrupted) => {
                 self.server
                     .interrupted(&self.id, &self.name, &self.generation, *interrupted)

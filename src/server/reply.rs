@@ -86,6 +86,23 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Answer {
+    /// The message of the JSON-RPC error that it is.
+    pub(crate) fn error_message(&self) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct Envelope {
+            error: Message,
+        }
+        #[derive(serde::Deserialize)]
+        struct Message {
+            message: String,
+        }
+        if !matches!(self.verdict, Verdict::Error(_)) {
+            return None;
+        }
+        let envelope: Envelope = serde_json::from_slice(&self.head).ok()?;
+        Some(envelope.error.message)
+    }
+
     /// One that is whole and ordinary.
     pub(crate) fn of(document: Bytes) -> Self {
         Self {

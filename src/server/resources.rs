@@ -13,7 +13,7 @@ use super::generation::Generation;
 use super::kept::Key;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{has_asked, missing_capability};
-use super::tools::{internal_error, invalid_params};
+use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
@@ -126,6 +126,7 @@ impl Reading {
                 internal_error(&self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(&self.id),
             Outcome::Interrupted(interrupted) => {
                 self.server
                     .interrupted(&self.id, &self.uri, &self.generation, *interrupted)

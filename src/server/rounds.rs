@@ -71,7 +71,10 @@ impl Server {
         let client = Client::Stateless {
             request: body.clone(),
         };
-        match (request.params.input_responses, request.params.request_state) {
+        match (
+            request.params.rare().input_responses,
+            request.params.rare().request_state,
+        ) {
             (None, None) => Ok(Asking::new(client)),
             (responses, state) => self.resumed(caller, client, request, responses, state),
         }

@@ -123,6 +123,18 @@ pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply
     }
 }
 
+/// MH-06: `Mcp-Name` says the same as the id of the task, if it is there.
+pub(super) fn check_task(
+    request: &Request<'_>,
+    task: &str,
+    headers: &McpHeaders,
+) -> Result<(), Reply> {
+    match headers.name.read().decoded() {
+        Mirrored::Absent => Ok(()),
+        value => check_mirror(Some(request.id), "mcp-name", value, task),
+    }
+}
+
 #[inline]
 fn check_mirror(
     id: Option<&str>,

@@ -16,7 +16,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::Session;
-use crate::telemetry::{Watch, Wire};
+use crate::telemetry::{Seen, Watch, Wire};
 
 /// What a process has agreed on with its one client.
 #[derive(Debug, Default)]
@@ -44,9 +44,15 @@ impl Server {
     ) -> Handled {
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                return self.watched(local.cells(), Wire::Pipe, &request, |watch| {
-                    self.stdio_request(cx, local, peer, principal, body, &request, watch)
-                });
+                let seen = Seen {
+                    wire: Wire::Pipe,
+                    ..Seen::default()
+                };
+                let watch = self.watch(local.cells(), seen, &request);
+                let seen_by = watch.as_ref();
+                let handled =
+                    self.stdio_request(cx, local, peer, principal, body, &request, seen_by);
+                return self.watched(watch, &request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 // Both eras may be in use at once, and ids are unique within each.
@@ -114,7 +120,7 @@ impl Server {
         Handled::Now(match &*request.method {
             "initialize" => match self.initialize(local, principal, request) {
                 Ok((session, reply)) => {
-                    speaks(watch, session.revision);
+                    speaks(watch, session.revision, Some(&session.log_name));
                     let _ = peer.session.set(session);
                     reply
                 }
@@ -139,7 +145,7 @@ impl Server {
         watch: Option<&'a Watch<'a>>,
     ) -> Caller<'a> {
         let revision = session.map_or(Revision::V2026_07_28, |session| session.revision);
-        speaks(watch, revision);
+        speaks(watch, revision, session.map(|session| &session.log_name));
         Caller {
             principal,
             revision,

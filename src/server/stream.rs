@@ -78,7 +78,7 @@ impl Parts for CallStream {
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
-                        watch.end(answer.verdict);
+                        watch.end(answer.verdict, || answer.error_message());
                     }
                     self.answer = answer;
                 }

@@ -92,6 +92,7 @@ fn post_as(
         mcp: &mcp,
         takes_streams: true,
         wire: Wire::Http11,
+        peer: None,
     };
     let body = Bytes::from(body.to_string());
     match server.handle_http(
@@ -315,4 +316,48 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         (counts.asked, counts.resumed, counts.states_refused),
         (1, 1, 2)
     );
+}
+
+#[tokio::test]
+async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
+    let tool = tool_fn(
+        Definition::new("work").task(crate::catalog::TaskSupport::Required),
+        |_, _: Map<String, Value>| std::future::pending::<Result<String, ToolError>>(),
+    );
+    let server = Arc::new(Server::new(
+        ServerConfig::default(),
+        KeyRing::random(),
+        Shared::default(),
+        Catalog::new([tool.into_tool()]).expect("good tools"),
+        HashMap::new(),
+        Telemetry::default(),
+        Admission::default(),
+    ));
+    let send = async |principal: Principal, method: &str, mut params: Value| {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities":
+                {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let (local, principal) = (at(START), Arc::new(principal));
+        let body = Bytes::from(body.to_string());
+        let peer = super::StdioPeer::default();
+        let handled = std::future::poll_fn(|cx| {
+            std::task::Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))
+        });
+        let Reply::Answer(answer) = handled.await.reply().await else {
+            panic!("one document");
+        };
+        serde_json::from_slice::<Value>(&[answer.head, answer.rest].concat()).expect("JSON")
+    };
+    let created = send(Principal::local(), "tools/call", json!({"name": "work"})).await;
+    let task = &created["result"]["taskId"];
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let params = json!({"taskId": task, "inputResponses": {}});
+        let refused = send(Principal::anonymous(), method, params).await;
+        assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
+    }
+    let own = send(Principal::local(), "tasks/get", json!({"taskId": task})).await;
+    assert_eq!(own["result"]["status"], "working");
 }

@@ -11,10 +11,12 @@ use super::generation::Generation;
 use super::reply::{Answer, Refusal, Reply, begin, finish};
 use super::rounds::missing_capability;
 use super::stream::CallStream;
+use super::tasks::TaskCall;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
-    Arguments, CallContext, CatalogTool, Output, OutputContent, ToolError, ToolErrorKind,
+    Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
+    ToolErrorKind,
 };
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
@@ -34,12 +36,20 @@ impl Server {
         let generation = self.generation.load();
         match self.start_call(&generation, caller, headers, body, request) {
             Err(refusal) => Handled::Now(refusal),
-            Ok(Started {
-                entry,
-                arguments,
-                context,
-                terms,
-            }) => {
+            Ok(mut started) => {
+                let support = started.entry.tool.definition().task;
+                if support != TaskSupport::Forbidden || request.params.rare.is_some() {
+                    match self.call_as_task(&generation, caller, request, started) {
+                        Ok(ordinary) => started = ordinary,
+                        Err(handled) => return handled,
+                    }
+                }
+                let Started {
+                    entry,
+                    arguments,
+                    context,
+                    terms,
+                } = started;
                 let writer = ResultWriter {
                     generation: &generation,
                     entry,
@@ -80,6 +90,61 @@ impl Server {
                 }))
             }
         }
+    }
+
+    /// Makes a task of a call, if it is to be one.
+    ///
+    /// # Errors
+    ///
+    /// What was made of it, if it is no ordinary call.
+    #[cold]
+    fn call_as_task<'g>(
+        self: &Arc<Self>,
+        generation: &Arc<Generation>,
+        caller: Caller<'_>,
+        request: &Request<'_>,
+        started: Started<'g>,
+    ) -> Result<Started<'g>, Handled> {
+        let definition = started.entry.tool.definition();
+        let (support, context) = (definition.task, &started.context);
+        let terms = self
+            .task_terms(caller, support, context, request, started.terms.timeout)
+            .map_err(Handled::Now)?;
+        let Some(terms) = terms else {
+            return Ok(started);
+        };
+        let conclusion = Conclusion {
+            name: definition.name().to_owned(),
+            id: request.id.to_owned(),
+            revision: caller.revision,
+            server: Arc::clone(self),
+            generation: Arc::clone(generation),
+        };
+        let Started {
+            entry,
+            arguments,
+            context,
+            ..
+        } = started;
+        let start = |context| entry.tool.call(context, arguments);
+        let Some(call) = call::guard(start, &context) else {
+            let panicked = conclusion.writer(|writer| writer.conclude(Outcome::Panicked));
+            return Err(Handled::Now(panicked));
+        };
+        let task = TaskCall {
+            call,
+            tool: conclusion.name.clone(),
+            later: definition.begins_later,
+            context,
+            terms,
+        };
+        Err(self.begin_task(request.id, task, move |id, outcome| {
+            let conclusion = Conclusion {
+                id: id.to_owned(),
+                ..conclusion
+            };
+            conclusion.writer(|writer| writer.conclude(outcome))
+        }))
     }
 
     /// Everything that has to be right before a tool is called.
@@ -240,6 +305,7 @@ impl ResultWriter<'_> {
                 internal_error(self.id)
             }
             Outcome::Cancelled => Reply::Cancelled,
+            Outcome::Stopped => stopped(self.id),
             Outcome::Interrupted(interrupted) => {
                 self.server
                     .interrupted(self.id, self.name(), self.generation, *interrupted)
@@ -356,6 +422,12 @@ fn unknown_tool(generation: &Generation, caller: Caller<'_>, id: &str, name: &st
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     let message = format!("Invalid params: {}", truncated(problem));
     Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+}
+
+/// The server stops and could not wait any longer.
+pub(super) fn stopped(id: &str) -> Reply {
+    let message = "The server is stopping and ended the call; send it again";
+    Reply::error(id, &ErrorObject::new(ErrorCode::Http(503), message))
 }
 
 pub(super) fn internal_error(id: &str) -> Reply {

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::{Caller, Handled, MethodHandler, Reply, Server};
 use crate::protocol::message::Request;
 use crate::protocol::{Method, Revision};
-use crate::telemetry::{Cells, Metrics, OperationId, Target, Watch, Wire};
+use crate::telemetry::{
+    Carried, Cells, Metrics, OperationId, Propagation, Seen, Target, TraceContext, Watch,
+    trace_of_meta,
+};
 
 /// What methods are counted under.
 #[derive(Debug)]
@@ -55,6 +58,22 @@ impl Operations {
 }
 
 impl Caller<'_> {
+    /// Where a request belongs in a trace, and what goes along with that; what the message says comes before what its
+    /// HTTP headers do, which a call has with it.
+    #[inline]
+    pub(super) fn trace(
+        self,
+        request: &Request<'_>,
+    ) -> (Option<TraceContext>, Option<Box<Carried>>) {
+        let meta = &request.params.meta;
+        let own = self.watch.and_then(Watch::context);
+        if meta.traceparent.is_none() {
+            return (own, None);
+        }
+        let carried = Carried::of(&request.params, Propagation::default());
+        (own.or_else(|| trace_of_meta(meta)), carried)
+    }
+
     /// Tells those who watch what the request is about.
     #[inline]
     pub(super) fn names(self, operation: OperationId) {
@@ -64,29 +83,39 @@ impl Caller<'_> {
     }
 }
 
-/// Tells those who watch which revision a request speaks.
+/// Tells those who watch which revision a request speaks, and within which session.
 #[inline]
-pub(super) fn speaks(watch: Option<&Watch<'_>>, revision: Revision) {
+pub(super) fn speaks(watch: Option<&Watch<'_>>, revision: Revision, session: Option<&Arc<str>>) {
     if let Some(watch) = watch {
         watch.speaks(revision);
+        if let Some(session) = session {
+            watch.is_in(session);
+        }
     }
 }
 
 impl Server {
-    /// Has a request handled, and watches it to its end if anybody wants that.
+    /// Begins to watch a request, if anybody wants that.
+    #[inline]
+    pub(super) fn watch<'a>(
+        &self,
+        cells: &'a Arc<Cells>,
+        seen: Seen<'_>,
+        request: &Request<'_>,
+    ) -> Option<Watch<'a>> {
+        self.telemetry
+            .watches()
+            .then(|| self.telemetry.watch(cells, seen, request))
+    }
+
+    /// Watches a request to its end.
     #[inline]
     pub(super) fn watched(
         &self,
-        cells: &Arc<Cells>,
-        wire: Wire,
+        watch: Option<Watch<'_>>,
         request: &Request<'_>,
-        handle: impl FnOnce(Option<&Watch<'_>>) -> Handled,
+        handled: Handled,
     ) -> Handled {
-        let watch = self
-            .telemetry
-            .watches()
-            .then(|| self.telemetry.watch(cells, wire));
-        let handled = handle(watch.as_ref());
         match watch {
             None => handled,
             Some(watch) => {
@@ -99,6 +128,14 @@ impl Server {
     }
 }
 
+/// The message of the error that a reply is, for those who trace.
+fn message_of(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Answer(answer) => answer.error_message(),
+        Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
+    }
+}
+
 #[inline]
 fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
     match handled {
@@ -107,7 +144,7 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
             Handled::Now(Reply::Stream(stream))
         }
         Handled::Now(reply) => {
-            watch.end(reply.verdict());
+            watch.end(reply.verdict(), || message_of(&reply));
             Handled::Now(reply)
         }
         Handled::Later(reply) => {
@@ -116,7 +153,7 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
                 let mut reply = reply.await;
                 match &mut reply {
                     Reply::Stream(stream) => stream.watch(watch),
-                    reply => watch.end(reply.verdict()),
+                    reply => watch.end(reply.verdict(), || message_of(reply)),
                 }
                 reply
             }))

@@ -5,15 +5,33 @@ use serde::{Deserialize, Serialize};
 
 /// What operators get to see.
 ///
+/// The standard variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER` and so on) are
+/// understood, and outdo what is set here.
+///
 /// ```toml
 /// [telemetry]
-/// metrics = "on"
+/// endpoint = "http://collector:4318"
+/// sample = 0.01
 /// ```
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
     /// When requests are counted. Default: `auto`.
     pub metrics: MetricsPolicy,
+    /// Where traces, metrics and logs are sent by the OpenTelemetry protocol, such as `http://collector:4318`. The paths
+    /// of the signals are added to it. Default: what `OTEL_EXPORTER_OTLP_ENDPOINT` or `MCP_OTEL_ENDPOINT` says, else
+    /// nothing is sent.
+    pub endpoint: Option<String>,
+    /// In which form. Default: `http`.
+    pub protocol: ExportProtocol,
+    /// Which share of the traces that begin here is recorded, from 0 to 1; traces that a caller has begun are recorded
+    /// if the caller records them. Default: 1, all of them.
+    pub sample: Option<f64>,
+    /// What spans of tool calls are called. Default: `convention`.
+    pub span_names: SpanNames,
+    /// Whether spans tell the arguments of tool calls, up to 4 KiB. They may hold personal data and secrets. Default:
+    /// false.
+    pub record_arguments: bool,
 }
 
 /// When requests are counted.
@@ -21,12 +39,36 @@ pub struct TelemetryConfig {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum MetricsPolicy {
-    /// If somebody can read what was counted: there is a port for operators, callers prove who they are, or there is an
-    /// exporter of metrics.
+    /// If somebody can read what was counted: there is a port for operators, callers prove who they are, or metrics
+    /// are exported.
     #[default]
     Auto,
     /// Always.
     On,
     /// Never. Counters outside of requests go on, and `/metrics` shows them.
     Off,
+}
+
+/// In which form traces, metrics and logs are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ExportProtocol {
+    /// Protocol buffers over HTTP, mostly at port 4318.
+    #[default]
+    Http,
+    /// gRPC, mostly at port 4317.
+    Grpc,
+}
+
+/// What spans of tool calls are called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SpanNames {
+    /// As the conventions of OpenTelemetry have it: `tools/call add`.
+    #[default]
+    Convention,
+    /// `tool.add`, as dashboards of other servers may want it.
+    Tool,
 }

@@ -78,6 +78,12 @@ pub(crate) const QUESTIONS_WAITING: Instrument = Instrument::gauge(
     "{question}",
     "Questions that wait for an answer while their call waits",
 );
+/// In this process.
+pub(crate) const TASKS_RUNNING: Instrument = Instrument::gauge(
+    "longshore.tasks.running",
+    "{task}",
+    "Calls that have outlived their request and still run",
+);
 /// Of configuration; by how each ended.
 pub(crate) const RELOADS: Instrument = Instrument::counter(
     "longshore.config.reloads",
@@ -164,6 +170,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &LIMIT_HITS,
     &QUESTIONS,
     &QUESTIONS_WAITING,
+    &TASKS_RUNNING,
     &RELOADS,
     &GENERATION,
     &KEY_AGE,

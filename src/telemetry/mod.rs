@@ -9,23 +9,35 @@
 
 mod cells;
 mod config;
+mod export;
 mod histogram;
 mod instruments;
 mod life;
 mod metrics;
 mod names;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod process;
 mod prometheus;
+mod records;
+#[cfg(feature = "otlp")]
+mod settings;
 mod snapshot;
+mod trace;
 mod watch;
 
-pub use config::{MetricsPolicy, TelemetryConfig};
+pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};
+pub use trace::{TraceContext, current as current_trace};
 
 pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
+pub(crate) use export::Export;
 pub(crate) use instruments::*;
 pub(crate) use life::Gate;
 pub(crate) use life::{Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
 pub(crate) use names::{OperationId, Target};
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
-pub(crate) use watch::{HttpWatch, Telemetry, Watch, WatchedLater};
+#[cfg(feature = "cli")]
+pub(crate) use records::{Record, send as send_record};
+pub(crate) use trace::{Carried, Propagation, enter as enter_trace, of_meta as trace_of_meta};
+pub(crate) use watch::{HttpWatch, Seen, Telemetry, Watch, WatchedLater};

@@ -81,6 +81,17 @@ impl Names {
         id
     }
 
+    /// What an id stands for.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn get(&self, id: OperationId) -> Operation {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let found = known.operations.get(id.index()).cloned();
+        found.unwrap_or_else(|| Operation {
+            method: OTHER.into(),
+            target: None,
+        })
+    }
+
     /// All operations, each at the place that its id says.
     pub(crate) fn all(&self) -> Vec<Operation> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);

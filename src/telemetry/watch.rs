@@ -1,14 +1,20 @@
 //! One request, watched from its beginning to its end.
 
 use std::cell::Cell;
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
+
+use http::HeaderMap;
 
 use super::cells::{Cells, HttpKey, OperationKey, Verdict, Wire};
 use super::life::Life;
 use super::metrics::Metrics;
 use super::names::OperationId;
+use super::trace::{Ending, TraceContext, Traced, Tracer};
 use crate::protocol::Revision;
+use crate::protocol::message::Request;
 
 /// What is watched of one server. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +22,7 @@ pub(crate) struct Telemetry {
     pub(crate) metrics: Metrics,
     pub(crate) life: Arc<Life>,
     counting: bool,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl Telemetry {
@@ -23,15 +30,22 @@ impl Telemetry {
     pub(crate) fn new(metrics: Metrics, counting: bool) -> Self {
         Self {
             metrics,
-            life: Arc::default(),
             counting,
+            ..Self::default()
         }
+    }
+
+    /// The same, with requests traced.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn traced_by(mut self, tracer: Tracer) -> Self {
+        self.tracer = Some(Arc::new(tracer));
+        self
     }
 
     /// Whether requests are watched at all. If not, this is all that they cost.
     #[inline]
     pub(crate) fn watches(&self) -> bool {
-        self.counting
+        self.counting || self.tracer.is_some()
     }
 
     /// Whether requests are counted.
@@ -51,26 +65,51 @@ impl Telemetry {
 
     /// Begins to watch a request of the protocol.
     #[inline]
-    pub(crate) fn watch<'a>(&self, cells: &'a Arc<Cells>, wire: Wire) -> Watch<'a> {
+    pub(crate) fn watch<'a>(
+        &self,
+        cells: &'a Arc<Cells>,
+        seen: Seen<'_>,
+        request: &Request<'_>,
+    ) -> Watch<'a> {
         cells.operation_begins();
+        let tracer = self.tracer.as_ref();
         Watch {
             cells,
             started: Instant::now(),
-            wire,
+            wire: seen.wire,
             id: Cell::new(None),
             revision: Cell::new(None),
+            session: Cell::new(None),
+            traced: tracer.map(|tracer| tracer.begin(request, seen.headers, seen.peer)),
         }
     }
 }
 
+/// How a message came in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen<'h> {
+    pub(crate) wire: Wire,
+    pub(crate) headers: Option<&'h HeaderMap>,
+    pub(crate) peer: Option<IpAddr>,
+}
+
 /// A request that is being looked at. What it is about becomes known on the way.
-#[derive(Debug)]
 pub(crate) struct Watch<'a> {
     cells: &'a Arc<Cells>,
     started: Instant,
     wire: Wire,
     id: Cell<Option<OperationId>>,
     revision: Cell<Option<Revision>>,
+    session: Cell<Option<Arc<str>>>,
+    traced: Option<Traced>,
+}
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Watch<'_> {
@@ -89,16 +128,51 @@ impl Watch<'_> {
         self.revision.set(Some(revision));
     }
 
-    /// The answer is there.
+    /// The request is one of a session; `name` opens nothing.
     #[inline]
-    pub(crate) fn end(self, verdict: Verdict) {
+    pub(crate) fn is_in(&self, name: &Arc<str>) {
+        if self.is_recorded() {
+            self.session.set(Some(Arc::clone(name)));
+        }
+    }
+
+    /// Where the request belongs in a trace.
+    #[inline]
+    pub(crate) fn context(&self) -> Option<TraceContext> {
+        self.traced.as_ref().map(|traced| traced.context)
+    }
+
+    /// Whether a span will tell of it.
+    #[inline]
+    pub(crate) fn is_recorded(&self) -> bool {
+        matches!(&self.traced, Some(Traced { draft: Some(_), .. }))
+    }
+
+    /// The answer is there. `error` is the message of a JSON-RPC error, which is asked for only if somebody will read it.
+    #[inline]
+    pub(crate) fn end(self, verdict: Verdict, error: impl FnOnce() -> Option<String>) {
         let key = OperationKey {
             revision: self.revision.get(),
             wire: self.wire,
             verdict,
         };
         let id = self.id.get().unwrap_or(OperationId::OTHER);
-        self.cells.operation_ends(id, key, self.started.elapsed());
+        let elapsed = self.started.elapsed();
+        self.cells.operation_ends(id, key, elapsed);
+        if let Some(Traced {
+            context,
+            draft: Some(draft),
+        }) = self.traced
+        {
+            draft.finish(Ending {
+                context,
+                elapsed,
+                operation: id,
+                key,
+                error: error(),
+                session: self.session.take(),
+            });
+        }
     }
 
     /// The answer will come later, if it comes.
@@ -109,6 +183,8 @@ impl Watch<'_> {
             wire: self.wire,
             id: self.id.get().unwrap_or(OperationId::OTHER),
             revision: self.revision.get(),
+            session: self.session.take(),
+            traced: self.traced,
             ended: false,
         }
     }
@@ -122,16 +198,18 @@ pub(crate) struct WatchedLater {
     wire: Wire,
     id: OperationId,
     revision: Option<Revision>,
+    session: Option<Arc<str>>,
+    traced: Option<Traced>,
     ended: bool,
 }
 
 impl WatchedLater {
     /// The answer is there.
-    pub(crate) fn end(mut self, verdict: Verdict) {
-        self.record(verdict);
+    pub(crate) fn end(mut self, verdict: Verdict, error: impl FnOnce() -> Option<String>) {
+        self.record(verdict, error);
     }
 
-    fn record(&mut self, verdict: Verdict) {
+    fn record(&mut self, verdict: Verdict, error: impl FnOnce() -> Option<String>) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -142,12 +220,26 @@ impl WatchedLater {
         };
         let elapsed = self.started.elapsed();
         self.cells.operation_ends(self.id, key, elapsed);
+        if let Some(Traced {
+            context,
+            draft: Some(draft),
+        }) = self.traced.take()
+        {
+            draft.finish(Ending {
+                context,
+                elapsed,
+                operation: self.id,
+                key,
+                error: error(),
+                session: self.session.take(),
+            });
+        }
     }
 }
 
 impl Drop for WatchedLater {
     fn drop(&mut self) {
-        self.record(Verdict::Cancelled);
+        self.record(Verdict::Cancelled, || None);
     }
 }
 
@@ -195,19 +287,33 @@ mod tests {
     use super::*;
     use crate::telemetry::snapshot::Value;
 
+    const SEEN: Seen<'static> = Seen {
+        wire: Wire::Pipe,
+        headers: None,
+        peer: None,
+    };
+
+    fn ping() -> Request<'static> {
+        Request {
+            id: "1",
+            method: "ping".into(),
+            params: crate::protocol::message::Params::default(),
+        }
+    }
+
     #[test]
     fn what_is_dropped_before_its_end_was_cancelled() {
         let telemetry = Telemetry::new(Metrics::default(), true);
         let cells = telemetry.cells();
         let id = telemetry.metrics.operation("ping", None);
         for ended in [true, false] {
-            let watch = telemetry.watch(&cells, Wire::Pipe);
+            let watch = telemetry.watch(&cells, SEEN, &ping());
             watch.names(id);
             watch.speaks(Revision::V2026_07_28);
             let later = watch.later();
             assert_eq!(cells.in_flight(), 1);
             if ended {
-                later.end(Verdict::Done);
+                later.end(Verdict::Done, || None);
             }
         }
         assert_eq!(cells.in_flight(), 0);
@@ -236,7 +342,9 @@ mod tests {
         let telemetry = Telemetry::default();
         assert!(!telemetry.watches());
         let cells = telemetry.cells();
-        telemetry.watch(&cells, Wire::Http11).end(Verdict::Done);
+        telemetry
+            .watch(&cells, SEEN, &ping())
+            .end(Verdict::Done, || None);
         let families = telemetry.metrics.families();
         assert!(
             families.iter().all(

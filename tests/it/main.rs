@@ -10,6 +10,8 @@ mod asking;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "otlp")]
+mod collector;
 mod docs;
 mod everything;
 mod extensions;
@@ -30,4 +32,5 @@ mod stdio;
 mod streamable_http;
 mod streams;
 mod support;
+mod tasks;
 mod tool_attribute;

@@ -164,6 +164,12 @@ impl Desk {
         desk.open[taken..].to_vec()
     }
 
+    /// Whether questions were put since the last time.
+    pub(crate) fn has_new(&self) -> bool {
+        let desk = self.state();
+        desk.taken < desk.open.len()
+    }
+
     /// Whether a question waits for its answer.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state().open.iter().any(|slot| slot.is_open())

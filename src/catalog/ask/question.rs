@@ -1,7 +1,7 @@
 //! One question on its way.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -312,4 +312,20 @@ impl fmt::Debug for Question<'_> {
             .field("slot", &self.slot)
             .finish_non_exhaustive()
     }
+}
+
+/// Asks something in the words of the protocol.
+pub(crate) async fn ask(asking: &Asking, method: &str, params: Value) -> Result<Value, AskError> {
+    let kinds = [
+        QuestionKind::Elicitation,
+        QuestionKind::Sampling,
+        QuestionKind::Roots,
+    ];
+    let kind = kinds.into_iter().find(|kind| kind.method() == method);
+    let draft = kind
+        .map(|kind| Draft::new(kind, params))
+        .ok_or_else(|| AskError::InvalidQuestion(format!("there is no {method}")));
+    let mut question = Question::new(asking, draft);
+    let answer = poll_fn(|cx| question.poll(cx)).await?;
+    serde_json::from_str(&answer.json).map_err(|e| AskError::InvalidAnswer(e.to_string()))
 }

@@ -55,6 +55,7 @@ impl Endpoint {
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
                 wire,
+                peer: connection.and_then(|connection| connection.peer()),
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -88,6 +89,7 @@ impl Endpoint {
             mcp: &summary.mcp,
             takes_streams: summary.takes_streams(),
             wire: Wire::default(),
+            peer: None,
         };
         if opens {
             if !head.takes_streams {

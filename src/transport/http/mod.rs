@@ -48,6 +48,8 @@ use headers::HostGuard;
 use service::Router;
 use worker::{Drain, Worker};
 
+/// How long answers may take to be sent that calls were ended with, of the time set aside for children.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How many connections the kernel may hold until they are accepted.
 const BACKLOG: i32 = 1024;
 
@@ -104,18 +106,21 @@ impl Listener {
         drop(self.listener);
         server.end_streams();
         drain.begin();
-        let idle = async {
+        let idle = async || {
             for worker in &workers {
                 worker.idle().await;
             }
             server.idle().await;
         };
-        if tokio::time::timeout(budget.calls, idle).await.is_err() {
+        if tokio::time::timeout(budget.calls, idle()).await.is_err() {
             tracing::warn!(
                 patience_s = budget.calls.as_secs_f64(),
                 setting = "drain.grace_seconds",
-                "stopped with calls still running"
+                "calls are still running; they are ended"
             );
+            // Those who wait are told; whoever does not read that has had its time.
+            server.stop_calls();
+            let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
         }
         for worker in workers {
             worker.stop();

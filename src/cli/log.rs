@@ -1,0 +1,458 @@
+//! The log: lines on standard error, for people or for programs, and records for a collector.
+//!
+//! Nobody who logs waits for whoever reads: lines go through a bounded queue to a thread that writes them. What does not
+//! fit is dropped, counted, and told of later.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use crate::telemetry::{Record, TraceContext, current_trace, send_record};
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// For people.
+    Text { colour: bool },
+    /// An object for each line, for programs.
+    Json,
+}
+
+/// Lines that wait to be written.
+const LINES_MAX: usize = 4096;
+/// A longer line is cut.
+const LINE_MAX_BYTES: usize = 8 * 1024;
+
+/// Writes events as lines.
+pub(super) struct Lines {
+    format: Format,
+    queue: Queue,
+}
+
+impl Lines {
+    /// Lines to this writer, by a thread of their own.
+    pub(super) fn to(format: Format, writer: impl Write + Send + 'static) -> Self {
+        Self {
+            format,
+            queue: Queue::start(format, writer),
+        }
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        self.queue.clone()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let line = Line {
+            time: SystemTime::now(),
+            level: *metadata.level(),
+            target: metadata.target(),
+            trace: current_trace(),
+            fields,
+        };
+        self.queue.push(line.write(self.format));
+        // What the sender itself says is not sent: it would never end.
+        if !metadata.target().starts_with("longshore::telemetry") {
+            send_record(|| line.into_record());
+        }
+    }
+}
+
+struct Line {
+    time: SystemTime,
+    level: Level,
+    target: &'static str,
+    trace: Option<TraceContext>,
+    fields: Fields,
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            // Writing to a string does not fail.
+            let _ = write!(self.message, "{value:?}");
+        } else {
+            self.others
+                .push((field.name(), format!("{value:?}").into()));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            self.others.push((field.name(), value.into()));
+        }
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.others.push((field.name(), value.into()));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.others.push((field.name(), value.into()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.others.push((field.name(), value.into()));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.others.push((field.name(), value.into()));
+    }
+}
+
+fn stamp(time: SystemTime) -> String {
+    match jiff::Timestamp::try_from(time) {
+        Ok(time) => format!("{time:.6}"),
+        Err(_) => "unknown time".to_owned(),
+    }
+}
+
+impl Line {
+    fn write(&self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Text { colour } => self.text(colour),
+            Format::Json => self.json(),
+        }
+    }
+
+    fn text(&self, colour: bool) -> Vec<u8> {
+        let (begin, end) = match (colour, self.level) {
+            (false, _) => ("", ""),
+            (true, Level::ERROR) => ("\x1b[31m", "\x1b[0m"),
+            (true, Level::WARN) => ("\x1b[33m", "\x1b[0m"),
+            (true, Level::INFO) => ("\x1b[32m", "\x1b[0m"),
+            (true, _) => ("\x1b[2m", "\x1b[0m"),
+        };
+        let level = self.level;
+        let mut line = format!("{} {begin}{level:>5}{end} ", stamp(self.time));
+        push_printable(&mut line, &self.fields.message);
+        for (name, value) in &self.fields.others {
+            let _ = write!(line, " {name}=");
+            match value {
+                Value::String(text) if !text.contains(' ') => push_printable(&mut line, text),
+                value => push_printable(&mut line, &value.to_string()),
+            }
+        }
+        if let Some(trace) = self.trace {
+            let _ = write!(line, " trace_id={}", trace.trace_id());
+        }
+        line.truncate(line.floor_char_boundary(LINE_MAX_BYTES - 1));
+        line.push('\n');
+        line.into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let mut object = Map::new();
+        object.insert("timestamp".to_owned(), stamp(self.time).into());
+        object.insert("level".to_owned(), self.level.as_str().into());
+        object.insert("message".to_owned(), self.fields.message.as_str().into());
+        for (name, value) in &self.fields.others {
+            // Names of ours are not replaced.
+            object.entry(*name).or_insert_with(|| value.clone());
+        }
+        object.insert("target".to_owned(), self.target.into());
+        if let Some(trace) = self.trace {
+            object.insert("trace_id".to_owned(), trace.trace_id().into());
+            object.insert("span_id".to_owned(), trace.span_id().into());
+        }
+        let mut line = serde_json::to_vec(&object).unwrap_or_default();
+        if LINE_MAX_BYTES <= line.len() {
+            // Cut, but still an object.
+            let message = &self.fields.message;
+            let message = &message[..message.floor_char_boundary(LINE_MAX_BYTES / 8)];
+            object.retain(|name, _| {
+                ["timestamp", "level", "target", "trace_id", "span_id"].contains(&name.as_str())
+            });
+            object.insert("message".to_owned(), message.into());
+            object.insert("truncated".to_owned(), true.into());
+            line = serde_json::to_vec(&object).unwrap_or_default();
+        }
+        line.push(b'\n');
+        line
+    }
+
+    fn into_record(self) -> Record {
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            value => value.to_string(),
+        };
+        let fields = self.fields.others.into_iter();
+        Record {
+            time: self.time,
+            level: self.level,
+            target: Cow::Borrowed(self.target),
+            message: self.fields.message,
+            fields: fields
+                .map(|(name, value)| (Cow::Borrowed(name), text(value)))
+                .collect(),
+            trace: self.trace,
+        }
+    }
+}
+
+/// Text without control characters: a stranger's text must not move the cursor or begin a line.
+fn push_printable(line: &mut String, text: &str) {
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+}
+
+/// Lines on their way to the thread that writes them.
+#[derive(Clone)]
+pub(super) struct Queue {
+    lines: SyncSender<Vec<u8>>,
+    dropped: Arc<AtomicU64>,
+    written: Arc<Written>,
+}
+
+/// How many lines were given to the thread, and how many it has written.
+#[derive(Default)]
+struct Written {
+    given: AtomicU64,
+    count: Mutex<u64>,
+    changed: Condvar,
+}
+
+/// The log of this process.
+static QUEUE: OnceLock<Queue> = OnceLock::new();
+
+/// Has [`flush`] wait for these lines.
+pub(super) fn is_ours(queue: Queue) {
+    let _ = QUEUE.set(queue);
+}
+
+/// Waits until everything is written that was said so far, but not for long.
+pub(super) fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(Duration::from_millis(200));
+    }
+}
+
+/// How many lines of this process were dropped.
+pub(super) fn dropped() -> u64 {
+    QUEUE
+        .get()
+        .map_or(0, |queue| queue.dropped.load(Ordering::Relaxed))
+}
+
+impl Queue {
+    fn start(format: Format, writer: impl Write + Send + 'static) -> Self {
+        let (lines, inbox) = sync_channel(LINES_MAX);
+        let queue = Self {
+            lines,
+            dropped: Arc::default(),
+            written: Arc::default(),
+        };
+        let (dropped, written) = (Arc::clone(&queue.dropped), Arc::clone(&queue.written));
+        let thread = std::thread::Builder::new().name("longshore-log".to_owned());
+        // Without a thread every line is dropped, which is all that can be done about it.
+        let _ = thread.spawn(move || write_lines(format, writer, &inbox, &dropped, &written));
+        queue
+    }
+
+    fn push(&self, line: Vec<u8>) {
+        match self.lines.try_send(line) {
+            Ok(()) => {
+                self.written.given.fetch_add(1, Ordering::AcqRel);
+            }
+            Err(_) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn flush(&self, within: Duration) {
+        let given = self.written.given.load(Ordering::Acquire);
+        let count = self
+            .written
+            .count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let behind = |count: &mut u64| *count < given;
+        let _ = self
+            .written
+            .changed
+            .wait_timeout_while(count, within, behind);
+    }
+}
+
+fn write_lines(
+    format: Format,
+    mut writer: impl Write,
+    inbox: &Receiver<Vec<u8>>,
+    dropped: &AtomicU64,
+    written: &Written,
+) {
+    let mut told = 0;
+    loop {
+        let line = match inbox.recv_timeout(Duration::from_secs(1)) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if let Some(line) = line {
+            // Whoever reads may be gone; the program goes on.
+            let _ = writer.write_all(&line);
+            let _ = writer.flush();
+            *written.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            written.changed.notify_all();
+        }
+        let now = dropped.load(Ordering::Relaxed);
+        if told < now {
+            let line = Line {
+                time: SystemTime::now(),
+                level: Level::WARN,
+                target: module_path!(),
+                trace: None,
+                fields: Fields {
+                    message: "lines of the log were dropped: nobody took them in time".to_owned(),
+                    others: vec![("lines", (now - told).into())],
+                },
+            };
+            told = now;
+            let _ = writer.write_all(&line.write(format));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    /// What is written arrives here; nothing is taken as long as the lock is held.
+    struct Pipe(Sender<Vec<u8>>, Arc<Mutex<()>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _open = self.1.lock().expect("not poisoned");
+            let _ = self.0.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: Format, log: impl FnOnce()) -> Vec<String> {
+        let (sender, lines) = channel();
+        let layer = Lines::to(format, Pipe(sender, Arc::default()));
+        let queue = layer.queue();
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, log);
+        queue.flush(Duration::from_secs(20));
+        let texts = lines
+            .try_iter()
+            .map(|line| String::from_utf8(line).expect("UTF-8"));
+        texts.collect()
+    }
+
+    #[test]
+    fn programs_get_an_object_for_each_line_with_the_trace_it_belongs_to() {
+        let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let lines = logged(Format::Json, || {
+            let _entered = trace.map(crate::telemetry::enter_trace);
+            tracing::info!(tool = "add", took = 3, level = "mine", "a call\nended");
+        });
+        let line: Value = serde_json::from_str(&lines[0]).expect("JSON");
+        assert!(lines[0].ends_with("}\n"));
+        assert_eq!(
+            (&line["level"], &line["message"]),
+            (&"INFO".into(), &"a call\nended".into())
+        );
+        assert_eq!((&line["tool"], &line["took"]), (&"add".into(), &3.into()));
+        assert_eq!(line["trace_id"], "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(line["span_id"], "b7ad6b7169203331");
+        assert!(line["timestamp"].as_str().is_some_and(|t| t.ends_with('Z')));
+    }
+
+    #[test]
+    fn people_get_text_that_no_stranger_can_break_out_of() {
+        let lines = logged(Format::Text { colour: false }, || {
+            tracing::warn!(name = "a\x1b[2J\nb", "odd");
+        });
+        let line = &lines[0];
+        assert!(
+            line.contains(" WARN odd name=a\\u{1b}[2J\\nb\n"),
+            "{line:?}"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_stay_what_they_are() {
+        for format in [Format::Json, Format::Text { colour: false }] {
+            let lines = logged(format, || {
+                tracing::info!(
+                    much = "ü".repeat(LINE_MAX_BYTES),
+                    "{}",
+                    "ü".repeat(LINE_MAX_BYTES)
+                );
+            });
+            assert_eq!(lines.len(), 1);
+            assert!(lines[0].len() <= LINE_MAX_BYTES && lines[0].ends_with('\n'));
+            if format == Format::Json {
+                let line: Value = serde_json::from_str(&lines[0]).expect("JSON");
+                assert_eq!(line["truncated"], true);
+            }
+        }
+    }
+
+    #[test]
+    fn who_logs_does_not_wait_for_who_reads_and_what_is_lost_is_counted() {
+        let (sender, lines) = channel();
+        let blocked = Arc::new(Mutex::new(()));
+        let held = blocked.lock().expect("not poisoned");
+        let layer = Lines::to(Format::Json, Pipe(sender, Arc::clone(&blocked)));
+        let queue = layer.queue();
+        let subscriber = tracing_subscriber::registry().with(layer);
+        let sent = LINES_MAX as u64 + 100;
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..sent {
+                tracing::info!("nobody listens");
+            }
+        });
+        let dropped = queue.dropped.load(Ordering::Relaxed);
+        // One may be in the writer's hands.
+        assert!((99..=100).contains(&dropped), "{dropped}");
+        drop(held);
+        queue.flush(Duration::from_secs(20));
+        let texts: Vec<_> = (0..=sent - dropped)
+            .filter_map(|_| lines.recv_timeout(Duration::from_secs(20)).ok())
+            .map(|line| String::from_utf8(line).expect("UTF-8"))
+            .collect();
+        let told = texts.iter().filter(|line| line.contains("were dropped"));
+        assert_eq!(told.count(), 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! Telemetry from its settings: what is counted, what is traced, and where both are sent.
+
+use std::io;
+use std::time::Duration;
+
+use super::config::{MetricsPolicy, TelemetryConfig};
+use super::metrics::Metrics;
+use super::watch::Telemetry;
+use crate::environment::Probe;
+
+/// Sends what is observed, if anybody is to be sent it.
+#[derive(Debug, Default)]
+pub(crate) struct Export {
+    #[cfg(feature = "otlp")]
+    exporter: Option<super::otlp::Exporter>,
+}
+
+impl Telemetry {
+    /// What is watched if nothing is sent anywhere. `is_read`: whether somebody can look at what was counted.
+    pub(crate) fn of(config: &TelemetryConfig, is_read: bool) -> Self {
+        let counting = match config.metrics {
+            MetricsPolicy::On => true,
+            MetricsPolicy::Off => false,
+            MetricsPolicy::Auto => is_read,
+        };
+        Self::new(Metrics::default(), counting)
+    }
+
+    /// The same, and begins to send what the settings and the environment say. `service` is a name and a version.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn start(
+        config: &TelemetryConfig,
+        is_read: bool,
+        probe: &Probe,
+        service: (&str, &str),
+    ) -> io::Result<(Self, Export)> {
+        use super::instruments::EXPORT_DROPPED;
+        use super::settings::ExportSettings;
+        use super::trace::Tracer;
+
+        let Some(settings) = ExportSettings::read(config, probe, service) else {
+            return Ok((Self::of(config, is_read), Export::default()));
+        };
+        let mut telemetry = Self::of(config, is_read || settings.metrics.is_some());
+        let (sampler, propagation) = (settings.sampler, settings.propagation);
+        let metrics = telemetry.metrics.clone();
+        let exporter = super::otlp::Exporter::start(settings, metrics, config.span_names)?;
+        let dropped = |signal| {
+            let labels = [("signal", signal)];
+            telemetry.metrics.counter(&EXPORT_DROPPED, &labels)
+        };
+        if let Some(records) = &exporter.records {
+            super::records::send_to(records.clone(), dropped("records"));
+        }
+        let tracer = exporter.spans.as_ref().map(|spans| Tracer {
+            sampler,
+            propagation,
+            record_arguments: config.record_arguments,
+            spans: spans.clone(),
+            dropped: dropped("spans"),
+        });
+        if let Some(tracer) = tracer {
+            telemetry = telemetry.traced_by(tracer);
+        }
+        let exporter = Some(exporter);
+        Ok((telemetry, Export { exporter }))
+    }
+
+    /// The same, in a program that cannot send anything.
+    #[cfg(not(feature = "otlp"))]
+    pub(crate) fn start(
+        config: &TelemetryConfig,
+        is_read: bool,
+        probe: &Probe,
+        _service: (&str, &str),
+    ) -> io::Result<(Self, Export)> {
+        let variables = ["OTEL_EXPORTER_OTLP_ENDPOINT", "MCP_OTEL_ENDPOINT"];
+        if config.endpoint.is_some() || variables.iter().any(|v| probe.variable(v).is_some()) {
+            tracing::warn!(
+                "traces, metrics and logs are not sent: this program was built without the feature `otlp`"
+            );
+        }
+        Ok((Self::of(config, is_read), Export::default()))
+    }
+}
+
+impl Export {
+    /// Sends what has not been sent yet, if the collector takes it in that time.
+    pub(crate) async fn flush(self, within: Duration) {
+        #[cfg(feature = "otlp")]
+        if let Some(exporter) = self.exporter {
+            super::records::send_nowhere();
+            exporter.flush(within).await;
+        }
+        #[cfg(not(feature = "otlp"))]
+        let _ = within;
+    }
+}

@@ -1,0 +1,104 @@
+//! The way to the collector: the program's one client, as OpenTelemetry's crates want it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use opentelemetry_http::{HttpClient, HttpError};
+use tonic::transport::{Channel, Endpoint};
+use url::Url;
+
+use crate::net::{Client, ClientBuilder, Deadlines, Guard, Outgoing};
+use crate::telemetry::settings::Target;
+
+/// How much a collector may answer.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Why there is no way to a collector.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    #[error("the endpoint is no URL")]
+    Url(#[from] url::ParseError),
+    #[error("the endpoint cannot be used")]
+    Endpoint(#[from] tonic::transport::Error),
+    #[error("OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read {path}")]
+    Certificate {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Client(#[from] crate::net::ClientError),
+    #[error("the exporter cannot be made")]
+    Build(#[from] opentelemetry_otlp::ExporterBuildError),
+}
+
+/// Asks a collector over HTTP.
+pub(super) struct OverHttp {
+    client: Client,
+    timeout: Duration,
+}
+
+impl fmt::Debug for OverHttp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OverHttp")
+    }
+}
+
+/// A client that may reach the collector and nobody else.
+fn builder(target: &Target) -> Result<ClientBuilder, ClientError> {
+    let url = Url::parse(&target.endpoint)?;
+    let builder = Client::builder(Guard::public().trust(&url))
+        .deadlines(Deadlines::total(target.timeout))
+        .max_body(ANSWER_BYTES_MAX);
+    let Some(path) = &target.certificate else {
+        return Ok(builder);
+    };
+    let pem = std::fs::read(path).map_err(|source| ClientError::Certificate {
+        path: path.display().to_string(),
+        source,
+    })?;
+    Ok(builder.roots(&pem)?)
+}
+
+impl OverHttp {
+    pub(super) fn new(target: &Target) -> Result<Self, ClientError> {
+        Ok(Self {
+            client: builder(target)?.build()?,
+            timeout: target.timeout,
+        })
+    }
+}
+
+/// A way that speaks gRPC; it is gone when it is first needed.
+pub(super) fn channel(target: &Target) -> Result<Channel, ClientError> {
+    let connector = builder(target)?.connector()?;
+    let endpoint = Endpoint::from_shared(target.endpoint.clone())?.timeout(target.timeout);
+    Ok(endpoint.connect_with_connector_lazy(connector))
+}
+
+impl HttpClient for OverHttp {
+    fn send_bytes<'a, 'f>(
+        &'a self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'f>>
+    where
+        'a: 'f,
+        Self: 'f,
+    {
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let mut outgoing = Outgoing::new(head.method, head.uri.to_string().parse()?);
+            outgoing.headers = head.headers;
+            outgoing.body = body;
+            let fetched = self.client.fetch(outgoing.within(self.timeout)).await?;
+            let mut response = Response::new(fetched.body);
+            *response.status_mut() = fetched.status;
+            *response.headers_mut() = fetched.headers;
+            Ok(response)
+        })
+    }
+}

@@ -1,0 +1,570 @@
+//! What a collector receives: spans, metrics and log records, checked against the conventions one by one.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use longshore::telemetry::{ExportProtocol, SpanNames};
+use longshore::{CallContext, Definition, ToolError, tool_fn};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, metric};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{Span, span, status};
+use prost::Message as _;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+use crate::support::{End, Gate, Serve, Stateless};
+
+/// A collector that keeps what it is sent.
+struct Collector {
+    address: SocketAddr,
+    received: Arc<Mutex<Received>>,
+}
+
+#[derive(Default)]
+struct Received {
+    spans: Vec<Span>,
+    metrics: BTreeMap<String, Metric>,
+    resources: Vec<Resource>,
+    headers: Vec<HeaderMap>,
+}
+
+impl Collector {
+    fn start(protocol: ExportProtocol) -> Self {
+        let received = Arc::new(Mutex::new(Received::default()));
+        let (tell, address) = std::sync::mpsc::channel();
+        let keep = Arc::clone(&received);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+                let _ = tell.send(listener.local_addr().expect("an address"));
+                while let Ok((stream, _)) = listener.accept().await {
+                    let keep = Arc::clone(&keep);
+                    let service = service_fn(move |request| receive(request, Arc::clone(&keep)));
+                    let io = TokioIo::new(stream);
+                    tokio::spawn(async move {
+                        let _ = match protocol {
+                            ExportProtocol::Grpc => {
+                                let server = http2::Builder::new(TokioExecutor::new());
+                                server.serve_connection(io, service).await
+                            }
+                            _ => http1::Builder::new().serve_connection(io, service).await,
+                        };
+                    });
+                }
+            });
+        });
+        Self {
+            address: address.recv().expect("it listens"),
+            received,
+        }
+    }
+
+    /// Settings with which a server sends everything here.
+    fn serve(&self, protocol: ExportProtocol) -> Serve {
+        let endpoint = format!("http://{}", self.address);
+        Serve::new().configured(move |c| {
+            c.telemetry.endpoint = Some(endpoint);
+            c.telemetry.protocol = protocol;
+            c.toolsets.push("demo".to_owned());
+        })
+    }
+
+    fn take(&self) -> Received {
+        std::mem::take(&mut *self.received.lock().expect("not poisoned"))
+    }
+}
+
+async fn receive(
+    request: Request<Incoming>,
+    received: Arc<Mutex<Received>>,
+) -> Result<Response<http_body_util::combinators::BoxBody<Bytes, Infallible>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let is_grpc = head.headers["content-type"] == "application/grpc";
+    // gRPC: a byte that says whether it is compressed, and four with its length.
+    let message = if is_grpc { body.slice(5..) } else { body };
+    let path = head.uri.path();
+    let mut received = received.lock().expect("not poisoned");
+    if path.ends_with("/v1/traces") || path.contains("TraceService") {
+        let request = ExportTraceServiceRequest::decode(message).expect("spans");
+        for resource in request.resource_spans {
+            received.resources.extend(resource.resource);
+            let scopes = resource.scope_spans.into_iter();
+            received.spans.extend(scopes.flat_map(|scope| scope.spans));
+        }
+    } else if path.ends_with("/v1/metrics") || path.contains("MetricsService") {
+        let request = ExportMetricsServiceRequest::decode(message).expect("metrics");
+        for resource in request.resource_metrics {
+            received.resources.extend(resource.resource);
+            let scopes = resource.scope_metrics.into_iter();
+            let metrics = scopes.flat_map(|scope| scope.metrics);
+            received.metrics = metrics
+                .map(|metric| (metric.name.clone(), metric))
+                .collect();
+        }
+    }
+    received.headers.push(head.headers);
+    if !is_grpc {
+        return Ok(Response::new(Full::new(Bytes::new()).boxed()));
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let body = Full::new(Bytes::from_static(&[0; 5]))
+        .with_trailers(std::future::ready(Some(Ok(trailers))));
+    let mut response = Response::new(body.boxed());
+    let media = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", media);
+    Ok(response)
+}
+
+fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
+    let texts = attributes.iter().map(|attribute| {
+        let value = attribute.value.as_ref().and_then(|v| v.value.clone());
+        match value {
+            Some(any_value::Value::StringValue(text)) => (attribute.key.clone(), text),
+            other => panic!("{}: {other:?}", attribute.key),
+        }
+    });
+    texts.collect()
+}
+
+fn expected(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect()
+}
+
+/// The one span of a name.
+#[track_caller]
+fn span_named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
+    let mut found = spans.iter().filter(|span| span.name == name);
+    let span = found.next().unwrap_or_else(|| {
+        let names: Vec<_> = spans.iter().map(|span| &span.name).collect();
+        panic!("no {name} in {names:?}")
+    });
+    assert!(found.next().is_none(), "{name} twice");
+    span
+}
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const AMBIENT: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sum() -> Value {
+    json!({"operation": "add", "a": 1, "b": 2})
+}
+
+/// Everything that a server with a collector is asked, and what the collector has of it.
+fn observe(protocol: ExportProtocol) -> Received {
+    let collector = Collector::start(protocol);
+    let (gate, tool) = Gate::new();
+    let reads = longshore::StaticResource::text(
+        longshore::ResourceDefinition::new("memo://one", "one"),
+        "text",
+    );
+    let server = collector
+        .serve(protocol)
+        .tool(tool)
+        .app(|app| app.resource(reads))
+        .start();
+
+    let session = server.session("2025-06-18");
+    session.call("calculate", &sum()).result();
+    session.call("fail", &json!({}));
+    session.call("made-up", &json!({}));
+    session.request("made/up", &json!({}));
+    let traced = Stateless::call("echo", json!({"message": "x"})).params(|params| {
+        params["_meta"]["traceparent"] = format!("00-{TRACE}-b7ad6b7169203331-01").into();
+        params["_meta"]["tracestate"] = "vendor=value".into();
+    });
+    let ambient = format!("00-{AMBIENT}-00f067aa0ba902b7-01");
+    traced
+        .clone()
+        .and("traceparent", &ambient)
+        .send(&server)
+        .result();
+    Stateless::new("resources/read", json!({"uri": "memo://one"}))
+        .and("traceparent", &ambient)
+        .send(&server)
+        .result();
+    // Its caller does not record the trace, so neither does the server.
+    let unsampled = format!("00-{TRACE}-b7ad6b7169203331-00");
+    Stateless::new("tools/list", json!({}))
+        .and("traceparent", &unsampled)
+        .send(&server)
+        .result();
+    let mut gone = server.connect();
+    gone.send(Stateless::call("gate", json!({})).text());
+    gate.begun();
+    drop(gone);
+    assert_eq!(gate.end(), End::Dropped);
+    // What was not sent yet is sent when the server stops.
+    drop(server);
+    collector.take()
+}
+
+#[track_caller]
+fn check_spans(received: &Received) {
+    let spans = &received.spans;
+    let http = [
+        ("network.transport", "tcp"),
+        ("network.protocol.name", "http"),
+        ("network.protocol.version", "1.1"),
+        ("client.address", "127.0.0.1"),
+    ];
+    let attributes = |span: &Span, pairs: &[(&str, &str)]| {
+        let mut found = texts(&span.attributes);
+        // Named, but not known before.
+        if let Some(session) = found.get_mut("mcp.session.id") {
+            assert_eq!(session.len(), 32, "a name that opens nothing");
+            session.clear();
+        }
+        assert_eq!(found, expected(&[&http, pairs].concat()), "{}", span.name);
+        assert_eq!(span.kind, span::SpanKind::Server as i32);
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
+    };
+    let in_session = [
+        ("mcp.protocol.version", "2025-06-18"),
+        ("mcp.session.id", ""),
+        ("jsonrpc.request.id", "1"),
+    ];
+    let alone = [
+        ("mcp.protocol.version", "2026-07-28"),
+        ("jsonrpc.request.id", "1"),
+    ];
+
+    let calculate = span_named(spans, "tools/call calculate");
+    let tool = |name| {
+        [
+            ("mcp.method.name", "tools/call"),
+            ("gen_ai.tool.name", name),
+            ("gen_ai.operation.name", "execute_tool"),
+        ]
+    };
+    attributes(calculate, &[&in_session[..], &tool("calculate")].concat());
+    assert!(calculate.parent_span_id.is_empty());
+    assert_eq!(calculate.trace_id.len(), 16);
+    assert_eq!(
+        calculate.status.as_ref().map_or(0, |s| s.code),
+        status::StatusCode::Unset as i32
+    );
+
+    let fail = span_named(spans, "tools/call fail");
+    attributes(
+        fail,
+        &[
+            &in_session[..],
+            &tool("fail"),
+            &[("error.type", "tool_error")],
+        ]
+        .concat(),
+    );
+    let failed = fail.status.as_ref().expect("a status");
+    assert_eq!(
+        (failed.code, failed.message.as_str()),
+        (status::StatusCode::Error as i32, "")
+    );
+
+    let unknown = span_named(spans, "tools/call");
+    let invalid = [
+        ("error.type", "-32602"),
+        ("rpc.response.status_code", "-32602"),
+    ];
+    attributes(
+        unknown,
+        &[&in_session[..], &tool("_OTHER"), &invalid].concat(),
+    );
+    let failed = unknown.status.as_ref().expect("a status");
+    assert_eq!(failed.message, "Unknown tool: made-up");
+
+    let other = span_named(spans, "_OTHER");
+    let no_method = [
+        ("mcp.method.name", "_OTHER"),
+        ("error.type", "-32601"),
+        ("rpc.response.status_code", "-32601"),
+    ];
+    attributes(other, &[&in_session[..], &no_method].concat());
+
+    let initialize = span_named(spans, "initialize");
+    attributes(
+        initialize,
+        &[
+            ("mcp.method.name", "initialize"),
+            ("mcp.protocol.version", "2025-06-18"),
+            ("mcp.session.id", ""),
+            ("jsonrpc.request.id", "1"),
+        ],
+    );
+
+    // What the message says is the parent, what its HTTP request says is linked.
+    let echo = span_named(spans, "tools/call echo");
+    attributes(echo, &[&alone[..], &tool("echo")].concat());
+    assert_eq!(hex(&echo.trace_id), TRACE);
+    assert_eq!(hex(&echo.parent_span_id), "b7ad6b7169203331");
+    assert_eq!(echo.trace_state, "vendor=value");
+    assert_eq!(echo.links.len(), 1);
+    assert_eq!(hex(&echo.links[0].trace_id), AMBIENT);
+    assert_eq!(hex(&echo.links[0].span_id), "00f067aa0ba902b7");
+
+    // Without `_meta` the HTTP request's context is the parent.
+    let read = span_named(spans, "resources/read");
+    let resource = [
+        ("mcp.method.name", "resources/read"),
+        ("mcp.resource.uri", "memo://one"),
+    ];
+    attributes(read, &[&alone[..], &resource].concat());
+    assert_eq!(hex(&read.trace_id), AMBIENT);
+    assert_eq!(hex(&read.parent_span_id), "00f067aa0ba902b7");
+    assert!(read.links.is_empty());
+
+    let gone = span_named(spans, "tools/call gate");
+    attributes(
+        gone,
+        &[&alone[..], &tool("gate"), &[("error.type", "cancelled")]].concat(),
+    );
+    assert!(
+        spans.iter().all(|span| span.name != "tools/list"),
+        "not sampled"
+    );
+    assert_eq!(spans.len(), 8);
+}
+
+#[track_caller]
+fn check_metrics(received: &Received) {
+    let duration = &received.metrics["mcp.server.operation.duration"];
+    assert_eq!(duration.unit, "s");
+    let Some(metric::Data::Histogram(histogram)) = &duration.data else {
+        panic!("{duration:?}");
+    };
+    // Cumulative.
+    assert_eq!(histogram.aggregation_temporality, 2);
+    let bounds = [
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
+    ];
+    for point in &histogram.data_points {
+        assert_eq!(point.explicit_bounds, bounds);
+        assert_eq!(point.bucket_counts.iter().sum::<u64>(), point.count);
+    }
+    let of_calculate = histogram
+        .data_points
+        .iter()
+        .find(|point| {
+            texts(&point.attributes)
+                .get("gen_ai.tool.name")
+                .is_some_and(|n| n == "calculate")
+        })
+        .expect("calls of calculate");
+    let attributes = [
+        ("mcp.method.name", "tools/call"),
+        ("gen_ai.tool.name", "calculate"),
+        ("gen_ai.operation.name", "execute_tool"),
+        ("mcp.protocol.version", "2025-06-18"),
+        ("network.transport", "tcp"),
+        ("network.protocol.name", "http"),
+        ("network.protocol.version", "1.1"),
+    ];
+    assert_eq!(texts(&of_calculate.attributes), expected(&attributes));
+    assert_eq!(of_calculate.count, 1);
+    let Some(metric::Data::Sum(sessions)) = &received.metrics["longshore.sessions.opened"].data
+    else {
+        panic!("no sum");
+    };
+    assert!(sessions.is_monotonic);
+    assert!(matches!(
+        received.metrics["mcp.inflight_requests"].data,
+        Some(metric::Data::Gauge(_))
+    ));
+}
+
+#[track_caller]
+fn check_resources(received: &Received) {
+    assert!(received.resources.len() >= 2, "spans and metrics");
+    for resource in &received.resources {
+        let attributes = texts(&resource.attributes);
+        assert_eq!(attributes["service.name"], "test");
+        assert_eq!(attributes["service.version"], "1");
+    }
+}
+
+#[test]
+fn spans_and_metrics_over_http_are_what_the_conventions_say() {
+    let received = observe(ExportProtocol::Http);
+    check_spans(&received);
+    check_metrics(&received);
+    check_resources(&received);
+    assert!(
+        received
+            .headers
+            .iter()
+            .all(|h| h["content-type"] == "application/x-protobuf")
+    );
+}
+
+#[test]
+fn spans_and_metrics_over_grpc_are_the_same() {
+    let received = observe(ExportProtocol::Grpc);
+    check_spans(&received);
+    check_metrics(&received);
+    check_resources(&received);
+    assert!(
+        received
+            .headers
+            .iter()
+            .all(|h| h["content-type"] == "application/grpc")
+    );
+}
+
+#[test]
+fn spans_have_other_names_and_arguments_where_that_is_wanted() {
+    let collector = Collector::start(ExportProtocol::Http);
+    let server = collector
+        .serve(ExportProtocol::Http)
+        .configured(|c| {
+            c.telemetry.span_names = SpanNames::Tool;
+            c.telemetry.record_arguments = true;
+        })
+        .start();
+    Stateless::call("calculate", sum()).send(&server).result();
+    drop(server);
+    let received = collector.take();
+    let span = span_named(&received.spans, "tool.calculate");
+    let attributes = texts(&span.attributes);
+    let arguments: Value =
+        serde_json::from_str(&attributes["gen_ai.tool.call.arguments"]).expect("JSON");
+    assert_eq!(arguments, sum());
+}
+
+#[test]
+fn nothing_is_recorded_of_what_is_not_sampled() {
+    let collector = Collector::start(ExportProtocol::Http);
+    let server = collector
+        .serve(ExportProtocol::Http)
+        .configured(|c| c.telemetry.sample = Some(0.0))
+        .start();
+    for _ in 0..20 {
+        Stateless::call("calculate", sum()).send(&server).result();
+    }
+    drop(server);
+    let received = collector.take();
+    assert!(received.spans.is_empty());
+    assert!(
+        received
+            .metrics
+            .contains_key("mcp.server.operation.duration"),
+        "all are counted"
+    );
+}
+
+/// What a tool sees of its trace, and would pass on.
+fn sees() -> impl longshore::IntoTool {
+    tool_fn(
+        Definition::new("sees"),
+        |context: Arc<CallContext>, _: Map<String, Value>| async move {
+            let mut headers = HeaderMap::new();
+            context.propagate(&mut headers);
+            let said = headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII")));
+            let current = longshore::telemetry::current_trace();
+            assert_eq!(
+                current.is_some(),
+                context.trace().is_some() && current == context.trace()
+            );
+            Ok::<_, ToolError>(said.collect::<Vec<_>>().join("\n"))
+        },
+    )
+}
+
+#[test]
+fn tools_pass_the_trace_on_with_their_own_place_in_it() {
+    let collector = Collector::start(ExportProtocol::Http);
+    let server = collector.serve(ExportProtocol::Http).tool(sees()).start();
+    let call = Stateless::call("sees", json!({})).params(|params| {
+        params["_meta"]["traceparent"] = format!("00-{TRACE}-b7ad6b7169203331-01").into();
+        params["_meta"]["baggage"] = "user=7".into();
+    });
+    let result = call.send(&server).result();
+    let said = result["content"][0]["text"]
+        .as_str()
+        .expect("text")
+        .to_owned();
+    drop(server);
+    let received = collector.take();
+    let span = span_named(&received.spans, "tools/call sees");
+    let traceparent = format!("traceparent: 00-{TRACE}-{}-01", hex(&span.span_id));
+    assert_eq!(said, format!("{traceparent}\nbaggage: user=7"));
+}
+
+#[test]
+fn where_nothing_is_traced_the_callers_trace_is_passed_on_as_it_came() {
+    let server = Serve::new().tool(sees_only()).start();
+    let traceparent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let in_meta = Stateless::call("sees", json!({})).params(|params| {
+        params["_meta"]["traceparent"] = traceparent.clone().into();
+        params["_meta"]["tracestate"] = "a=b".into();
+    });
+    let in_header = Stateless::call("sees", json!({}))
+        .and("traceparent", &traceparent)
+        .and("tracestate", "a=b");
+    for call in [in_meta, in_header] {
+        let result = call.send(&server).result();
+        let expected = format!("traceparent: {traceparent}\ntracestate: a=b");
+        assert_eq!(result["content"][0]["text"], expected);
+    }
+    let result = Stateless::call("sees", json!({})).send(&server).result();
+    assert_eq!(result["content"][0]["text"], "");
+}
+
+fn sees_only() -> impl longshore::IntoTool {
+    tool_fn(
+        Definition::new("sees"),
+        |context: Arc<CallContext>, _: Map<String, Value>| async move {
+            let mut headers = HeaderMap::new();
+            context.propagate(&mut headers);
+            let said = headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII")));
+            Ok::<_, ToolError>(said.collect::<Vec<_>>().join("\n"))
+        },
+    )
+}
+
+#[test]
+fn a_collector_that_is_not_there_costs_no_call_and_no_second_at_the_end() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = nobody.local_addr().expect("an address");
+    // It takes connections, and never says anything.
+    let server = Serve::new()
+        .configured(|c| {
+            c.telemetry.endpoint = Some(format!("http://{address}"));
+            c.toolsets.push("demo".to_owned());
+        })
+        .start();
+    for _ in 0..100 {
+        Stateless::call("calculate", sum()).send(&server).result();
+    }
+    let start = std::time::Instant::now();
+    drop(server);
+    // A second for the collector; the rest is the patience of a busy machine.
+    assert!(start.elapsed().as_secs() < 8, "{:?}", start.elapsed());
+}

@@ -1,0 +1,177 @@
+//! The experimental tasks of 2025-11-25.
+
+use serde_json::{Value, json};
+
+use super::{accept, replicas, serve, text, until};
+use crate::support::{Running, Session};
+
+const RELATED: &str = "io.modelcontextprotocol/related-task";
+
+fn session(server: &Running) -> Session<'_> {
+    server.session_of("2025-11-25", &json!({"elicitation": {}}))
+}
+
+fn call(session: &Session<'_>, tool: &str, arguments: Value) -> Value {
+    let params = json!({"name": tool, "arguments": arguments, "task": {"ttl": 60_000}});
+    session.request("tools/call", &params).result()["task"].take()
+}
+
+fn begin(session: &Session<'_>, tool: &str, arguments: Value) -> String {
+    let task = call(session, tool, arguments);
+    task["taskId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no task: {task}"))
+        .to_owned()
+}
+
+fn get(session: &Session<'_>, task: &str) -> Value {
+    session
+        .request("tasks/get", &json!({"taskId": task}))
+        .result()
+}
+
+fn wait(session: &Session<'_>, task: &str, status: &str) -> Value {
+    until(|| Some(get(session, task)).filter(|shown| shown["status"] == status))
+}
+
+#[test]
+fn tkl_02_05_a_call_that_asks_to_be_a_task_is_one() {
+    let server = serve();
+    let session = session(&server);
+    let tasks = &session.initialized["capabilities"]["tasks"];
+    assert_eq!(
+        tasks,
+        &json!({"cancel": {}, "requests": {"tools": {"call": {}}}})
+    );
+    assert!(
+        session.initialized["capabilities"]
+            .get("extensions")
+            .is_none()
+    );
+    let task = call(&session, "compute", json!({"label": "x"}));
+    assert_eq!(
+        (&task["status"], &task["ttl"]),
+        (&json!("working"), &json!(60_000))
+    );
+    assert!(task["createdAt"].is_string() && task["lastUpdatedAt"].is_string());
+    let id = task["taskId"].as_str().expect("an id");
+    let done = wait(&session, id, "completed");
+    assert!(done.get("result").is_none() && done.get("resultType").is_none());
+    // TKL-03.
+    let result = session
+        .request("tasks/result", &json!({"taskId": id}))
+        .result();
+    assert_eq!(text(&result), "computed x");
+    assert_eq!(result["_meta"][RELATED], json!({"taskId": id}));
+}
+
+#[test]
+fn tkl_01_tools_say_whether_they_run_as_tasks() {
+    let server = serve();
+    let session = session(&server);
+    let tools = session.request("tools/list", &json!({})).result();
+    let support = |name: &str| {
+        let tools = tools["tools"].as_array().expect("tools");
+        let tool = tools
+            .iter()
+            .find(|tool| tool["name"] == name)
+            .expect("the tool");
+        tool["execution"]["taskSupport"].clone()
+    };
+    assert_eq!(support("greet"), Value::Null);
+    assert_eq!(support("compute"), "optional");
+    assert_eq!(support("failing_job"), "required");
+    let refuse = |params: Value| {
+        session
+            .request("tools/call", &params)
+            .error(200, -32601, "1")
+    };
+    refuse(json!({"name": "greet", "arguments": {"name": "a"}, "task": {}}));
+    refuse(json!({"name": "failing_job"}));
+    let plain = session.call("compute", &json!({"label": "x"})).result();
+    assert_eq!(text(&plain), "computed x");
+    let wrong = json!({"name": "compute", "arguments": {"label": "x"}, "task": {"ttl": -1}});
+    session
+        .request("tools/call", &wrong)
+        .error(200, -32602, "1");
+    // Sessions of revisions without tasks get results.
+    let older = server.session("2025-06-18");
+    let params = json!({"name": "compute", "arguments": {"label": "x"}, "task": {}});
+    assert_eq!(
+        text(&older.request("tools/call", &params).result()),
+        "computed x"
+    );
+    older
+        .request("tasks/get", &json!({"taskId": "x"}))
+        .error(200, -32601, "1");
+    session
+        .request("tasks/update", &json!({"taskId": "x"}))
+        .error(200, -32601, "1");
+    session
+        .request("tasks/list", &json!({}))
+        .error(200, -32601, "1");
+}
+
+#[test]
+fn tkl_04_what_is_over_is_not_cancelled() {
+    let server = serve();
+    let session = session(&server);
+    let task = begin(&session, "endless", json!({}));
+    let cancel = || session.request("tasks/cancel", &json!({"taskId": task}));
+    assert_eq!(cancel().result()["status"], "cancelled");
+    cancel().error(200, -32602, "1");
+    assert_eq!(get(&session, &task)["status"], "cancelled");
+    session
+        .request("tasks/result", &json!({"taskId": task}))
+        .error(200, -32602, "1");
+    session
+        .request("tasks/get", &json!({"taskId": "x"}))
+        .error(200, -32602, "1");
+}
+
+#[test]
+fn tkl_08_a_tool_that_fails_has_failed() {
+    let server = serve();
+    let session = session(&server);
+    let task = begin(&session, "failing_job", json!({}));
+    wait(&session, &task, "failed");
+    let result = session
+        .request("tasks/result", &json!({"taskId": task}))
+        .result();
+    assert_eq!(
+        (&result["isError"], text(&result)),
+        (&json!(true), "it did not work")
+    );
+    let task = begin(&session, "protocol_error_job", json!({}));
+    wait(&session, &task, "failed");
+    session
+        .request("tasks/result", &json!({"taskId": task}))
+        .error(200, -32603, "1");
+}
+
+#[test]
+fn tkl_07_what_a_task_asks_is_asked_by_whoever_waits_for_its_result() {
+    for replicas in [replicas(), replicas()] {
+        let [one, other] = &replicas;
+        let here = session(one);
+        let task = begin(&here, "confirm_delete", json!({"filename": "a.txt"}));
+        wait(&here, &task, "input_required");
+        // The session is good on the other replica too, and so is the task.
+        let headers = here.headers();
+        let request = crate::support::request("tasks/result", &json!({"taskId": task}));
+        let mut connection = other.connect();
+        connection
+            .send(crate::support::post(&headers, &request))
+            .receive_head();
+        let question = connection.event().expect("a question");
+        assert_eq!(question["method"], "elicitation/create");
+        assert_eq!(
+            question["params"]["_meta"][RELATED],
+            json!({"taskId": task})
+        );
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": accept(json!({"confirm": false}))});
+        other.post(&headers, &answer.to_string()).accepted();
+        let result = connection.event().expect("an answer")["result"].take();
+        assert_eq!(text(&result), "a.txt stays");
+    }
+}
