@@ -21,7 +21,7 @@ use crate::auth::{
 };
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Skill, Tool,
+    Refused, ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
@@ -29,7 +29,7 @@ use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{Admission, MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, builtin};
+use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
@@ -99,6 +99,9 @@ pub enum AppError {
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
+    /// Sources are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Bind {
@@ -448,11 +451,15 @@ impl App {
             skills.extend(toolset.skills);
         }
         let extensions = std::mem::take(&mut self.extensions);
-        Ok(Catalog::new(tools)?
+        let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?
-            .with_skills(skills)?
-            .with_extensions(extensions)?)
+            .with_skills(skills)?;
+        for (source, offered) in offered(&config.sources)? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        tell_of_refused(&catalog)?;
+        Ok(catalog.with_extensions(extensions)?)
     }
 
     fn build(
@@ -500,6 +507,22 @@ fn policy_for(
     let tools: Vec<_> = catalog.names().collect();
     Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
     Ok(policy)
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
+    for refused in catalog.refused() {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
+    }
 }
 
 /// Has the server's state read whenever somebody looks.
