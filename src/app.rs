@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
 mod orphans;
+mod policy;
 mod reload;
 
 use std::collections::HashMap;
@@ -19,7 +20,9 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
-use crate::auth::{ApiKeys, AuthSetupError, Authentication, Place, Proof};
+use crate::auth::{
+    ApiKeys, AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
+};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     Refused, ResourceTemplate, Skill, Tool,
@@ -30,7 +33,7 @@ use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server, Shared};
+use crate::server::{Admission, MethodHandler, Server, Shared};
 use crate::source::{
     UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
 };
@@ -43,6 +46,8 @@ use crate::transport::http::{
 use crate::transport::stdio::{self, StdioConfig};
 pub(crate) use reload::Hook;
 use reload::Reloader;
+
+pub use policy::Rules;
 
 /// A server in the making.
 ///
@@ -93,6 +98,9 @@ pub enum AppError {
     /// Callers cannot be asked for a proof as it was configured.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
+    /// The rules of who sees and uses what make no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -418,6 +426,7 @@ impl App {
         let proofs = std::mem::take(&mut self.proofs);
         let mut hooks = std::mem::take(&mut self.hooks);
         let restart = self.restart.take();
+        let proved = self.proved || config.auth.proves_anything();
         let identity = self.identity.clone();
         self.offers.reach(&config)?;
         let offers = self.offers.clone();
@@ -434,7 +443,7 @@ impl App {
         let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
         let server = self.build(&config, telemetry)?;
         hooks.push(keys_hook(auth.keys()));
-        hooks.push(catalog_hook(&server, identity, offers));
+        hooks.push(catalog_hook(&server, identity, offers, proved));
         let reloader =
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
@@ -527,6 +536,10 @@ impl App {
                 "there is no such tool: the limit applies to nothing"
             );
         }
+        let admission = Admission {
+            policy: policy_for(&config.policy, &catalog)?,
+            proved,
+        };
         let store = match self.state {
             Some(store) => store,
             None => crate::state::open(&config.state)?,
@@ -546,6 +559,7 @@ impl App {
             catalog,
             self.methods,
             telemetry,
+            admission,
             limits,
         )))
     }
@@ -632,12 +646,17 @@ impl Identity {
 }
 
 /// Serves what a changed configuration names.
-fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers) -> Hook {
+fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers, proved: bool) -> Hook {
     let server = Arc::clone(server);
     Box::new(move |config| {
         let mut config = config.clone();
         identity.apply(&mut config);
-        let prepared = server.prepare(offers.catalog(&config)?, &config.server);
+        let catalog = offers.catalog(&config)?;
+        let admission = Admission {
+            policy: policy_for(&config.policy, &catalog)?,
+            proved,
+        };
+        let prepared = server.prepare(catalog, &config.server, admission);
         let server = Arc::clone(&server);
         let announcer = offers.announcer.clone();
         Ok(Box::new(move || {
@@ -674,6 +693,17 @@ fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
             }))
         }
     })
+}
+
+/// The policy, if there is any, with each name in it one of something.
+fn policy_for(
+    config: &PolicyConfig,
+    catalog: &Catalog,
+) -> std::result::Result<Option<Policy>, PolicyError> {
+    let policy = Policy::new(config)?;
+    let tools: Vec<_> = catalog.names().collect();
+    Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
+    Ok(policy)
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served.

@@ -10,7 +10,7 @@ use super::forwarded::Forwarded;
 use super::oauth::Tokens;
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
-use super::{Gate, Proof};
+use super::{Gate, Principal, Proof};
 use crate::net::TrustedProxies;
 use crate::telemetry::{self, Life};
 
@@ -101,6 +101,11 @@ impl Authentication {
     /// How to take on the keys of another configuration; `None` where no keys are asked for.
     pub(crate) fn keys(&self) -> Option<Arc<ApiKeys>> {
         self.keys.clone()
+    }
+
+    /// The principal of an API key's holder.
+    pub(crate) fn holder(&self, name: &str) -> Option<Arc<Principal>> {
+        self.keys.as_ref()?.principal(name)
     }
 
     /// What the server has to wait for before it is ready, if there is anything.

@@ -6,6 +6,7 @@ mod healthcheck;
 mod key;
 mod log;
 mod output;
+mod policy;
 mod run;
 
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ enum Command {
     /// Make API keys, and the hashes that the configuration has of them
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Ask the rules who sees and uses what
+    Policy(policy::PolicyArgs),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
     /// List what an MCP server offers
@@ -178,6 +181,10 @@ pub fn main() -> ExitCode {
     let done = match cli.command.unwrap_or(without_a_word) {
         Command::Run(command) => run::run(command, audience),
         Command::Key(command) => key::key(&command),
+        Command::Policy(args) => match policy::policy(args) {
+            Ok(false) => return ExitCode::FAILURE,
+            answered => answered.map(drop),
+        },
         Command::Config(args) => config::config(args),
         Command::List(args) => client::list(&args),
         Command::Call(args) => client::call(args),

@@ -34,7 +34,7 @@ pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 pub(crate) use watch::Watch;
 
-use crate::auth::AuthConfig;
+use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
@@ -78,6 +78,9 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Who may call.
     pub auth: AuthConfig,
+    /// Who sees and uses what.
+    #[schemars(extend("x-reload" = "live"))]
+    pub policy: PolicyConfig,
     /// Other MCP servers whose tools, resources and prompts are served too, by name.
     #[serde(alias = "mcpServers")]
     pub upstreams: BTreeMap<String, UpstreamConfig>,
