@@ -450,12 +450,14 @@ impl App {
             .with_prompts(prompts)?
             .with_skills(skills)?
             .with_extensions(self.extensions)?;
+        let is_shared = self.state.is_some();
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
         let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
             state: SharedState::new(store, within),
+            is_shared,
             announcer: self.announcer,
         };
         Ok(Arc::new(Server::new(
