@@ -32,6 +32,7 @@ pub use tree::Origin;
 use crate::auth::AuthConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::source::SourceConfig;
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -78,6 +79,8 @@ pub struct Config {
     pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
+    /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
+    pub sources: Vec<SourceConfig>,
     /// The log.
     pub log: LogConfig,
 }
