@@ -540,6 +540,7 @@ impl App {
             policy: policy_for(&config.policy, &catalog)?,
             proved,
         };
+        let is_shared = self.state.is_some() || config.state.is_shared();
         let store = match self.state {
             Some(store) => store,
             None => crate::state::open(&config.state)?,
@@ -547,6 +548,7 @@ impl App {
         let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
             state: SharedState::new(store, within),
+            is_shared,
             announcer: self.offers.announcer,
         };
         if let Some(upstreams) = &self.offers.upstreams {

@@ -111,6 +111,8 @@ pub(crate) struct Server {
     legacy: LegacySessions,
     announcer: Announcer,
     tasks: Arc<Tasks>,
+    /// Whether other replicas can be reached by way of the state.
+    reaches_others: bool,
     telemetry: Telemetry,
     operations: Operations,
     /// Sessions that were opened, by revision.
@@ -127,6 +129,8 @@ pub(crate) struct Prepared(Generation);
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) state: SharedState,
+    /// Whether other replicas may have the same state.
+    pub(crate) is_shared: bool,
     pub(crate) announcer: Announcer,
 }
 
@@ -267,6 +271,7 @@ impl Server {
             announcer: shared.announcer,
             state: shared.state,
             tasks,
+            reaches_others: shared.is_shared,
             telemetry,
             operations,
             sessions_opened,
@@ -406,10 +411,30 @@ impl Server {
             .hear(session, principal.id(), response)
         {
             Heard::Here => Reply::Accepted,
-            Heard::Elsewhere => {
-                let message = "this is the answer to a question that another process has asked; \
-                    for answers to reach it, send the requests of a session to the same replica";
+            Heard::Elsewhere(to) => {
+                let (Some(id), outcome) = (response.id, response.outcome) else {
+                    return Reply::Accepted;
+                };
+                let size = outcome.map_or_else(str::len, str::len);
+                if self.reaches_others && size <= ANSWER_ELSEWHERE_BYTES {
+                    self.streams.say(Word::Answered {
+                        to,
+                        session: session.into(),
+                        principal: principal.id().into(),
+                        id: id.to_owned(),
+                        outcome: outcome.map(str::to_owned).map_err(str::to_owned),
+                    });
+                    return Reply::Accepted;
+                }
+                let message = if self.reaches_others {
+                    "this is the answer to a question that another replica has asked, and it is too large to be \
+                    passed on; send the requests of a session to the same replica"
+                } else {
+                    "this is the answer to a question that another process has asked, and replicas share no state \
+                    (App::state); give them one, or send the requests of a session to the same replica"
+                };
                 let error = ErrorObject::new(ErrorCode::Http(409), message);
+                let error = error.with_data(serde_json::json!({"setting": "state"}));
                 Reply::refused(Refusal::AskedElsewhere, None, &error)
             }
         }
@@ -663,6 +688,9 @@ fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> 
         None => Box::new(stream),
     })
 }
+/// How large an answer may be that is passed on to the replica that asked.
+const ANSWER_ELSEWHERE_BYTES: usize = 30 * 1024;
+
 /// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
 const NOT_HERE: &str = "only tools, resources and prompts can ask";
 

@@ -110,8 +110,15 @@ pub(super) struct Counters {
 pub(crate) enum Heard {
     /// It went to whoever waits for it; or nobody does, which the client need not know.
     Here,
-    /// Another process has asked, and this one cannot reach it.
-    Elsewhere,
+    /// Another process has asked: the replica of this number.
+    Elsewhere(u64),
+}
+
+/// Which replica an id comes from, if it has the form of our ids.
+fn replica_of(id: &str) -> Option<u64> {
+    let (replica, rest) = id.strip_prefix(FORM)?.split_once('-')?;
+    let is_ours = replica.len() == 16 && rest.len() == 32;
+    is_ours.then(|| u64::from_str_radix(replica, 16).ok())?
 }
 
 /// What all ids begin with.
@@ -204,12 +211,10 @@ impl Questions {
             count(&self.counters.unheard);
             return Heard::Here;
         };
-        if id.starts_with(FORM)
+        if let Some(replica) = replica_of(&id)
             && !id.starts_with(&*self.prefix)
-            && id.len() == self.prefix.len() + 32
         {
-            count(&self.counters.unheard);
-            return Heard::Elsewhere;
+            return Heard::Elsewhere(replica);
         }
         let found = {
             let mut waiting = self.waiting();

@@ -36,3 +36,10 @@ impl Default for StateConfig {
         }
     }
 }
+
+impl StateConfig {
+    /// Whether other replicas have the same state.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.url.is_some()
+    }
+}

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
+use crate::protocol::message::Response;
 use crate::seal::Ended;
 use crate::server::Server;
 use crate::state::{Heard, Keep, StateError, Subscription};
@@ -37,6 +38,17 @@ pub(in crate::server) enum Word {
     News,
     /// A request was cancelled whose call runs elsewhere.
     Cancelled { session: Arc<str>, request: String },
+    /// A client's answer to what another replica has asked.
+    Answered {
+        /// That replica.
+        to: u64,
+        session: Arc<str>,
+        principal: Arc<str>,
+        /// JSON text.
+        id: String,
+        /// JSON text of the result, or of the error.
+        outcome: Result<String, String>,
+    },
     /// A session has a new standing stream.
     Opened { session: Arc<str> },
     /// It has it no longer.
@@ -242,6 +254,24 @@ impl Server {
         match word {
             Word::News => self.catch_up(attention).await,
             Word::Cancelled { session, request } => drop(self.inflight.cancel(&session, &request)),
+            Word::Answered {
+                to,
+                session,
+                principal,
+                id,
+                outcome,
+            } => {
+                if to == self.replica {
+                    let outcome = outcome.as_deref().map_err(String::as_str);
+                    let response = Response {
+                        id: Some(&id),
+                        outcome,
+                    };
+                    self.inflight
+                        .questions
+                        .hear(&session, &principal, &response);
+                }
+            }
             Word::Opened { session } => streams.elsewhere(&session, true),
             Word::Closed { session } => streams.elsewhere(&session, false),
             Word::Subscribed { session } => {

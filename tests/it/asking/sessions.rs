@@ -107,11 +107,42 @@ fn an_answer_that_reaches_another_replica_is_told_so() {
     let response = there.post(&session.headers(), &body);
     let message = response.error(409, 409, "");
     assert!(message.contains("another process"), "{message}");
+    assert_eq!(response.json()["error"]["data"]["setting"], "state");
     session.post(&body).accepted();
     assert_eq!(
         text(&connection.event().expect("an answer")["result"]),
         "Hello, Ada!"
     );
+}
+
+#[test]
+fn an_answer_finds_its_way_between_replicas_that_share_their_state() {
+    let state = std::sync::Arc::new(longshore::state::Memory::default());
+    let replica = || {
+        let state = std::sync::Arc::clone(&state);
+        Serve::new()
+            .app(|_| app().state(state))
+            .shared_key()
+            .start()
+    };
+    let (here, there) = (replica(), replica());
+    let session = here.session_of("2025-11-25", &able());
+    let (mut connection, question) = asked(&here, &session, "two_questions");
+    // Nobody but the session that was asked is heard there either.
+    let other = there.session_of("2025-11-25", &able());
+    other.post(&answer(&question, name("Eve"))).accepted();
+    let body = answer(&question, name("Ada"));
+    there.post(&session.headers(), &body).accepted();
+    let question = connection.event().expect("the second question");
+    let blue = json!({"action": "accept", "content": {"color": "blue"}});
+    there
+        .post(&session.headers(), &answer(&question, blue))
+        .accepted();
+    let result = connection.event().expect("an answer");
+    assert_eq!(text(&result["result"]), "Ada likes blue.");
+    let (_, question) = asked(&here, &session, "named");
+    let large = answer(&question, name(&"x".repeat(60_000)));
+    there.post(&session.headers(), &large).error(409, 409, "");
 }
 
 #[test]
