@@ -1,5 +1,7 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+mod policy;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -14,23 +16,27 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Place, Proof};
+use crate::auth::{
+    AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
+};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Skill, Tool,
+    Refused, ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, builtin};
+use crate::server::{Admission, MethodHandler, Server, Shared};
+use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, McpService};
 use crate::transport::stdio::{self, StdioConfig};
+
+pub use policy::Rules;
 
 /// A server in the making.
 ///
@@ -84,6 +90,9 @@ pub enum AppError {
     /// Callers cannot be asked for a proof as it was configured.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
+    /// The rules of who sees and uses what make no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -93,6 +102,9 @@ pub enum AppError {
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
+    /// Sources are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Bind {
@@ -428,14 +440,12 @@ impl App {
         Ok(config)
     }
 
-    fn build(
-        self,
-        config: &Config,
-        telemetry: Telemetry,
-    ) -> std::result::Result<Arc<Server>, AppError> {
-        tell_state(&telemetry);
-        let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
-        let mut skills = self.skills;
+    /// Everything that is offered.
+    fn offer(&mut self, config: &Config) -> std::result::Result<Catalog, AppError> {
+        let mut tools = std::mem::take(&mut self.tools);
+        let mut resources = std::mem::take(&mut self.resources);
+        let mut prompts = std::mem::take(&mut self.prompts);
+        let mut skills = std::mem::take(&mut self.skills);
         for toolset in &config.toolsets {
             let toolset = builtin(toolset, &self.announcer)?;
             tools.extend(toolset.tools);
@@ -443,16 +453,34 @@ impl App {
             prompts.extend(toolset.prompts);
             skills.extend(toolset.skills);
         }
+        let extensions = std::mem::take(&mut self.extensions);
+        let mut catalog = Catalog::new(tools)?
+            .with_resources(resources)?
+            .with_prompts(prompts)?
+            .with_skills(skills)?;
+        for (source, offered) in offered(&config.sources)? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        tell_of_refused(&catalog)?;
+        Ok(catalog.with_extensions(extensions)?)
+    }
+
+    fn build(
+        mut self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
+        let catalog = self.offer(config)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let catalog = Catalog::new(tools)?
-            .with_resources(resources)?
-            .with_prompts(prompts)?
-            .with_skills(skills)?
-            .with_extensions(self.extensions)?;
+        let admission = Admission {
+            policy: policy_for(&config.policy, &catalog)?,
+            proved,
+        };
         let store = match self.state {
             Some(store) => store,
             None => crate::state::open(&config.state)?,
@@ -469,7 +497,35 @@ impl App {
             catalog,
             self.methods,
             telemetry,
+            admission,
         )))
+    }
+}
+
+/// The policy, if there is any, with each name in it one of something.
+fn policy_for(
+    config: &PolicyConfig,
+    catalog: &Catalog,
+) -> std::result::Result<Option<Policy>, PolicyError> {
+    let policy = Policy::new(config)?;
+    let tools: Vec<_> = catalog.names().collect();
+    Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
+    Ok(policy)
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
+    for refused in catalog.refused() {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
     }
 }
 

@@ -29,9 +29,10 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 
-use crate::auth::AuthConfig;
+use crate::auth::{AuthConfig, PolicyConfig};
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::source::SourceConfig;
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -70,6 +71,8 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Who may call.
     pub auth: AuthConfig,
+    /// Who sees and uses what.
+    pub policy: PolicyConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.
@@ -78,6 +81,8 @@ pub struct Config {
     pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
+    /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
+    pub sources: Vec<SourceConfig>,
     /// The log.
     pub log: LogConfig,
 }
