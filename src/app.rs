@@ -17,7 +17,7 @@ use tower::{Layer, Service};
 use crate::auth::{AuthSetupError, Authentication, Place, Proof};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    ResourceTemplate, Skill, Tool,
+    Refused, ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Transport};
 use crate::environment::Probe;
@@ -26,7 +26,7 @@ use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, builtin};
+use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
@@ -96,6 +96,9 @@ pub enum AppError {
     /// There is no such toolset.
     #[error(transparent)]
     Toolset(#[from] UnknownToolset),
+    /// Sources are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Bind {
@@ -454,11 +457,15 @@ impl App {
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let catalog = Catalog::new(tools)?
+        let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?
-            .with_skills(skills)?
-            .with_extensions(self.extensions)?;
+            .with_skills(skills)?;
+        for (source, offered) in offered(&config.sources)? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        tell_of_refused(&catalog)?;
+        let catalog = catalog.with_extensions(self.extensions)?;
         let limits = Limits::new(&config.limits, &telemetry.metrics);
         for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
@@ -483,6 +490,22 @@ impl App {
             telemetry,
             limits,
         )))
+    }
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
+    for refused in catalog.refused() {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
     }
 }
 

@@ -20,6 +20,7 @@ mod registry;
 mod resource;
 pub mod schema;
 mod shown;
+mod source;
 mod skill;
 mod strict;
 mod table;
@@ -63,6 +64,7 @@ pub use resource::{
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::annotations_for;
 pub use skill::{Skill, SkillError};
+pub use source::{Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};

@@ -12,8 +12,8 @@ use super::skill::{CatalogSkill, Skill};
 use super::table::Table;
 use super::view;
 use super::{
-    AnyResource, Arguments, InvalidArguments, Output, Parameters, Prompt, Resource,
-    ResourceDefinition, ResourceTemplate, Tool,
+    AnyResource, Arguments, InvalidArguments, Offered, Output, Parameters, Prompt, Refused,
+    Resource, ResourceDefinition, ResourceTemplate, Tool,
 };
 use crate::protocol::{Method, TemplateError, UriTemplate, fault_of_uri};
 use crate::telemetry::{Metrics, OperationId, Target};
@@ -27,6 +27,7 @@ pub struct Catalog {
     pub(crate) resources: Table<CatalogResource>,
     pub(crate) templates: Table<CatalogTemplate>,
     pub(crate) prompts: Table<CatalogPrompt>,
+    pub(crate) refused: Vec<Refused>,
     pub(crate) skills: Table<CatalogSkill>,
     /// What is in the folders of skills, by URI: JSON of a list of resources.
     pub(crate) folders: BTreeMap<String, String>,
@@ -247,6 +248,58 @@ impl Catalog {
             self.add_prompt(prompt)?;
         }
         Ok(self)
+    }
+
+    /// Adds what a source offers. What cannot be offered joins what the source itself has refused, and keeps nothing
+    /// else from being offered.
+    #[must_use]
+    pub fn with_offered(mut self, source: &str, offered: Offered) -> Self {
+        self.refused.extend(offered.refused);
+        for tool in offered.tools {
+            let place = format!("tool {}", tool.definition().name);
+            let added = self.add_tool(tool);
+            self.note(source, place, added);
+        }
+        for resource in offered.resources {
+            let place = format!("resource {}", resource.definition().uri);
+            let added = match resource {
+                AnyResource::Fixed(resource) => self.add_resource(resource),
+                AnyResource::Template(template) => self.add_template(template),
+            };
+            self.note(source, place, added);
+        }
+        for prompt in offered.prompts {
+            let place = format!("prompt {}", prompt.definition().name);
+            let added = self.add_prompt(prompt);
+            self.note(source, place, added);
+        }
+        self
+    }
+
+    fn note(&mut self, source: &str, place: String, added: Result<(), CatalogError>) {
+        if let Err(error) = added {
+            let mut problem = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                problem.push_str(": ");
+                problem.push_str(&error.to_string());
+                cause = error.source();
+            }
+            self.refused.push(Refused::new(source, place, problem));
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn offers_nothing(&self) -> bool {
+        self.tools.len() == 0
+            && self.resources.len() == 0
+            && self.templates.len() == 0
+            && self.prompts.len() == 0
+    }
+
+    /// What was configured and cannot be offered.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
     }
 
     fn add_tool(&mut self, tool: Arc<dyn Tool>) -> Result<(), CatalogError> {

@@ -7,10 +7,10 @@ use crate::config::{Flags, Loaded};
 use crate::environment::Probe;
 use crate::telemetry::LOG_DROPPED;
 
-/// The settings; without a toolset, the demo.
+/// The settings; without a toolset and a source, the demo.
 pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
     let mut loaded = Loaded::read(flags, &Probe::real()).map_err(AppError::from)?;
-    if loaded.config.toolsets.is_empty() {
+    if loaded.config.toolsets.is_empty() && loaded.config.sources.is_empty() {
         loaded.config.toolsets.push("demo".to_owned());
     }
     Ok(loaded)
@@ -19,8 +19,15 @@ pub(super) fn load(flags: &Flags) -> Result<Loaded, MainError> {
 /// Serves what the settings name; without any, the demo toolset.
 pub(super) fn run(flags: &Flags, audience: Audience) -> Result<(), MainError> {
     let config = load(flags)?.config;
+    let sources = config.sources.iter().map(|source| source.name.as_str());
+    let toolsets: Vec<&str> = config
+        .toolsets
+        .iter()
+        .map(String::as_str)
+        .chain(sources)
+        .collect();
+    let toolsets = toolsets.join(", ");
     output::start_logging(&config.log, &Probe::real())?;
-    let toolsets = config.toolsets.join(", ");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -33,6 +33,7 @@ use crate::auth::AuthConfig;
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
+use crate::source::SourceConfig;
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -81,6 +82,8 @@ pub struct Config {
     pub state: StateConfig,
     /// How often, and how many at once.
     pub limits: LimitConfig,
+    /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
+    pub sources: Vec<SourceConfig>,
     /// The log.
     pub log: LogConfig,
 }

@@ -207,8 +207,10 @@ impl<'a> Walk<'a> {
             return;
         }
         let items = inner.get("items").map(|items| self.resolve(items));
+        // `false` is that of a table whose settings are all known.
         let values = inner
             .get("additionalProperties")
+            .filter(|values| values.is_object())
             .map(|values| self.resolve(values));
         let is_secret = [Some(inner), items, values]
             .into_iter()

@@ -7,7 +7,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 use super::FetchError;
@@ -31,11 +32,11 @@ pub struct Guard {
 /// What may be reached, as it is written in a configuration.
 ///
 /// ```toml
-/// [sources.egress]
+/// [sources.http.egress]
 /// hosts = ["api.example.com", "*.example.org"]
 /// networks = ["10.20.0.0/16"]
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EgressConfig {
     /// Hosts that may be reached, and no others: `api.example.com`, `*.example.com` for all below a domain, with
@@ -46,6 +47,7 @@ pub struct EgressConfig {
     #[serde(deserialize_with = "crate::environment::list")]
     pub denied_hosts: Vec<String>,
     /// Networks that may be reached though they are not public, such as `10.20.0.0/16`. Default: none.
+    #[schemars(with = "Vec<String>")]
     pub networks: Vec<IpNet>,
     /// Whether this machine itself may be reached, for development. Default: false.
     pub loopback: bool,

@@ -9,12 +9,15 @@ mod body;
 mod proxies;
 mod breaker;
 mod bulkhead;
+pub(crate) mod child;
 mod client;
 mod connect;
 mod fetch_error;
 mod guard;
 mod inflate;
 mod resolve;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};

@@ -274,6 +274,15 @@ impl Server {
         &self.telemetry
     }
 
+    /// What is configured and not offered: of each the source and the place. What is wrong with it is in the log.
+    pub(crate) fn refused(&self) -> Vec<serde_json::Value> {
+        let generation = self.generation.load();
+        let refused = generation.catalog.refused().iter();
+        refused
+            .map(|refused| serde_json::json!({"source": refused.source, "place": refused.place}))
+            .collect()
+    }
+
     /// How many tools there are.
     pub(crate) fn tool_count(&self) -> usize {
         self.generation.load().catalog.len()

@@ -1,6 +1,30 @@
-//! Tools that come with the program.
+//! Tools that need no code: HTTP calls, operations of an OpenAPI document and command lines, as configuration describes
+//! them; and those that come with the program.
+//!
+//! A mistake in one of them keeps that one from being offered, and no other; see [`Refused`](crate::catalog::Refused).
 
+mod argument;
 mod builtin;
+mod command;
+mod config;
+mod credentials;
+mod exchange;
+mod http;
+mod name;
+mod openapi;
+mod response;
+mod template;
 
+pub use self::http::{
+    HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
+};
+pub use argument::{ArgumentConfig, ArgumentType};
 pub use builtin::UnknownToolset;
 pub(crate) use builtin::builtin;
+pub use command::{
+    CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
+};
+pub(crate) use config::offered;
+pub use config::{ExchangeLimits, SourceConfig};
+pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
+pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};

@@ -30,6 +30,7 @@ mod resources;
 mod revisions;
 mod rules;
 mod state;
+mod sources;
 #[cfg(feature = "cli")]
 mod stdio;
 mod streamable_http;

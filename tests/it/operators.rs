@@ -67,6 +67,7 @@ fn health_says_what_is_served() {
             "revisions": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"],
             "tools_registered": null,
             "tools": null,
+            "refused": [],
             "backends_configured": 0,
             "backends_connected": 0,
             "active_clients": 1,

@@ -84,6 +84,7 @@ fn health(server: &Server, telemetry: &Telemetry) -> Value {
         "revisions": Revision::ALL.map(Revision::as_str),
         "tools_registered": tools,
         "tools": tools,
+        "refused": server.refused(),
         "backends_configured": configured,
         "backends_connected": connected,
         "active_clients": life.clients(),

@@ -1,0 +1,197 @@
+//! Child processes: in a group of their own, within limits, and never left behind.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use tokio::process::Command;
+
+/// How much each process of a group may have. 0 is no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// Address space, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Processes and threads besides those that the user has already.
+    pub(crate) processes: u64,
+    /// Open files.
+    pub(crate) open_files: u64,
+}
+
+/// A group of processes in the making.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    mark: String,
+}
+
+/// A group of processes. When it is dropped, all of them are killed, and also those that have left it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    leader: Option<Pid>,
+    mark: String,
+    is_over: bool,
+}
+
+/// The variable by which a child's descendants are known, even where they have left its group and its session.
+const MARK: &str = "LONGSHORE_CHILD";
+
+impl Group {
+    /// Makes a command begin a group of its own, within limits.
+    pub(crate) fn prepare(command: &mut Command, limits: Limits) -> Prepared {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let secret = getrandom::u64().unwrap_or_default();
+        let mark = format!("{}-{number}-{secret:016x}", std::process::id());
+        command.env(MARK, &mark).process_group(0);
+        limit(command, limits);
+        Prepared { mark }
+    }
+
+    /// The command has ended by itself: what it left behind in its group is ended too.
+    pub(crate) fn end(mut self) {
+        self.is_over = true;
+        self.kill_group();
+    }
+
+    fn kill_group(&self) {
+        if let Some(leader) = self.leader {
+            // Nobody is left in it, most of the time.
+            let _ = rustix::process::kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+impl Prepared {
+    /// The command runs, under this id.
+    pub(crate) fn started(self, id: Option<u32>) -> Group {
+        let leader = id
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        Group {
+            leader,
+            mark: self.mark,
+            is_over: false,
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.kill_group();
+        // Those that made a session of their own. Each look may miss some that are just being started.
+        for _ in 0..3 {
+            let found = marked(&self.mark);
+            if found.is_empty() {
+                return;
+            }
+            for pid in found {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// The processes whose environment has a mark and that are not dead already.
+fn marked(mark: &str) -> Vec<Pid> {
+    let wanted = format!("{MARK}={mark}");
+    let is_marked = |folder: &Path| {
+        std::fs::read(folder.join("environ")).is_ok_and(|environ| {
+            environ
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == wanted.as_bytes())
+        })
+    };
+    processes()
+        .filter(|(_, folder)| is_marked(folder))
+        .map(|(pid, _)| pid)
+        .collect()
+}
+
+fn processes() -> impl Iterator<Item = (Pid, std::path::PathBuf)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry
+            .file_name()
+            .to_str()?
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)?;
+        Some((pid, entry.path()))
+    })
+}
+
+/// How many threads a user has, which is what the system counts against its limit of processes.
+fn threads_of_user() -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = rustix::process::getuid().as_raw();
+    let own =
+        processes().filter(|(_, folder)| folder.metadata().is_ok_and(|found| found.uid() == user));
+    let threads = own.map(|(_, folder)| {
+        std::fs::read_dir(folder.join("task")).map_or(1, |tasks| tasks.count() as u64)
+    });
+    threads.sum()
+}
+
+/// Variables that make a program load code, whoever started it.
+pub(crate) fn decides_what_is_loaded(name: &str) -> bool {
+    static NAMES: [&str; 5] = [
+        "BASH_ENV",
+        "ENV",
+        "NODE_OPTIONS",
+        "PERL5OPT",
+        "PYTHONSTARTUP",
+    ];
+    let names: HashSet<&str> = NAMES.into();
+    name.starts_with("LD_") || name.starts_with("DYLD_") || names.contains(name)
+}
+
+/// Sets limits in the child before its program begins; set from outside, they would come too late for what it starts
+/// first. It is also told to die with the thread that started it, so that `kill -9` of this process leaves nothing behind.
+#[allow(unsafe_code)]
+fn limit(command: &mut Command, limits: Limits) {
+    let processes = match limits.processes {
+        0 => 0,
+        more => threads_of_user() + more,
+    };
+    let wanted = [
+        (Resource::As, limits.memory_bytes),
+        (Resource::Nproc, processes),
+        (Resource::Nofile, limits.open_files),
+    ];
+    let before = rustix::process::getpid();
+    let set = move || {
+        for (resource, most) in wanted {
+            if most > 0 {
+                lower(resource, most)?;
+            }
+        }
+        // No dump of what may be secret is written.
+        lower(Resource::Core, 0)?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have died before it could be asked to tell.
+        if rustix::process::getppid() != Some(before) {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        Ok(())
+    };
+    // SAFETY: the closure runs in the child between `fork` and `exec`, where only async-signal-safe functions may be
+    // called. It makes system calls by way of `rustix`, which adds neither locks nor allocations to them, and builds
+    // errors from numbers and kinds, which allocate nothing. What it captures are plain values.
+    unsafe {
+        command.pre_exec(set);
+    }
+}
+
+/// Lowers a limit; one that is lower already stays.
+fn lower(resource: Resource, most: u64) -> std::io::Result<()> {
+    let now = rustix::process::getrlimit(resource);
+    let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    let limit = Rlimit {
+        current: least(now.current),
+        maximum: least(now.maximum),
+    };
+    Ok(rustix::process::setrlimit(resource, limit)?)
+}

@@ -1,0 +1,206 @@
+//! Arguments of tools, as configuration describes them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// One argument of a tool.
+///
+/// ```yaml
+/// arguments:
+///   city: { description: "Name of a city, in English" }
+///   days: { type: integer, minimum: 1, maximum: 7, optional: true }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArgumentConfig {
+    /// What kind of value it is. Default: `string`.
+    pub r#type: ArgumentType,
+    /// What it means, for the model.
+    pub description: Option<String>,
+    /// Whether it may be left out. Default: false.
+    pub optional: bool,
+    /// What is meant when it is left out; it is then optional.
+    pub default: Option<Value>,
+    /// The only values it can have.
+    pub r#enum: Vec<Value>,
+    /// A regular expression that a text has to match.
+    pub pattern: Option<String>,
+    /// The least number of characters of a text.
+    pub min_length: Option<u64>,
+    /// The largest number of characters of a text.
+    pub max_length: Option<u64>,
+    /// The least number.
+    pub minimum: Option<f64>,
+    /// The largest number.
+    pub maximum: Option<f64>,
+    /// What kind of values a list has. Default: `string`.
+    pub items: Option<ArgumentType>,
+}
+
+/// What kind of value an argument is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ArgumentType {
+    /// A text.
+    #[default]
+    String,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// A list.
+    Array,
+    /// An object of any shape.
+    Object,
+}
+
+impl ArgumentType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+}
+
+impl ArgumentConfig {
+    fn schema(&self) -> Value {
+        let mut schema = Map::new();
+        schema.insert("type".to_owned(), self.r#type.as_str().into());
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                schema.insert(name.to_owned(), value);
+            }
+        };
+        set("description", self.description.clone().map(Value::from));
+        set("default", self.default.clone());
+        set(
+            "enum",
+            (!self.r#enum.is_empty()).then(|| self.r#enum.clone().into()),
+        );
+        set("pattern", self.pattern.clone().map(Value::from));
+        set("minLength", self.min_length.map(Value::from));
+        set("maxLength", self.max_length.map(Value::from));
+        set("minimum", self.minimum.map(whole));
+        set("maximum", self.maximum.map(whole));
+        if self.r#type == ArgumentType::Array {
+            let items = self.items.unwrap_or_default().as_str();
+            set("items", Some(json!({ "type": items })));
+        }
+        Value::Object(schema)
+    }
+}
+
+/// A number as people write it: 1 and not 1.0.
+fn whole(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 9.0e15 {
+        Value::from(number as i64)
+    } else {
+        Value::from(number)
+    }
+}
+
+/// The schema of all arguments together: what was written as one, or what follows from them.
+pub(super) fn input_schema(
+    arguments: &serde_json::Map<String, Value>,
+    written: Option<&Value>,
+) -> Result<Value, String> {
+    if let Some(schema) = written {
+        if !arguments.is_empty() {
+            return Err("there are both arguments and input_schema; keep one of them".to_owned());
+        }
+        return Ok(schema.clone());
+    }
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (name, value) in arguments {
+        let argument: ArgumentConfig =
+            serde_json::from_value(value.clone()).map_err(|e| format!("arguments.{name}: {e}"))?;
+        if !argument.optional && argument.default.is_none() {
+            required.push(Value::from(name.as_str()));
+        }
+        properties.insert(name.clone(), argument.schema());
+    }
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    schema["additionalProperties"] = false.into();
+    Ok(schema)
+}
+
+/// Fills in what the schema says is meant when an argument is left out.
+pub(super) fn fill_in(arguments: &mut Map<String, Value>, schema: &Value) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        if let Some(default) = property.get("default")
+            && !arguments.contains_key(name)
+        {
+            arguments.insert(name.clone(), default.clone());
+        }
+    }
+}
+
+/// The names that a template may use: those in the schema, or `None` where there may be any.
+pub(super) fn names(schema: &Value) -> Option<Vec<&str>> {
+    if ["allOf", "anyOf", "oneOf", "$ref", "patternProperties"]
+        .iter()
+        .any(|keyword| schema.get(keyword).is_some())
+    {
+        return None;
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    Some(
+        properties
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_become_a_schema() {
+        let arguments = json!({
+            "city": {"description": "A city", "max_length": 50},
+            "days": {"type": "integer", "minimum": 1, "maximum": 7, "default": 3},
+            "tags": {"type": "array", "items": "integer", "optional": true},
+        });
+        let schema = input_schema(arguments.as_object().expect("an object"), None).expect("sound");
+        assert_eq!(
+            schema,
+            json!({
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "description": "A city", "maxLength": 50},
+                    "days": {"type": "integer", "default": 3, "minimum": 1, "maximum": 7},
+                    "tags": {"type": "array", "items": {"type": "integer"}},
+                },
+                "required": ["city"],
+                "additionalProperties": false,
+            })
+        );
+        let mut given = Map::new();
+        fill_in(&mut given, &schema);
+        assert_eq!(given.get("days"), Some(&json!(3)));
+        let wrong = json!({"city": {"tpye": "string"}});
+        let message =
+            input_schema(wrong.as_object().expect("an object"), None).expect_err("refused");
+        assert!(
+            message.contains("arguments.city") && message.contains("tpye"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! From a template of a command line to its arguments.
+
+use minijinja::Value as Context;
+use serde_json::Value;
+
+use crate::source::template::{Place, Template};
+
+/// A command line with placeholders.
+#[derive(Debug)]
+pub(super) struct Line {
+    program: String,
+    groups: Vec<Group>,
+    allow_leading_dash: bool,
+}
+
+/// Arguments that are there or left out together.
+#[derive(Debug)]
+struct Group(Vec<Template>);
+
+impl Line {
+    /// # Errors
+    ///
+    /// What is wrong with it, and where.
+    pub(super) fn new(
+        argv: &[Value],
+        allow_leading_dash: bool,
+        names: Option<&[&str]>,
+    ) -> Result<Self, String> {
+        let Some((program, rest)) = argv.split_first() else {
+            return Err("argv is empty; give it the program and its arguments".to_owned());
+        };
+        let program = match program {
+            Value::String(text) if !text.is_empty() => text,
+            _ => return Err("argv[0] is no program".to_owned()),
+        };
+        if program.contains("{{") || program.contains("{%") {
+            return Err(
+                "argv[0]: which program runs is not for a caller to say; write it out".to_owned(),
+            );
+        }
+        let mut groups = Vec::new();
+        for (position, item) in rest.iter().enumerate() {
+            let read = |text: &Value| match text {
+                Value::String(text) => Template::new(text, Place::Text, names)
+                    .map_err(|problem| format!("argv[{}]: {problem}", position + 1)),
+                Value::Number(_) | Value::Bool(_) => {
+                    Template::new(text.to_string(), Place::Text, Some(&[]))
+                }
+                _ => Err(format!(
+                    "argv[{}]: an argument is a text, or a list of texts that belong together",
+                    position + 1
+                )),
+            };
+            groups.push(Group(match item {
+                Value::Array(items) => items.iter().map(read).collect::<Result<_, _>>()?,
+                item => vec![read(item)?],
+            }));
+        }
+        Ok(Self {
+            program: program.clone(),
+            groups,
+            allow_leading_dash,
+        })
+    }
+
+    pub(super) fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// The arguments for these values, without the program.
+    ///
+    /// # Errors
+    ///
+    /// A value that no argument can hold, or that could be taken for an option.
+    pub(super) fn fill(&self, values: &Context) -> Result<Vec<String>, String> {
+        let mut line = Vec::new();
+        let mut options_ended = false;
+        for Group(templates) in &self.groups {
+            let texts = templates.iter().map(|template| one(template, values));
+            let texts: Vec<Option<String>> = texts.collect::<Result<_, _>>()?;
+            let Some(texts) = texts.into_iter().collect::<Option<Vec<String>>>() else {
+                continue;
+            };
+            for (template, text) in templates.iter().zip(texts) {
+                if text.contains('\0') {
+                    return Err("a value has a NUL, which no argument can hold".to_owned());
+                }
+                let may_be_option = !self.allow_leading_dash && !options_ended;
+                if may_be_option && template.begins_with_value() && text.starts_with('-') {
+                    return Err(format!(
+                        "{:?} begins with a dash and would be taken for an option",
+                        text.chars().take(50).collect::<String>()
+                    ));
+                }
+                options_ended |= template.is_literal() && text == "--";
+                line.push(text);
+            }
+        }
+        Ok(line)
+    }
+}
+
+/// What a template stands for. A placeholder without a value anywhere in it means that there is nothing.
+fn one(template: &Template, values: &Context) -> Result<Option<String>, String> {
+    match template.text(values) {
+        Err(_) if template.lacks_a_value(values) => Ok(None),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::template;
+    use serde_json::json;
+
+    fn fill(argv: &Value, arguments: &Value) -> Result<Vec<String>, String> {
+        let argv = argv.as_array().expect("a list");
+        let line = Line::new(argv, false, None)?;
+        line.fill(&template::context(
+            arguments.as_object().expect("an object"),
+            "ann",
+        ))
+    }
+
+    /// What has meant something to a shell, or to somebody who splits texts.
+    const HOSTILE: &[&str] = &[
+        "; id",
+        "&& id",
+        "|| id",
+        "| id",
+        "& id",
+        "$(id)",
+        "`id`",
+        "${IFS}id",
+        "$HOME",
+        "> /etc/passwd",
+        "< /etc/passwd",
+        "2>&1",
+        "\n id",
+        "\r\n id",
+        "%0a id",
+        "\t id",
+        " id",
+        "a b",
+        "a  b",
+        "'",
+        "\"",
+        "''",
+        "\"\"",
+        "\\",
+        "\\n",
+        "\\'",
+        "*",
+        "?",
+        "[a-z]",
+        "~",
+        "~root",
+        "{a,b}",
+        "!!",
+        "!id",
+        "#",
+        "%s%n",
+        "%PATH%",
+        "^",
+        "(id)",
+        "{ id; }",
+        "a=b",
+        "\u{1b}[31m",
+        "\u{202e}",
+        "é",
+        "{{ 7*7 }}",
+        "{% raw %}",
+        "$((1+1))",
+        "<(id)",
+        "@/etc/passwd",
+        "+x",
+        ".",
+        "..",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "",
+    ];
+
+    #[test]
+    fn a_placeholder_is_one_argument_whatever_it_holds() {
+        for text in HOSTILE {
+            let line = fill(
+                &json!(["echo", "{{ a }}", "x={{ a }}", "--a={{ a }}", "z"]),
+                &json!({"a": text}),
+            );
+            let expected = vec![
+                (*text).to_owned(),
+                format!("x={text}"),
+                format!("--a={text}"),
+                "z".to_owned(),
+            ];
+            assert_eq!(line, Ok(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_value_becomes_an_option() {
+        for text in [
+            "-",
+            "--",
+            "-x",
+            "--config=/x",
+            "-rf",
+            "--output=/x",
+            "-oProxyCommand=id",
+            "--upload-pack=id",
+        ] {
+            assert!(
+                fill(&json!(["git", "log", "{{ a }}"]), &json!({"a": text})).is_err(),
+                "{text}"
+            );
+            assert!(
+                fill(
+                    &json!(["git", "log", "{{ a }}{{ b }}"]),
+                    &json!({"a": text, "b": "x"})
+                )
+                .is_err(),
+                "{text}"
+            );
+            assert!(
+                fill(&json!(["git", ["-C", "{{ a }}"]]), &json!({"a": text})).is_err(),
+                "{text}"
+            );
+            let behind = fill(&json!(["git", "log", "--", "{{ a }}"]), &json!({"a": text}));
+            assert_eq!(
+                behind,
+                Ok(vec!["log".to_owned(), "--".to_owned(), text.to_owned()])
+            );
+            // A value that says `--` itself ends nothing.
+            assert!(
+                fill(
+                    &json!(["git", "x{{ b }}", "{{ a }}"]),
+                    &json!({"a": text, "b": "--"})
+                )
+                .is_err()
+            );
+        }
+        let allowed = Line::new(&[json!("echo"), json!("{{ a }}")], true, None).expect("a line");
+        let values = template::context(json!({"a": "-1"}).as_object().expect("an object"), "ann");
+        assert_eq!(allowed.fill(&values), Ok(vec!["-1".to_owned()]));
+        assert!(fill(&json!(["echo", "{{ a }}"]), &json!({"a": "a\0b"})).is_err());
+    }
+
+    #[test]
+    fn what_has_no_value_is_left_out() {
+        let argv = json!([
+            "grep",
+            ["--context", "{{ lines }}"],
+            "--max={{ most }}",
+            "{% if deep %}-r{% endif %}",
+            7,
+            "{{ text }}"
+        ]);
+        assert_eq!(
+            fill(&argv, &json!({"text": "x"})),
+            Ok(vec!["7".to_owned(), "x".to_owned()])
+        );
+        assert_eq!(
+            fill(
+                &argv,
+                &json!({"text": "", "lines": 2, "most": 5, "deep": true})
+            )
+            .expect("a line"),
+            ["--context", "2", "--max=5", "-r", "7", ""]
+        );
+        assert!(
+            fill(&argv, &json!({"text": ["a", "b"]})).is_err(),
+            "a list is not one argument"
+        );
+    }
+
+    #[test]
+    fn who_runs_is_not_for_a_caller_to_say() {
+        for argv in [
+            json!(["{{ a }}"]),
+            json!(["/bin/{{ a }}"]),
+            json!([]),
+            json!([7]),
+            json!([""]),
+            json!(["a", {"b": 1}]),
+            json!(["a", "{{ b"]),
+        ] {
+            assert!(
+                Line::new(argv.as_array().expect("a list"), false, None).is_err(),
+                "{argv}"
+            );
+        }
+        assert!(Line::new(&[json!("a"), json!("{{ c }}")], false, Some(&["b"])).is_err());
+    }
+}

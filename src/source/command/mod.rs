@@ -1,0 +1,206 @@
+//! One command line as a tool. Nothing passes through a shell.
+
+mod config;
+mod line;
+mod run;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
+
+use self::line::Line;
+use self::run::{Ended, Program, RunError};
+use super::argument::{fill_in, input_schema, names};
+use super::config::{Collector, GRACE};
+use super::response;
+use super::template::{self, Place, Template};
+use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::net::Bulkhead;
+use crate::protocol::ToolAnnotations;
+
+/// A tool that runs one command line.
+pub struct CommandTool {
+    definition: Definition,
+    plan: Arc<Plan>,
+}
+
+struct Plan {
+    schema: serde_json::Value,
+    line: Line,
+    stdin: Option<Template>,
+    program: Program,
+    bulkhead: Bulkhead,
+    output: CommandOutput,
+    media_type: Option<String>,
+    ok: Vec<i32>,
+    errors: std::collections::BTreeMap<i32, String>,
+}
+
+/// What a source of commands offers.
+pub(super) fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
+    let prefix = collector.prefix("");
+    for (position, tool) in command.tools.iter().enumerate() {
+        match CommandTool::new(command, tool, &prefix) {
+            Ok(tool) => collector.offer(tool),
+            Err(problem) => {
+                let place = format!("command.tools[{position}] ({})", tool.name);
+                collector.refuse(&place, problem);
+            }
+        }
+    }
+    if command.tools.is_empty() {
+        collector.refuse(
+            "command.tools",
+            "it describes no tool; add one, or take the source away",
+        );
+    }
+}
+
+impl CommandTool {
+    fn new(
+        source: &CommandSourceConfig,
+        config: &CommandToolConfig,
+        prefix: &str,
+    ) -> Result<Self, String> {
+        let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
+        let names = names(&schema);
+        let names = names.as_deref();
+        let line = Line::new(&config.argv, config.allow_leading_dash, names)?;
+        let stdin = config
+            .stdin
+            .as_deref()
+            .map(|text| Template::new(text, Place::Text, names));
+        let mut errors = std::collections::BTreeMap::new();
+        for (code, text) in &config.errors {
+            let code = code
+                .parse()
+                .map_err(|_| format!("errors has {code:?}, which is no exit code"))?;
+            errors.insert(code, text.clone());
+        }
+        let name = format!("{prefix}{}", config.name);
+        let limits = &source.limits;
+        let hints = ToolAnnotations {
+            read_only_hint: Some(config.read_only),
+            destructive_hint: config.destructive,
+            idempotent_hint: config.idempotent,
+            ..ToolAnnotations::default()
+        };
+        let mut definition = Definition::new(&name)
+            .input_schema(schema.clone())
+            .annotations(hints)
+            .timeout(limits.timeout() + GRACE);
+        if let Some(title) = &config.title {
+            definition = definition.title(title);
+        }
+        if let Some(description) = &config.description {
+            definition = definition.description(description);
+        }
+        if let Some(schema) = &config.output_schema {
+            definition = definition.output_schema(schema.clone());
+        }
+        Ok(Self {
+            definition,
+            plan: Arc::new(Plan {
+                schema,
+                program: Program::new(source, line.program())?,
+                line,
+                stdin: stdin
+                    .transpose()
+                    .map_err(|problem| format!("stdin: {problem}"))?,
+                bulkhead: Bulkhead::new(name, &limits.bulkhead()),
+                output: config.output,
+                media_type: config.media_type.clone(),
+                ok: config.ok.clone(),
+                errors,
+            }),
+        })
+    }
+}
+
+impl Tool for CommandTool {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        let plan = self.plan.clone();
+        Box::pin(async move { plan.run(&context, &arguments).await })
+    }
+}
+
+impl Plan {
+    async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
+        let mut arguments = arguments.to_map()?;
+        fill_in(&mut arguments, &self.schema);
+        let values = template::context(&arguments, context.principal().name());
+        let line = self.line.fill(&values).map_err(ToolError::new)?;
+        let stdin = match &self.stdin {
+            Some(template) => template.text(&values).map_err(ToolError::new)?,
+            None => None,
+        };
+        let pass = self.bulkhead.enter().await?;
+        let ran = self.program.run(&line, stdin.map(String::into_bytes)).await;
+        match &ran {
+            // What does not start, or does not end, will not do so the next time either.
+            Err(RunError::Spawn { .. } | RunError::Timeout { .. }) => pass.failed(),
+            _ => pass.succeeded(),
+        }
+        let ended = ran.map_err(|error| ToolError::new(error.to_string()).caused_by(error))?;
+        self.result(&ended)
+    }
+
+    fn result(&self, ended: &Ended) -> Result<Output, ToolError> {
+        let is_ok = match ended.code {
+            Some(code) => code == 0 || self.ok.contains(&code),
+            None => false,
+        };
+        if !is_ok {
+            return Err(self.failure(ended));
+        }
+        match self.output {
+            CommandOutput::Text => Ok(Output::text(
+                String::from_utf8_lossy(&ended.stdout).into_owned(),
+            )),
+            CommandOutput::Json => match serde_json::from_slice(&ended.stdout) {
+                Ok(value) => response::structured(&value),
+                Err(_) => Err(ToolError::new("the command did not write JSON")),
+            },
+            CommandOutput::Binary => {
+                let media_type = self.media_type.as_deref().unwrap_or_default();
+                let content = response::binary(&ended.stdout, media_type, "command:output");
+                Ok(Output::blocks([content]))
+            }
+        }
+    }
+
+    fn failure(&self, ended: &Ended) -> ToolError {
+        /// How much of what a command complains of the model is shown.
+        const SHOWN: usize = 2000;
+        if let Some(text) = ended.code.and_then(|code| self.errors.get(&code)) {
+            return ToolError::new(text.clone());
+        }
+        let end = match ended.code {
+            Some(code) => format!("the command ended with status {code}"),
+            None => "the command was ended by a signal".to_owned(),
+        };
+        let complaint = String::from_utf8_lossy(&ended.stderr);
+        let complaint = complaint.trim();
+        if complaint.is_empty() {
+            return ToolError::new(end);
+        }
+        let shown: String = complaint.chars().take(SHOWN).collect();
+        ToolError::new(format!("{end}: {shown}"))
+    }
+}
+
+impl fmt::Debug for CommandTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CommandTool")
+            .field(&self.definition.name)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! Running a program: bounded, alone, and gone when it is done with.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::{Instant, timeout_at};
+
+use super::config::{CommandLimits, CommandSourceConfig};
+use crate::net::child::{self, Group, Limits};
+
+/// A program that is there, and how it is run.
+#[derive(Debug)]
+pub(super) struct Program {
+    path: PathBuf,
+    directory: PathBuf,
+    environment: BTreeMap<OsString, OsString>,
+    limits: CommandLimits,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// `None` where a signal ended it.
+    pub(super) code: Option<i32>,
+    pub(super) stdout: Vec<u8>,
+    /// The beginning of it.
+    pub(super) stderr: Vec<u8>,
+}
+
+/// Why a command did not end by itself. Texts are for the model; they name no path.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    #[error("the command cannot be started")]
+    Spawn {
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the command took longer than {} s and was ended", limit.as_secs())]
+    Timeout { limit: Duration },
+    #[error("the command wrote more than {max} bytes and was ended; ask for less")]
+    TooMuch { max: usize },
+    #[error("what the command wrote could not be read")]
+    Broken {
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What is kept of what a command complains of.
+const STDERR_BYTES: usize = 64 * 1024;
+/// How long what a command wrote may still arrive after it has ended.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Program {
+    /// # Errors
+    ///
+    /// The program is not installed, or there is no such directory.
+    pub(super) fn new(source: &CommandSourceConfig, name: &str) -> Result<Self, String> {
+        let mut environment = BTreeMap::new();
+        let own = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        environment.insert(
+            "PATH".into(),
+            own("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
+        );
+        environment.insert("LANG".into(), "C.UTF-8".into());
+        for name in &source.inherit {
+            check_variable(name).map_err(|problem| format!("inherit: {problem}"))?;
+            if let Some(value) = own(name) {
+                environment.insert(name.into(), value);
+            }
+        }
+        for (name, value) in &source.environment {
+            check_variable(name).map_err(|problem| format!("environment: {problem}"))?;
+            if value.expose().contains('\0') {
+                return Err(format!("environment.{name}: its value has a NUL"));
+            }
+            environment.insert(name.into(), value.expose().into());
+        }
+        let directory = source
+            .directory
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/"));
+        if !directory.is_dir() {
+            return Err(format!(
+                "directory: there is no folder {}",
+                directory.display()
+            ));
+        }
+        let search = environment
+            .get(&OsString::from("PATH"))
+            .cloned()
+            .unwrap_or_default();
+        let path = find(name, &search).ok_or_else(|| {
+            format!("argv[0]: {name:?} is not installed; install it, or give its whole path")
+        })?;
+        Ok(Self {
+            path,
+            directory,
+            environment,
+            limits: source.limits.clone(),
+        })
+    }
+
+    /// Runs the program. If the future is dropped before it ends, so is the program, with everything it started.
+    pub(super) async fn run(
+        &self,
+        arguments: &[String],
+        stdin: Option<Vec<u8>>,
+    ) -> Result<Ended, RunError> {
+        let limit = self.limits.timeout();
+        let deadline = Instant::now() + limit;
+        let mut command = Command::new(&self.path);
+        command
+            .args(arguments)
+            .current_dir(&self.directory)
+            .env_clear()
+            .envs(&self.environment)
+            .stdin(if stdin.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let limits = Limits {
+            memory_bytes: self.limits.memory_bytes,
+            processes: self.limits.processes,
+            open_files: self.limits.open_files,
+        };
+        let group = Group::prepare(&mut command, limits);
+        let mut running = command
+            .spawn()
+            .map_err(|source| RunError::Spawn { source })?;
+        let group = group.started(running.id());
+        let (out, err, input) = (
+            running.stdout.take(),
+            running.stderr.take(),
+            running.stdin.take(),
+        );
+
+        let writing = async {
+            if let (Some(mut input), Some(bytes)) = (input, stdin) {
+                // Whoever does not read all that there is does not want it.
+                let _ = input.write_all(&bytes).await;
+            }
+        };
+        let reading = async {
+            let stdout = read_all(out, self.limits.output_bytes);
+            let stderr = read_some(err, STDERR_BYTES);
+            tokio::join!(stdout, stderr)
+        };
+        tokio::pin!(writing, reading);
+        let mut written = false;
+        let mut read = None;
+        let status = loop {
+            tokio::select! {
+                () = &mut writing, if !written => written = true,
+                done = &mut reading, if read.is_none() => {
+                    // Too much; what it does from here on is of no use.
+                    if let Err(error) = &done.0 && error.kind() == std::io::ErrorKind::FileTooLarge {
+                        return Err(RunError::TooMuch { max: self.limits.output_bytes });
+                    }
+                    read = Some(done);
+                }
+                status = timeout_at(deadline, running.wait()) => break status,
+            }
+        };
+        let status = status
+            .map_err(|_| RunError::Timeout { limit })?
+            .map_err(|source| RunError::Broken { source })?;
+        // What it has left behind would keep its output open, and is not to outlive it.
+        group.end();
+        let (stdout, stderr) = match read {
+            Some(read) => read,
+            None => timeout_at(Instant::now() + LAST_OUTPUT, reading)
+                .await
+                .map_err(|_| RunError::Timeout { limit })?,
+        };
+        let stdout = stdout.map_err(|source| match source.kind() {
+            std::io::ErrorKind::FileTooLarge => RunError::TooMuch {
+                max: self.limits.output_bytes,
+            },
+            _ => RunError::Broken { source },
+        })?;
+        Ok(Ended {
+            code: status.code(),
+            stdout,
+            stderr: stderr.unwrap_or_default(),
+        })
+    }
+}
+
+/// All that arrives, up to a size; more is an error.
+async fn read_all(from: Option<impl AsyncRead + Unpin>, max: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        from.take(max as u64 + 1).read_to_end(&mut bytes).await?;
+    }
+    if max < bytes.len() {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// The beginning of what arrives. The rest is read too, so that whoever writes it is not held up.
+async fn read_some(from: Option<impl AsyncRead + Unpin>, max: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        (&mut from).take(max as u64).read_to_end(&mut bytes).await?;
+        tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
+}
+
+fn check_variable(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(format!("{name:?} is no name of a variable"));
+    }
+    if child::decides_what_is_loaded(name) {
+        return Err(format!(
+            "{name} decides what code a program loads; it is not passed on"
+        ));
+    }
+    Ok(())
+}
+
+/// The file of a program: itself if it is a path, else the first of its name where programs are looked for.
+fn find(name: &str, search: &OsString) -> Option<PathBuf> {
+    if name.contains('/') {
+        return is_program(Path::new(name))
+            .then(|| std::path::absolute(name).unwrap_or_else(|_| name.into()));
+    }
+    std::env::split_paths(search)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}

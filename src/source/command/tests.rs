@@ -1,0 +1,283 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalog::OutputContent;
+
+fn collected(tool: Value, source: Value) -> Collector {
+    let mut config = source;
+    let mut tool = tool;
+    tool["name"] = "t".into();
+    config["tools"] = json!([tool]);
+    let config: CommandSourceConfig = serde_json::from_value(config).expect("a configuration");
+    let mut collector = Collector::new("commands", "sources[0]", None);
+    collect(&config, &mut collector);
+    collector
+}
+
+fn tool(tool: Value, source: Value) -> Arc<dyn Tool> {
+    let mut collector = collected(tool, source);
+    assert_eq!(collector.offered.refused, []);
+    collector.offered.tools.remove(0)
+}
+
+async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> Result<Output, String> {
+    let Value::Object(arguments) = arguments else {
+        panic!("an object")
+    };
+    tool.call(Arc::new(CallContext::for_test()), arguments.into())
+        .await
+        .map_err(|error| error.message().to_owned())
+}
+
+fn text(output: &Output) -> &str {
+    match &output.content {
+        OutputContent::Text(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_command_gets_its_arguments_as_they_are() {
+    let echo = tool(
+        json!({"arguments": {"a": {}}, "argv": ["printf", "[%s]", "{{ a }}", "x={{ a }}"]}),
+        json!({}),
+    );
+    for text_in in [
+        "; id", "$(id)", "`id`", "a b\n* ?", "'\"", "%s%n", "--", "-x",
+    ] {
+        let refused = text_in.starts_with('-');
+        let result = call(&echo, json!({"a": text_in})).await;
+        match result {
+            Ok(output) => assert_eq!(text(&output), format!("[{text_in}][x={text_in}]")),
+            Err(problem) => assert!(refused && problem.contains("dash"), "{problem}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn its_environment_is_clean_and_its_place_is_set() {
+    let source = json!({"directory": "/tmp", "environment": {"OWN": "secret"}, "inherit": ["NO_SUCH_VARIABLE"]});
+    let env = tool(json!({"argv": ["env"]}), source.clone());
+    let output = call(&env, json!({})).await.expect("a result");
+    let mut names: Vec<&str> = text(&output)
+        .lines()
+        .filter_map(|line| line.split('=').next())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["LANG", "LONGSHORE_CHILD", "OWN", "PATH"]);
+    assert_eq!(
+        text(
+            &call(&tool(json!({"argv": ["pwd"]}), source), json!({}))
+                .await
+                .expect("a result")
+        ),
+        "/tmp\n"
+    );
+}
+
+#[tokio::test]
+async fn what_it_reads_writes_and_ends_with() {
+    let cat = tool(
+        json!({"arguments": {"a": {}}, "argv": ["cat"], "stdin": "{{ a }}"}),
+        json!({}),
+    );
+    let long = "x".repeat(500_000);
+    assert_eq!(
+        text(&call(&cat, json!({ "a": long })).await.expect("a result")),
+        long
+    );
+    let unread = tool(
+        json!({"arguments": {"a": {}}, "argv": ["true"], "stdin": "{{ a }}"}),
+        json!({}),
+    );
+    assert!(call(&unread, json!({ "a": long })).await.is_ok());
+    let json_out = tool(
+        json!({"argv": ["echo", "{\"a\": 1}"], "output": "json"}),
+        json!({}),
+    );
+    assert_eq!(
+        call(&json_out, json!({}))
+            .await
+            .expect("JSON")
+            .structured
+            .as_deref(),
+        Some("{\"a\":1}")
+    );
+    let no_json = tool(json!({"argv": ["echo", "a"], "output": "json"}), json!({}));
+    assert!(call(&no_json, json!({})).await.is_err());
+    let exit = tool(
+        json!({
+            "arguments": {"code": {"type": "integer"}},
+            "argv": ["sh", "-c", "echo out; echo err >&2; exit $1", "sh", "{{ code }}"],
+            "ok": [1], "errors": {"2": "there is no such thing"},
+        }),
+        json!({}),
+    );
+    assert_eq!(
+        text(&call(&exit, json!({"code": 1})).await.expect("ok here")),
+        "out\n"
+    );
+    assert_eq!(
+        call(&exit, json!({"code": 2})).await.expect_err("2"),
+        "there is no such thing"
+    );
+    assert_eq!(
+        call(&exit, json!({"code": 3})).await.expect_err("3"),
+        "the command ended with status 3: err"
+    );
+    let killed = tool(json!({"argv": ["sh", "-c", "kill -9 $$"]}), json!({}));
+    assert_eq!(
+        call(&killed, json!({})).await.expect_err("9"),
+        "the command was ended by a signal"
+    );
+}
+
+#[tokio::test]
+async fn limits_end_it() {
+    let much = tool(
+        json!({"argv": ["yes"]}),
+        json!({"limits": {"output_bytes": 10_000}}),
+    );
+    assert!(
+        call(&much, json!({}))
+            .await
+            .expect_err("too much")
+            .contains("more than 10000 bytes")
+    );
+    let slow = tool(
+        json!({"argv": ["sleep", "1000"]}),
+        json!({"limits": {"timeout_seconds": 1}}),
+    );
+    assert_eq!(
+        call(&slow, json!({})).await.expect_err("slow"),
+        "the command took longer than 1 s and was ended"
+    );
+    let limits = tool(
+        json!({"argv": ["sh", "-c", "ulimit -v; ulimit -n; ulimit -c"]}),
+        json!({"limits": {"memory_bytes": 1_073_741_824, "open_files": 99}}),
+    );
+    assert_eq!(
+        text(&call(&limits, json!({})).await.expect("a result")),
+        "1048576\n99\n0\n"
+    );
+}
+
+/// Whether a process is there and not just waiting to be buried.
+fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    })
+}
+
+async fn gone(pids: &[String]) {
+    for _ in 0..500 {
+        if !pids.iter().any(|pid| lives(pid)) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{pids:?} are still there");
+}
+
+#[tokio::test]
+async fn nothing_that_it_started_outlives_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pids");
+    // One in its group, one with a session of its own, and itself.
+    let script = "sleep 1000 & echo $! >> $0; setsid sleep 1000 & sleep 0.2; pgrep -s 0 >/dev/null; echo $$ >> $0; \
+                  setsid sh -c 'echo $$ >> $0; exec sleep 1000' $0 & while [ $(wc -l < $0) -lt 3 ]; do sleep 0.01; done; echo ready >> $0; wait";
+    let command = tool(
+        json!({"argv": ["sh", "-c", script, file.to_str().expect("UTF-8")]}),
+        json!({}),
+    );
+    let pids = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.ends_with("ready\n").then(|| {
+            text.lines()
+                .filter(|line| *line != "ready")
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+    };
+    let running = tokio::spawn(async move { call(&command, json!({})).await.map(drop) });
+    let pids = loop {
+        if let Some(pids) = pids() {
+            break pids;
+        }
+        assert!(!running.is_finished(), "{:?}", running.await);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert_eq!(pids.len(), 3);
+    assert!(pids.iter().all(|pid| lives(pid)), "{pids:?}");
+    running.abort();
+    gone(&pids).await;
+}
+
+#[tokio::test]
+async fn what_it_leaves_behind_ends_with_it() {
+    let command = tool(
+        json!({"argv": ["sh", "-c", "sleep 1000 & echo $!"]}),
+        json!({}),
+    );
+    let output = call(&command, json!({})).await.expect("a result");
+    gone(&[text(&output).trim().to_owned()]).await;
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    for (description, source, part) in [
+        (
+            json!({"argv": ["no-such-command-anywhere"]}),
+            json!({}),
+            "not installed",
+        ),
+        (json!({"argv": ["/etc/passwd"]}), json!({}), "not installed"),
+        (json!({"argv": []}), json!({}), "argv is empty"),
+        (
+            json!({"argv": ["{{ a }}"], "arguments": {"a": {}}}),
+            json!({}),
+            "write it out",
+        ),
+        (
+            json!({"argv": ["echo", "{{ b }}"], "arguments": {"a": {}}}),
+            json!({}),
+            "\"b\"",
+        ),
+        (
+            json!({"argv": ["echo"], "stdin": "{{ b }}"}),
+            json!({}),
+            "stdin",
+        ),
+        (
+            json!({"argv": ["echo"], "errors": {"x": "y"}}),
+            json!({}),
+            "no exit code",
+        ),
+        (
+            json!({"argv": ["echo"]}),
+            json!({"directory": "/nonexistent"}),
+            "no folder",
+        ),
+        (
+            json!({"argv": ["echo"]}),
+            json!({"environment": {"LD_PRELOAD": "x"}}),
+            "LD_PRELOAD",
+        ),
+        (
+            json!({"argv": ["echo"]}),
+            json!({"inherit": ["A=B"]}),
+            "no name of a variable",
+        ),
+    ] {
+        let collector = collected(description.clone(), source);
+        assert!(collector.offered.tools.is_empty(), "{description}");
+        let refused = collector.offered.refused[0].to_string();
+        assert!(
+            refused.contains(part) && refused.contains("sources[0].command.tools[0] (t)"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Sources as they are configured, and what they come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::command::{self, CommandSourceConfig};
+use super::http::{self, HttpSourceConfig};
+use super::openapi::{self, OpenApiSourceConfig};
+use crate::catalog::{Offered, Refused};
+
+/// Tools that need no code. Each source is of one kind: `http`, `openapi` or `command`.
+///
+/// ```yaml
+/// sources:
+///   - name: weather
+///     http:
+///       base_url: https://api.example.com/v1
+///       tools:
+///         - name: forecast
+///           description: The weather of the next days.
+///           arguments:
+///             city: { description: "Name of a city" }
+///           url: /forecast/{{ city }}
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SourceConfig {
+    /// What it is called in logs and in the server's health.
+    pub name: String,
+    /// What stands before the names of its tools. Default: for `openapi` the source's name and two underscores, for
+    /// others nothing.
+    pub prefix: Option<String>,
+    /// Requests to an HTTP API, each described as a tool.
+    pub http: Option<HttpSourceConfig>,
+    /// Operations of an OpenAPI document, each of which becomes a tool.
+    pub openapi: Option<OpenApiSourceConfig>,
+    /// Command lines, each described as a tool.
+    pub command: Option<CommandSourceConfig>,
+}
+
+/// How much and how long, for requests to other servers.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExchangeLimits {
+    /// How long one call may take, in seconds, retries included. Default: 30.
+    pub timeout_seconds: u64,
+    /// How many bytes an answer may have, after inflating. Default: 8388608, 8 MiB.
+    pub response_bytes: usize,
+    /// How often a request is tried again: where nothing of it was sent, and where sending it twice changes no more than
+    /// sending it once. Default: 2.
+    pub retries: u32,
+    /// How many redirects are followed. Default: 3.
+    pub redirects: usize,
+    /// How many calls at once, and what happens when the other server is down.
+    pub bulkhead: crate::net::BulkheadConfig,
+}
+
+/// How much later than a tool's own limit the server's is, so that the tool says what took too long.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
+
+impl Default for ExchangeLimits {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 30,
+            response_bytes: 8 * 1024 * 1024,
+            retries: 2,
+            redirects: 3,
+            bulkhead: crate::net::BulkheadConfig::default(),
+        }
+    }
+}
+
+impl ExchangeLimits {
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_seconds.max(1))
+    }
+}
+
+/// What each source of a configuration offers, under its name. Documents may have to be fetched for that, which is done
+/// on a thread of its own, so that it can be waited for from anywhere.
+///
+/// # Errors
+///
+/// The system has no thread to give.
+pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<(String, Offered)>> {
+    if sources.is_empty() {
+        return Ok(Vec::new());
+    }
+    std::thread::scope(|scope| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name("longshore-sources".to_owned())
+            .spawn_scoped(scope, move || runtime.block_on(collect_all(sources)))?;
+        thread
+            .join()
+            .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
+    })
+}
+
+async fn collect_all(sources: &[SourceConfig]) -> Vec<(String, Offered)> {
+    let each = sources
+        .iter()
+        .enumerate()
+        .map(|(position, config)| async move {
+            let place = format!("sources[{position}]");
+            let name = match &*config.name {
+                "" => place.clone(),
+                name => name.to_owned(),
+            };
+            let twice = !config.name.is_empty()
+                && sources[..position]
+                    .iter()
+                    .any(|other| other.name == config.name);
+            let mut one = Collector::new(&name, &place, config.prefix.as_deref());
+            if twice {
+                one.refuse(
+                    "name",
+                    "another source has this name; give it one of its own",
+                );
+            } else {
+                one.collect(config).await;
+            }
+            (name, one.offered)
+        });
+    futures_util::future::join_all(each).await
+}
+
+/// Collects what one source offers.
+pub(super) struct Collector {
+    pub(super) source: String,
+    place: String,
+    prefix: Option<String>,
+    pub(super) offered: Offered,
+}
+
+impl Collector {
+    pub(super) fn new(source: &str, place: &str, prefix: Option<&str>) -> Self {
+        Self {
+            source: source.to_owned(),
+            place: place.to_owned(),
+            prefix: prefix.map(str::to_owned),
+            offered: Offered::default(),
+        }
+    }
+
+    async fn collect(&mut self, config: &SourceConfig) {
+        match (&config.http, &config.openapi, &config.command) {
+            (Some(http), None, None) => http::collect(http, self),
+            (None, Some(openapi), None) => openapi::collect(openapi, &config.name, self).await,
+            (None, None, Some(command)) => command::collect(command, self),
+            (None, None, None) => {
+                self.refuse("", "it says not what it is; give it http, openapi or command");
+            }
+            _ => self.refuse(
+                "",
+                "it is of several kinds; make a source of its own of each of http, openapi and command",
+            ),
+        }
+    }
+
+    /// What stands before the names of its tools.
+    pub(super) fn prefix(&self, default: &str) -> String {
+        self.prefix.clone().unwrap_or_else(|| default.to_owned())
+    }
+
+    pub(super) fn offer(&mut self, tool: impl crate::catalog::Tool) {
+        self.offered.tools.push(Arc::new(tool));
+    }
+
+    /// Refuses what stands at a setting below the source.
+    pub(super) fn refuse(&mut self, setting: &str, problem: impl Into<String>) {
+        let place = match setting {
+            "" => self.place.clone(),
+            setting => format!("{}.{setting}", self.place),
+        };
+        self.refuse_at(place, problem);
+    }
+
+    /// Refuses what stands at a place that is no setting.
+    pub(super) fn refuse_at(&mut self, place: impl Into<String>, problem: impl Into<String>) {
+        let refused = Refused::new(&self.source, place, problem);
+        self.offered.refused.push(refused);
+    }
+}

@@ -1,0 +1,156 @@
+//! One request to another server and its answer, with retries, credentials and a bulkhead around it.
+
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Method, StatusCode};
+use tokio::time::Instant;
+use url::Url;
+
+use super::config::ExchangeLimits;
+use super::credentials::{AuthConfig, CredentialError, Credentials};
+use crate::net::{
+    Backoff, Bulkhead, Client, Deadlines, EgressConfig, FetchError, Fetched, Outgoing, Turned,
+    chance,
+};
+
+/// The way to one API, shared by all of its tools.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    client: Client,
+    bulkhead: Bulkhead,
+    credentials: Credentials,
+    retries: u32,
+    timeout: Duration,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExchangeError {
+    #[error(transparent)]
+    Turned(#[from] Turned),
+    #[error(transparent)]
+    Credentials(#[from] CredentialError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+}
+
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(200),
+    max: Duration::from_secs(5),
+};
+
+impl Exchange {
+    /// The way to where `base` is, which whoever runs the server has written, and which is therefore trusted.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a setting, and which.
+    pub(super) fn new(
+        name: &str,
+        bases: &[Url],
+        egress: &EgressConfig,
+        auth: &AuthConfig,
+        limits: &ExchangeLimits,
+    ) -> Result<Self, (&'static str, String)> {
+        let guard = egress.guard().map_err(|e| ("egress", e.to_string()))?;
+        let guard = bases.iter().fold(guard, |guard, base| guard.trust(base));
+        for base in bases {
+            guard
+                .check_url(base)
+                .map_err(|e| ("base_url", format!("{base}: {e}")))?;
+        }
+        let credentials = Credentials::new(auth).map_err(|problem| ("auth", problem))?;
+        let client = Client::builder(guard)
+            .deadlines(Deadlines::total(limits.timeout()))
+            .max_body(limits.response_bytes)
+            .redirects(limits.redirects)
+            .build()
+            .map_err(|e| ("egress", e.to_string()))?;
+        Ok(Self {
+            client,
+            bulkhead: Bulkhead::new(name, &limits.bulkhead),
+            credentials,
+            retries: limits.retries,
+            timeout: limits.timeout(),
+        })
+    }
+
+    /// Sends a request and reads its answer. What may not happen twice is tried again only where nothing of it was
+    /// sent, or where the other server says that it did nothing.
+    pub(super) async fn send(
+        &self,
+        request: Outgoing,
+        repeatable: bool,
+    ) -> Result<Fetched, ExchangeError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut failures = 0;
+        let mut renewed = false;
+        loop {
+            let mut attempt = request.clone();
+            let left = deadline.saturating_duration_since(Instant::now());
+            attempt.total = Some(left.max(Duration::from_millis(1)));
+            let pass = self.bulkhead.enter().await?;
+            // An issuer that is down says nothing about the server itself.
+            self.credentials.apply(&mut attempt).await?;
+            let sent = self.client.fetch(attempt.clone()).await;
+            let may_retry = match &sent {
+                Ok(answer) if is_unavailable(answer.status) => {
+                    pass.failed();
+                    repeatable
+                }
+                Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !renewed => {
+                    pass.succeeded();
+                    renewed = true;
+                    if self.credentials.refused(&attempt).await {
+                        continue;
+                    }
+                    false
+                }
+                Ok(answer) => {
+                    pass.succeeded();
+                    answer.status == StatusCode::TOO_MANY_REQUESTS
+                }
+                Err(error) if error.is_fault_of_server() => {
+                    pass.failed();
+                    repeatable || !error.may_have_happened()
+                }
+                Err(_) => {
+                    pass.succeeded();
+                    false
+                }
+            };
+            failures += 1;
+            if !may_retry || self.retries < failures {
+                return Ok(sent?);
+            }
+            let asked = sent
+                .as_ref()
+                .ok()
+                .and_then(|answer| retry_after(&answer.headers));
+            let delay = asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()));
+            if deadline <= Instant::now() + delay {
+                return Ok(sent?);
+            }
+            tokio::time::sleep(delay).await;
+        }
+    }
+}
+
+/// Whether sending a request twice changes no more than sending it once, by its method alone.
+pub(super) fn is_safe(method: &Method) -> bool {
+    method.is_safe()
+}
+
+fn is_unavailable(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
+/// How long to wait, where the server says so in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    text.trim().parse().ok().map(Duration::from_secs)
+}

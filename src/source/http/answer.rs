@@ -1,0 +1,299 @@
+//! From an answer to a result, as a description has it.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use http::header::LINK;
+use minijinja::Value as Context;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::config::{PagesConfig, ReadAs, ResponseConfig};
+use crate::catalog::{CallContext, Output, ToolError};
+use crate::net::Fetched;
+use crate::source::response;
+use crate::source::template::{self, Place, Template};
+
+/// What becomes of answers.
+#[derive(Debug)]
+pub(super) struct Response {
+    pointer: Option<String>,
+    template: Option<Template>,
+    read_as: ReadAs,
+    ok: Vec<u16>,
+    errors: BTreeMap<String, Template>,
+}
+
+/// What a template knows of an answer, beside the arguments.
+const OF_ANSWER: [&str; 4] = ["status", "headers", "body", "text"];
+
+impl Response {
+    pub(super) fn new(config: &ResponseConfig, names: Option<&[&str]>) -> Result<Self, String> {
+        let all: Option<Vec<&str>> = names.map(|names| [names, &OF_ANSWER].concat());
+        let read = |text: &str, setting: &str| {
+            Template::new(text, Place::Text, all.as_deref())
+                .map_err(|problem| format!("response.{setting}: {problem}"))
+        };
+        if let Some(pointer) = &config.pointer {
+            check_pointer(pointer, "response.pointer")?;
+        }
+        if config.pointer.is_some() && matches!(config.r#as, ReadAs::Text | ReadAs::Binary) {
+            return Err("response.pointer is for JSON; leave out response.as".to_owned());
+        }
+        let mut errors = BTreeMap::new();
+        for (status, text) in &config.errors {
+            let known = matches!(&**status, "4xx" | "5xx")
+                || status
+                    .parse::<u16>()
+                    .is_ok_and(|status| (100..600).contains(&status));
+            if !known {
+                return Err(format!(
+                    "response.errors has {status:?}, which is no status; write 404, or 4xx for all of them"
+                ));
+            }
+            errors.insert(status.clone(), read(text, &format!("errors.{status}"))?);
+        }
+        Ok(Self {
+            pointer: config.pointer.clone(),
+            template: config
+                .template
+                .as_deref()
+                .map(|text| read(text, "template"))
+                .transpose()?,
+            read_as: config.r#as,
+            ok: config.ok.clone(),
+            errors,
+        })
+    }
+
+    pub(super) fn is_ok(&self, status: StatusCode) -> bool {
+        status.is_success() || self.ok.contains(&status.as_u16())
+    }
+
+    /// The result of one answer.
+    pub(super) fn output(
+        &self,
+        answer: &Fetched,
+        arguments: &Map<String, Value>,
+        context: &CallContext,
+    ) -> Result<Output, ToolError> {
+        let values = || self.values(answer, arguments, context);
+        if !self.is_ok(answer.status) {
+            return Err(match self.error_for(answer.status) {
+                Some(template) => ToolError::new(
+                    template
+                        .render(&values())
+                        .map_err(|problem| broken(&problem))?,
+                ),
+                None => response::failure(answer),
+            });
+        }
+        if let Some(template) = &self.template {
+            return Ok(Output::text(
+                template
+                    .render(&values())
+                    .map_err(|problem| broken(&problem))?,
+            ));
+        }
+        if let Some(pointer) = &self.pointer {
+            let value = self.json(answer).ok_or_else(no_json)?;
+            let part = value
+                .pointer(pointer)
+                .ok_or_else(|| ToolError::new(format!("the answer has nothing at {pointer}")))?;
+            return response::structured(part);
+        }
+        let media_type = response::media_type(&answer.headers);
+        match self.read_as {
+            ReadAs::Auto => response::output(answer),
+            ReadAs::Json => response::structured(&self.json(answer).ok_or_else(no_json)?),
+            ReadAs::Text => Ok(Output::text(response::text(&answer.headers, &answer.body))),
+            ReadAs::Binary => {
+                let content = response::binary(&answer.body, &media_type, answer.url.as_str());
+                Ok(Output::blocks([content]))
+            }
+        }
+    }
+
+    /// The result of several pages.
+    pub(super) fn list(items: &[Value]) -> Result<Output, ToolError> {
+        response::structured(&json!({ "items": items }))
+    }
+
+    fn error_for(&self, status: StatusCode) -> Option<&Template> {
+        let class = format!("{}xx", status.as_u16() / 100);
+        self.errors
+            .get(status.as_str())
+            .or_else(|| self.errors.get(&class))
+    }
+
+    fn json(&self, answer: &Fetched) -> Option<Value> {
+        match self.read_as {
+            ReadAs::Json => serde_json::from_slice(&answer.body).ok(),
+            _ => response::json(answer),
+        }
+    }
+
+    fn values(
+        &self,
+        answer: &Fetched,
+        arguments: &Map<String, Value>,
+        context: &CallContext,
+    ) -> Context {
+        let text = response::text(&answer.headers, &answer.body);
+        let headers: Map<String, Value> = answer
+            .headers
+            .iter()
+            .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.into())))
+            .collect();
+        let mut values = arguments.clone();
+        values.insert("status".to_owned(), answer.status.as_u16().into());
+        values.insert("headers".to_owned(), headers.into());
+        let body = self.json(answer).unwrap_or_else(|| text.clone().into());
+        values.insert("body".to_owned(), body);
+        values.insert("text".to_owned(), text.into());
+        template::context(&values, context.principal().name())
+    }
+}
+
+fn broken(problem: &str) -> ToolError {
+    ToolError::new(format!("the answer is not what was expected: {problem}"))
+}
+
+fn no_json() -> ToolError {
+    ToolError::new("the answer is not what was expected: it is no JSON")
+}
+
+fn check_pointer(pointer: &str, setting: &str) -> Result<(), String> {
+    if pointer.is_empty() || pointer.starts_with('/') {
+        Ok(())
+    } else {
+        Err(format!(
+            "{setting}: {pointer:?} is no JSON pointer; it begins with a slash, as in /data/items"
+        ))
+    }
+}
+
+/// How to go from page to page.
+#[derive(Debug)]
+pub(super) struct Pages(PagesConfig);
+
+impl Pages {
+    pub(super) fn new(config: &PagesConfig) -> Result<Self, String> {
+        check_pointer(&config.items, "pages.items")?;
+        if let Some(next) = &config.next {
+            check_pointer(next, "pages.next")?;
+        } else if config.query.is_some() {
+            return Err("pages.query needs pages.next, which says where the cursor is".to_owned());
+        }
+        if config.max == 0 {
+            return Err("pages.max is 0; give it at least 1".to_owned());
+        }
+        Ok(Self(config.clone()))
+    }
+
+    pub(super) fn max(&self) -> u32 {
+        self.0.max
+    }
+
+    /// Takes the items of a page, and says where the next one is. It is never at another host than the first.
+    pub(super) fn take(
+        &self,
+        answer: &Fetched,
+        first: &Url,
+        items: &mut Vec<Value>,
+    ) -> Result<Option<Url>, ToolError> {
+        let value = response::json(answer).ok_or_else(no_json)?;
+        match value.pointer(&self.0.items) {
+            Some(Value::Array(page)) => items.extend(page.iter().cloned()),
+            _ => {
+                return Err(ToolError::new(format!(
+                    "the answer has no list at {:?}",
+                    self.0.items
+                )));
+            }
+        }
+        let Some(pointer) = &self.0.next else {
+            let link = answer
+                .headers
+                .get(LINK)
+                .and_then(|value| value.to_str().ok());
+            return link
+                .and_then(next_link)
+                .map(|url| self.join(answer, first, url))
+                .transpose();
+        };
+        let next = match value.pointer(pointer) {
+            Some(Value::String(text)) if !text.is_empty() => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            _ => return Ok(None),
+        };
+        let Some(parameter) = &self.0.query else {
+            return self.join(answer, first, &next).map(Some);
+        };
+        let mut url = first.clone();
+        let kept: Vec<(String, String)> = first
+            .query_pairs()
+            .filter(|(name, _)| name != parameter)
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
+        url.query_pairs_mut()
+            .clear()
+            .extend_pairs(kept)
+            .append_pair(parameter, &next);
+        Ok(Some(url))
+    }
+
+    fn join(&self, answer: &Fetched, first: &Url, next: &str) -> Result<Url, ToolError> {
+        let url = answer.url.join(next).ok();
+        url.filter(|url| url.origin() == first.origin())
+            .ok_or_else(|| ToolError::new("the next page is said to be at another host"))
+    }
+}
+
+/// The target of `rel="next"` in a `Link` header (RFC 8288).
+fn next_link(header: &str) -> Option<&str> {
+    let mut rest = header;
+    while let Some((_, after)) = rest.split_once('<') {
+        let (target, after) = after.split_once('>')?;
+        let end = after.find('<').unwrap_or(after.len());
+        let is_next = after[..end].split([';', ',']).any(|parameter| {
+            let parameter = parameter.trim().to_ascii_lowercase();
+            parameter.strip_prefix("rel=").is_some_and(|kinds| {
+                kinds
+                    .trim_matches('"')
+                    .split(' ')
+                    .any(|kind| kind == "next")
+            })
+        });
+        if is_next {
+            return Some(target);
+        }
+        rest = &after[end..];
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_link_is_found_among_others() {
+        for (header, next) in [
+            (
+                r#"<https://a.example/?page=2>; rel="next""#,
+                Some("https://a.example/?page=2"),
+            ),
+            (
+                r#"</?page=1>; rel="prev first", </?page=3>; title="x"; rel=next"#,
+                Some("/?page=3"),
+            ),
+            (r#"</?page=1>; rel="prev""#, None),
+            ("<", None),
+            ("", None),
+            (r#"<a,b;c>; rel="next""#, Some("a,b;c")),
+        ] {
+            assert_eq!(next_link(header), next, "{header}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One HTTP request as a tool.
+
+mod answer;
+mod config;
+mod request;
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+use url::Url;
+
+pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig};
+
+use self::answer::{Pages, Response};
+use self::request::RequestPlan;
+pub(super) use self::request::{assemble, parse_base};
+use super::argument::{fill_in, input_schema, names};
+use super::config::Collector;
+use super::exchange::{Exchange, is_safe};
+use super::template;
+use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::protocol::ToolAnnotations;
+
+/// A tool that sends one request, or one for each page of a list.
+pub struct HttpTool {
+    definition: Definition,
+    plan: Arc<Plan>,
+}
+
+struct Plan {
+    schema: serde_json::Value,
+    exchange: Arc<Exchange>,
+    request: RequestPlan,
+    response: Response,
+    pages: Option<Pages>,
+    repeatable: bool,
+}
+
+/// What an HTTP source offers.
+pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
+    let mut bases = Vec::new();
+    if !http.base_url.is_empty() {
+        match parse_base(&http.base_url) {
+            Ok(base) => bases.push(base),
+            Err(problem) => return collector.refuse("http.base_url", problem),
+        }
+    }
+    // Hosts that tools name themselves are as much written by whoever runs the server as the base is.
+    let own = http
+        .tools
+        .iter()
+        .filter_map(|tool| request::own_base(&tool.url));
+    bases.extend(own);
+    let source = collector.source.clone();
+    let exchange = Exchange::new(&source, &bases, &http.egress, &http.auth, &http.limits);
+    let exchange = match exchange {
+        Ok(exchange) => Arc::new(exchange),
+        Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
+    };
+    if let Err(problem) = request::check_shared(http) {
+        return collector.refuse("http", problem);
+    }
+    let prefix = collector.prefix("");
+    for (position, tool) in http.tools.iter().enumerate() {
+        match HttpTool::new(http, tool, &prefix, exchange.clone()) {
+            Ok(tool) => collector.offer(tool),
+            Err(problem) => {
+                let place = format!("http.tools[{position}] ({})", tool.name);
+                collector.refuse(&place, problem);
+            }
+        }
+    }
+    if http.tools.is_empty() {
+        collector.refuse(
+            "http.tools",
+            "it describes no tool; add one, or take the source away",
+        );
+    }
+}
+
+impl HttpTool {
+    fn new(
+        http: &HttpSourceConfig,
+        config: &HttpToolConfig,
+        prefix: &str,
+        exchange: Arc<Exchange>,
+    ) -> Result<Self, String> {
+        let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
+        let names = names(&schema);
+        let names = names.as_deref();
+        let request = RequestPlan::new(http, config, names)?;
+        let response = Response::new(&config.response, names)?;
+        let method = request.method().clone();
+        let read_only = config.read_only.unwrap_or_else(|| is_safe(&method));
+        let repeatable = read_only || config.idempotent == Some(true);
+        let mut definition = Definition::new(format!("{prefix}{}", config.name))
+            .input_schema(schema.clone())
+            .annotations(annotations(config, &method))
+            .timeout(http.limits.timeout() + super::config::GRACE);
+        if let Some(title) = &config.title {
+            definition = definition.title(title);
+        }
+        if let Some(description) = &config.description {
+            definition = definition.description(description);
+        }
+        if let Some(schema) = &config.output_schema {
+            definition = definition.output_schema(schema.clone());
+        }
+        Ok(Self {
+            definition,
+            plan: Arc::new(Plan {
+                schema,
+                exchange,
+                request,
+                response,
+                pages: config.pages.as_ref().map(Pages::new).transpose()?,
+                repeatable,
+            }),
+        })
+    }
+}
+
+/// What a method says of what it does (RFC 9110, 9.2), where the configuration says nothing.
+fn annotations(config: &HttpToolConfig, method: &Method) -> ToolAnnotations {
+    let mut annotations = annotations_of(method);
+    if config.read_only.is_some() {
+        annotations.read_only_hint = config.read_only;
+    }
+    if config.destructive.is_some() {
+        annotations.destructive_hint = config.destructive;
+    }
+    if config.idempotent.is_some() {
+        annotations.idempotent_hint = config.idempotent;
+    }
+    annotations
+}
+
+pub(super) fn annotations_of(method: &Method) -> ToolAnnotations {
+    let destructive = matches!(*method, Method::DELETE | Method::PUT | Method::PATCH);
+    ToolAnnotations {
+        read_only_hint: Some(method.is_safe()),
+        destructive_hint: Some(destructive),
+        idempotent_hint: Some(method.is_idempotent()),
+        open_world_hint: Some(true),
+        ..ToolAnnotations::default()
+    }
+}
+
+impl Tool for HttpTool {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        let plan = self.plan.clone();
+        Box::pin(async move { plan.run(&context, &arguments).await })
+    }
+}
+
+impl Plan {
+    async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
+        let mut arguments = arguments.to_map()?;
+        fill_in(&mut arguments, &self.schema);
+        let values = template::context(&arguments, context.principal().name());
+        let request = self
+            .request
+            .fill(&values, context.headers())
+            .map_err(ToolError::new)?;
+        let Some(pages) = &self.pages else {
+            let answer = self.exchange.send(request, self.repeatable).await?;
+            return self.response.output(&answer, &arguments, context);
+        };
+        let first: Url = request.url.clone();
+        let mut items = Vec::new();
+        let mut next = request;
+        for page in 1..=pages.max() {
+            let answer = self.exchange.send(next.clone(), self.repeatable).await?;
+            if !self.response.is_ok(answer.status) {
+                return self.response.output(&answer, &arguments, context);
+            }
+            let more = pages.take(&answer, &first, &mut items)?;
+            match more {
+                Some(url) if url != next.url => next.url = url,
+                _ => break,
+            }
+            context.progress(f64::from(page), None, "page read").await;
+        }
+        Response::list(&items)
+    }
+}
+
+impl fmt::Debug for HttpTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpTool")
+            .field(&self.definition.name)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,449 @@
+//! From a description and a call's arguments to a request.
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use minijinja::Value as Context;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::config::{HttpSourceConfig, HttpToolConfig};
+use crate::net::Outgoing;
+use crate::source::template::{Place, Template};
+
+/// A request with placeholders.
+#[derive(Debug)]
+pub(super) struct RequestPlan {
+    method: Method,
+    /// Scheme, host, port and the path that all requests begin with.
+    base: Url,
+    path: Template,
+    /// What the URL itself has behind its question mark.
+    text_query: Option<Template>,
+    query: Vec<(String, Slot)>,
+    headers: Vec<(HeaderName, Slot)>,
+    fixed_headers: HeaderMap,
+    forwarded: Vec<HeaderName>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    None,
+    Json(Tree),
+    Form(Vec<(String, Slot)>),
+    Text(HeaderValue, Template),
+}
+
+/// One value of a query, a header or a form; or several.
+#[derive(Debug)]
+enum Slot {
+    One(Template),
+    Many(Vec<Template>),
+}
+
+/// A JSON value whose texts have placeholders.
+#[derive(Debug)]
+enum Tree {
+    Fixed(Value),
+    Text(Template),
+    List(Vec<Tree>),
+    Object(Vec<(String, Tree)>),
+}
+
+/// Headers that belong to a caller and its connection to us, and are nobody else's business.
+const NOT_FORWARDED: [&str; 9] = [
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "mcp-session-id",
+    "x-api-key",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-user",
+    "forwarded",
+];
+
+/// A base URL: a scheme, a host, and a path at most.
+pub(in crate::source) fn parse_base(text: &str) -> Result<Url, String> {
+    let advice = "write it as https://api.example.com/v1";
+    let url: Url = text
+        .parse()
+        .map_err(|e| format!("{text:?} is no URL ({e}); {advice}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(format!("{text:?} is neither http nor https; {advice}"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(format!(
+            "{text:?} has a query or a fragment; put parameters into the tools' query"
+        ));
+    }
+    if text.contains("{{") || text.contains("{%") {
+        return Err("it has placeholders; they belong into the tools' url".to_owned());
+    }
+    Ok(url)
+}
+
+/// Scheme and host of a URL that a tool names itself.
+pub(super) fn own_base(url: &str) -> Option<Url> {
+    let (scheme, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?;
+    if host.contains(['{', '}']) || !matches!(scheme, "http" | "https") {
+        return None;
+    }
+    format!("{scheme}://{host}/").parse().ok()
+}
+
+/// What all tools of a source have in common.
+pub(super) fn check_shared(http: &HttpSourceConfig) -> Result<(), String> {
+    fixed_headers(http)?;
+    forwarded(http).map(drop)
+}
+
+impl RequestPlan {
+    pub(super) fn new(
+        http: &HttpSourceConfig,
+        config: &HttpToolConfig,
+        names: Option<&[&str]>,
+    ) -> Result<Self, String> {
+        let method = config
+            .method
+            .as_deref()
+            .unwrap_or("GET")
+            .to_ascii_uppercase();
+        let method = Method::from_bytes(method.as_bytes())
+            .map_err(|_| format!("method: {method:?} is none"))?;
+        if matches!(method, Method::CONNECT | Method::TRACE) {
+            return Err(format!("method: {method} is not for calling an API"));
+        }
+        let (base, rest) = base_and_rest(http, &config.url)?;
+        let (path, query) = split_query(&rest);
+        let at = |setting: &str, problem: String| format!("{setting}: {problem}");
+        let template =
+            |text: &str, place| Template::new(text, place, names).map_err(|p| at("url", p));
+        let slots = |map: &Map<String, Value>, setting: &str| {
+            map.iter()
+                .map(|(name, value)| {
+                    let place = format!("{setting}.{name}");
+                    Ok((name.clone(), slot(value, names).map_err(|p| at(&place, p))?))
+                })
+                .collect::<Result<Vec<_>, String>>()
+        };
+        let mut headers = Vec::new();
+        for (name, slot) in slots(&config.headers, "headers")? {
+            headers.push((header_name(&name)?, slot));
+        }
+        Ok(Self {
+            path: template(path, Place::Path)?,
+            text_query: query.map(|text| template(text, Place::Query)).transpose()?,
+            query: slots(&config.query, "query")?,
+            headers,
+            fixed_headers: fixed_headers(http)?,
+            forwarded: forwarded(http)?,
+            body: body(config, names, &method, slots(&config.form, "form")?)?,
+            base,
+            method,
+        })
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The request for these values.
+    pub(super) fn fill(
+        &self,
+        values: &Context,
+        caller: Option<&HeaderMap>,
+    ) -> Result<Outgoing, String> {
+        let mut url = self.url(values)?;
+        for (name, slot) in &self.query {
+            for text in slot.texts(values)? {
+                url.query_pairs_mut().append_pair(name, &text);
+            }
+        }
+        let mut request = Outgoing::new(self.method.clone(), url);
+        for name in &self.forwarded {
+            if let Some(value) = caller.and_then(|headers| headers.get(name)) {
+                request.headers.insert(name, value.clone());
+            }
+        }
+        request.headers.extend(self.fixed_headers.clone());
+        for (name, slot) in &self.headers {
+            let texts = slot.texts(values)?;
+            if texts.is_empty() {
+                continue;
+            }
+            let value = HeaderValue::from_str(&texts.join(", ")).map_err(|_| {
+                format!("the value of header {name} has characters that no header can hold")
+            })?;
+            request.headers.insert(name, value);
+        }
+        if let Some((content_type, body)) = self.body.fill(values)? {
+            request.headers.entry(CONTENT_TYPE).or_insert(content_type);
+            request.body = body;
+        }
+        Ok(request)
+    }
+
+    fn url(&self, values: &Context) -> Result<Url, String> {
+        let path = self.path.render(values)?;
+        let query = self.text_query.as_ref().map(|query| query.render(values));
+        assemble(&self.base, &path, query.transpose()?.as_deref())
+    }
+}
+
+/// A URL below a base whose path is what it looks like: nobody climbs out of it.
+pub(in crate::source) fn assemble(
+    base: &Url,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Url, String> {
+    let root = base.path().trim_end_matches('/');
+    let whole = format!("{root}{path}");
+    let climbs = |segment: &str| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        matches!(&*plain, "." | "..")
+    };
+    if whole.split(['/', '\\']).any(climbs) {
+        return Err("the path has . or .. as a segment".to_owned());
+    }
+    let mut url = base.clone();
+    url.set_path(&whole);
+    url.set_query(query);
+    if url.origin() != base.origin() || !url.path().starts_with(root) {
+        return Err("the path leads to another place".to_owned());
+    }
+    Ok(url)
+}
+
+fn base_and_rest(http: &HttpSourceConfig, url: &str) -> Result<(Url, String), String> {
+    if url.contains("://") && !url.starts_with('/') {
+        let base = own_base(url).ok_or(
+            "url: its host has to be written out, and to begin with http:// or https://; placeholders may follow in the path",
+        )?;
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        return Ok((base, rest[end..].to_owned()));
+    }
+    if http.base_url.is_empty() {
+        return Err("url: give a whole URL here, or the source a base_url".to_owned());
+    }
+    if !url.is_empty() && !url.starts_with(['/', '?']) {
+        return Err(format!(
+            "url: {url:?} has to begin with a slash, or with http:// or https://"
+        ));
+    }
+    Ok((parse_base(&http.base_url)?, url.to_owned()))
+}
+
+/// The path, and what is behind the question mark that is no part of a placeholder.
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    let mut depth = 0_u32;
+    let mut previous = ' ';
+    for (at, c) in text.char_indices() {
+        match (previous, c) {
+            ('{', '{' | '%') => depth += 1,
+            ('}' | '%', '}') => depth = depth.saturating_sub(1),
+            (_, '?') if depth == 0 => return (&text[..at], Some(&text[at + 1..])),
+            _ => {}
+        }
+        previous = c;
+    }
+    (text, None)
+}
+
+fn body(
+    config: &HttpToolConfig,
+    names: Option<&[&str]>,
+    method: &Method,
+    form: Vec<(String, Slot)>,
+) -> Result<Body, String> {
+    let given = [
+        config.json.is_some(),
+        config.body.is_some(),
+        !form.is_empty(),
+    ];
+    match given.iter().filter(|given| **given).count() {
+        0 => return Ok(Body::None),
+        1 => {}
+        _ => return Err("there is more than one of json, form and body; keep one".to_owned()),
+    }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Err(format!(
+            "{method} has no body; use query, or another method"
+        ));
+    }
+    if let Some(value) = &config.json {
+        let tree = Tree::new(value, names).map_err(|problem| format!("json: {problem}"))?;
+        return Ok(Body::Json(tree));
+    }
+    if let Some(text) = &config.body {
+        let kind = config
+            .content_type
+            .as_deref()
+            .unwrap_or("text/plain; charset=utf-8");
+        let value = HeaderValue::from_str(kind)
+            .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
+        let essence = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        let place = if crate::source::response::is_json(&essence) {
+            Place::Json
+        } else {
+            Place::Text
+        };
+        let template =
+            Template::new(text, place, names).map_err(|problem| format!("body: {problem}"))?;
+        return Ok(Body::Text(value, template));
+    }
+    Ok(Body::Form(form))
+}
+
+impl Body {
+    fn fill(&self, values: &Context) -> Result<Option<(HeaderValue, Bytes)>, String> {
+        match self {
+            Self::None => Ok(None),
+            Self::Json(tree) => {
+                let value = tree.fill(values)?.unwrap_or_default();
+                let kind = HeaderValue::from_static("application/json");
+                Ok(Some((kind, value.to_string().into())))
+            }
+            Self::Form(fields) => {
+                let mut form = url::form_urlencoded::Serializer::new(String::new());
+                for (name, slot) in fields {
+                    for text in slot.texts(values)? {
+                        form.append_pair(name, &text);
+                    }
+                }
+                let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+                Ok(Some((kind, form.finish().into())))
+            }
+            Self::Text(kind, template) => Ok(Some((kind.clone(), template.render(values)?.into()))),
+        }
+    }
+}
+
+fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Template::new(text, Place::Text, names),
+        Value::Number(_) | Value::Bool(_) => {
+            Template::new(value.to_string(), Place::Text, Some(&[]))
+        }
+        _ => Err("it has to be a text, a number, a boolean, or a list of those".to_owned()),
+    };
+    match value {
+        Value::Array(items) => Ok(Slot::Many(items.iter().map(one).collect::<Result<_, _>>()?)),
+        value => Ok(Slot::One(one(value)?)),
+    }
+}
+
+impl Slot {
+    fn texts(&self, values: &Context) -> Result<Vec<String>, String> {
+        match self {
+            Self::One(template) => template.texts(values),
+            Self::Many(templates) => {
+                let texts = templates.iter().map(|template| template.texts(values));
+                Ok(texts.collect::<Result<Vec<_>, _>>()?.concat())
+            }
+        }
+    }
+}
+
+impl Tree {
+    fn new(value: &Value, names: Option<&[&str]>) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(text) => {
+                let template = Template::new(text, Place::Text, names)?;
+                if template.is_literal() {
+                    Self::Fixed(value.clone())
+                } else {
+                    Self::Text(template)
+                }
+            }
+            Value::Array(items) => Self::List(
+                items
+                    .iter()
+                    .map(|item| Self::new(item, names))
+                    .collect::<Result<_, _>>()?,
+            ),
+            Value::Object(members) => Self::Object(
+                members
+                    .iter()
+                    .map(|(name, member)| Ok((name.clone(), Self::new(member, names)?)))
+                    .collect::<Result<_, String>>()?,
+            ),
+            fixed => Self::Fixed(fixed.clone()),
+        })
+    }
+
+    fn fill(&self, values: &Context) -> Result<Option<Value>, String> {
+        Ok(Some(match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Text(template) => return template.value(values),
+            Self::List(items) => {
+                let filled = items.iter().map(|item| item.fill(values));
+                let filled = filled.collect::<Result<Vec<_>, _>>()?;
+                filled.into_iter().flatten().collect::<Vec<_>>().into()
+            }
+            Self::Object(members) => {
+                let mut object = Map::with_capacity(members.len());
+                for (name, member) in members {
+                    if let Some(value) = member.fill(values)? {
+                        object.insert(name.clone(), value);
+                    }
+                }
+                Value::Object(object)
+            }
+        }))
+    }
+}
+
+fn header_name(name: &str) -> Result<HeaderName, String> {
+    let parsed = HeaderName::try_from(name)
+        .map_err(|_| format!("headers.{name}: that is no name of a header"))?;
+    if [
+        HOST,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        http::header::CONNECTION,
+    ]
+    .contains(&parsed)
+    {
+        return Err(format!(
+            "headers.{name}: that is set by the client itself; leave it out"
+        ));
+    }
+    Ok(parsed)
+}
+
+fn fixed_headers(http: &HttpSourceConfig) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &http.headers {
+        let parsed = header_name(name)?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| {
+            format!("headers.{name}: its value has characters that no header can hold")
+        })?;
+        value.set_sensitive(true);
+        headers.insert(parsed, value);
+    }
+    Ok(headers)
+}
+
+fn forwarded(http: &HttpSourceConfig) -> Result<Vec<HeaderName>, String> {
+    let mut names = Vec::new();
+    for name in &http.forward_headers {
+        let parsed = header_name(name)?;
+        if NOT_FORWARDED.contains(&parsed.as_str()) {
+            return Err(format!(
+                "forward_headers has {name:?}, which is between the caller and this server alone; give the source its own auth"
+            ));
+        }
+        names.push(parsed);
+    }
+    Ok(names)
+}

@@ -1,0 +1,491 @@
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalog::OutputContent;
+use crate::net::testing::{response, serve};
+use crate::protocol::Content;
+
+fn config(server: SocketAddr, tool: Value) -> HttpSourceConfig {
+    let mut config = json!({
+        "base_url": format!("http://{server}/v1"),
+        "headers": {"x-fixed": "always"},
+        "tools": [],
+        "limits": {"bulkhead": {"breaker_failures": 3}},
+    });
+    if let Some(source) = tool.get("source") {
+        for (name, value) in source.as_object().expect("an object") {
+            config[name] = value.clone();
+        }
+    }
+    let mut tool = tool;
+    tool.as_object_mut().expect("an object").remove("source");
+    tool["name"] = "t".into();
+    config["tools"] = json!([tool]);
+    serde_json::from_value(config).expect("a configuration")
+}
+
+fn collected(config: &HttpSourceConfig) -> Collector {
+    let mut collector = Collector::new("api", "sources[0]", None);
+    collect(config, &mut collector);
+    collector
+}
+
+fn tool(server: SocketAddr, tool: Value) -> Arc<dyn Tool> {
+    let mut collector = collected(&config(server, tool));
+    assert_eq!(collector.offered.refused, []);
+    collector.offered.tools.remove(0)
+}
+
+async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> Result<Output, String> {
+    let Value::Object(arguments) = arguments else {
+        panic!("an object")
+    };
+    tool.call(Arc::new(CallContext::for_test()), arguments.into())
+        .await
+        .map_err(|error| error.message().to_owned())
+}
+
+fn text(output: &Output) -> &str {
+    match &output.content {
+        OutputContent::Text(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_description_becomes_a_request_and_an_answer_a_result() {
+    let (server, seen) = serve(|_| {
+        let body = br#"{"data": {"days": [1, 2]}}"#;
+        response(
+            "200 OK\r\ncontent-type: application/json; charset=utf-8",
+            body,
+        )
+    })
+    .await;
+    let tool = tool(
+        server,
+        json!({
+            "description": "The weather",
+            "arguments": {
+                "city": {}, "days": {"type": "integer", "default": 3}, "tags": {"type": "array", "optional": true},
+                "unit": {"optional": true},
+            },
+            "url": "/forecast/{{ city }}/x?fixed=1&c={{ city }}",
+            "query": {"days": "{{ days }}", "tag": "{{ tags }}", "unit": "{{ unit }}", "k": 7},
+            "headers": {"x-city": "in {{ city }}", "x-unit": "{{ unit }}"},
+            "source": {"auth": {"bearer": "secret"}, "forward_headers": ["x-request-id"]},
+        }),
+    );
+    assert_eq!(tool.definition().annotations.read_only_hint, Some(true));
+    let output = call(
+        &tool,
+        json!({"city": "São Paulo/..x?&#", "tags": ["a b", "c&d"]}),
+    )
+    .await
+    .expect("a result");
+    assert_eq!(
+        output.structured.as_deref(),
+        Some(r#"{"data":{"days":[1,2]}}"#)
+    );
+    let seen = seen.lock().expect("no panic")[0].clone();
+    let line = seen.lines().next().expect("a line");
+    assert_eq!(
+        line,
+        "GET /v1/forecast/S%C3%A3o%20Paulo%2F%2E%2Ex%3F%26%23/x?fixed=1&c=S%C3%A3o%20Paulo%2F%2E%2Ex%3F%26%23&days=3&tag=a+b&tag=c%26d&k=7 HTTP/1.1"
+    );
+    let lower = seen.to_lowercase();
+    for part in ["authorization: bearer secret", "x-fixed: always"] {
+        assert!(lower.contains(part), "{seen}");
+    }
+    assert!(
+        !lower.contains("x-unit") && !lower.contains("unit="),
+        "{seen}"
+    );
+}
+
+#[tokio::test]
+async fn no_value_leaves_its_place() {
+    let (server, seen) = serve(|_| response("200 OK\r\ncontent-type: text/plain", b"ok")).await;
+    let tool = tool(
+        server,
+        json!({
+            "method": "post",
+            "arguments": {"id": {"optional": true}, "name": {"optional": true}, "n": {"type": "integer", "optional": true}},
+            "url": "/users/{{ id }}/orders",
+            "headers": {"x-name": "{{ name }}"},
+            "json": {"name": "{{ name }}", "n": "{{ n }}", "hi": "hi {{ id }}", "list": ["{{ n }}", 1], "fixed": true},
+        }),
+    );
+    for id in [
+        "..",
+        "../admin",
+        "",
+        ".",
+        "a/../b",
+        "..\\x",
+        "x\r\nHost: evil",
+        "\0",
+    ] {
+        let refused = call(&tool, json!({ "id": id })).await.expect_err("refused");
+        assert!(refused.contains("path"), "{id:?}: {refused}");
+    }
+    assert!(call(&tool, json!({})).await.is_err(), "no id");
+    for name in ["a\r\nx-evil: 1", "a\nb", "\0"] {
+        let refused = call(&tool, json!({"id": "1", "name": name}))
+            .await
+            .expect_err("refused");
+        assert!(refused.contains("header"), "{refused}");
+    }
+    assert!(seen.lock().expect("no panic").is_empty());
+    let output = call(
+        &tool,
+        json!({"id": "%2e%2e%2f", "name": "\",\"admin\":true,\"x\":\"", "n": 7}),
+    )
+    .await
+    .expect("sent");
+    assert_eq!(text(&output), "ok");
+    let seen = seen.lock().expect("no panic")[0].clone();
+    assert!(
+        seen.starts_with("POST /v1/users/%252e%252e%252f/orders HTTP/1.1"),
+        "{seen}"
+    );
+    let body: Value =
+        serde_json::from_str(seen.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
+    assert_eq!(
+        body,
+        json!({"name": "\",\"admin\":true,\"x\":\"", "n": 7, "hi": "hi %2e%2e%2f", "list": [7, 1], "fixed": true})
+    );
+}
+
+#[tokio::test]
+async fn bodies_are_forms_and_texts_too() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let form = tool(
+        server,
+        json!({"method": "PUT", "arguments": {"a": {}}, "form": {"x": "{{ a }}", "y": ["1", "{{ a }}"]}}),
+    );
+    assert_eq!(
+        text(&call(&form, json!({"a": "ä&=b"})).await.expect("sent")),
+        "204 No Content"
+    );
+    let json_text = tool(
+        server,
+        json!({"method": "PATCH", "arguments": {"a": {}}, "body": "{\"q\": {{ a }}}", "content_type": "application/json"}),
+    );
+    call(&json_text, json!({"a": "\"}, {"}))
+        .await
+        .expect("sent");
+    let seen = seen.lock().expect("no panic");
+    assert!(
+        seen[0].starts_with("PUT /v1 ") && seen[0].ends_with("x=%C3%A4%26%3Db&y=1&y=%C3%A4%26%3Db"),
+        "{seen:?}"
+    );
+    assert!(seen[1].ends_with("{\"q\": \"\\\"}, {\"}"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn statuses_are_told_in_the_words_of_the_description() {
+    let (server, _) = serve(|request| match request.split(' ').nth(1).expect("a path") {
+        "/v1/404" => response(
+            "404 Not Found\r\ncontent-type: application/json",
+            br#"{"reason": "gone"}"#,
+        ),
+        "/v1/418" => response("418 I'm a teapot\r\ncontent-type: text/plain", b"tea"),
+        "/v1/500" => response(
+            "500 Oops\r\ncontent-type: text/html",
+            b"<h1>secret stack</h1>",
+        ),
+        _ => response("400 Bad Request\r\ncontent-type: text/plain", &[b'x'; 5000]),
+    })
+    .await;
+    let tool = tool(
+        server,
+        json!({
+            "arguments": {"code": {}}, "url": "/{{ code }}",
+            "response": {"ok": [418], "errors": {"404": "{{ code }} is not there: {{ body.reason }}"}},
+        }),
+    );
+    assert_eq!(
+        call(&tool, json!({"code": "404"})).await.expect_err("404"),
+        "404 is not there: gone"
+    );
+    assert_eq!(
+        text(&call(&tool, json!({"code": "418"})).await.expect("ok here")),
+        "tea"
+    );
+    let message = call(&tool, json!({"code": "500"})).await.expect_err("500");
+    assert_eq!(message, "127.0.0.1 answers 500 Internal Server Error");
+    let message = call(&tool, json!({"code": "400"})).await.expect_err("400");
+    assert!(
+        message.starts_with("127.0.0.1 answers 400 Bad Request: xxx") && message.len() < 2100,
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn answers_become_text_pictures_parts_and_lists() {
+    let (server, _) = serve(|request| {
+        let path = request.split(' ').nth(1).expect("a path");
+        let port = request.to_lowercase();
+        let host = port.split("host: ").nth(1).expect("a host").split('\r').next().expect("a line").to_owned();
+        match path {
+            "/v1/png" => response("200 OK\r\ncontent-type: image/png", b"\x89PNG"),
+            "/v1/zip" => response("200 OK\r\ncontent-type: application/zip", b"PK"),
+            "/v1/latin" => response("200 OK\r\ncontent-type: text/plain; charset=ISO-8859-1", b"caf\xe9"),
+            "/v1/json" => response("200 OK\r\ncontent-type: application/hal+json", br#"{"a": {"b": ["x"]}}"#),
+            "/v1/list" => response(
+                &format!("200 OK\r\ncontent-type: application/json\r\nlink: <http://{host}/v1/list2>; rel=\"next\""),
+                br#"{"items": [1, 2]}"#,
+            ),
+            "/v1/list2" => response("200 OK\r\ncontent-type: application/json", br#"{"items": [3]}"#),
+            "/v1/elsewhere" => response(
+                "200 OK\r\ncontent-type: application/json\r\nlink: <http://127.0.0.1:1/x>; rel=next",
+                br#"{"items": []}"#,
+            ),
+            "/v1/cursor" => response("200 OK\r\ncontent-type: application/json", br#"{"items": [1], "next": "a&b"}"#),
+            "/v1/cursor?after=a%26b" => response("200 OK\r\ncontent-type: application/json", br#"{"items": [2], "next": null}"#),
+            "/v1/endless" => response("200 OK\r\ncontent-type: application/json", br#"{"items": [1], "next": "a"}"#),
+            "/v1/endless?after=a" => response("200 OK\r\ncontent-type: application/json", br#"{"items": [1], "next": "b"}"#),
+            "/v1/endless?after=b" => response("200 OK\r\ncontent-type: application/json", br#"{"items": [1], "next": "a"}"#),
+            _ => response("200 OK\r\ncontent-type: application/json", b"not JSON"),
+        }
+    })
+    .await;
+    let get = async |url: &str, more: Value| {
+        let mut description = json!({ "url": url });
+        for (name, value) in more.as_object().expect("an object") {
+            description[name] = value.clone();
+        }
+        call(&tool(server, description), json!({})).await
+    };
+    let blocks = |output: Output| match output.content {
+        OutputContent::Blocks(mut blocks) => blocks.remove(0),
+        other => panic!("{other:?}"),
+    };
+    let picture = blocks(get("/png", json!({})).await.expect("a picture"));
+    assert!(
+        matches!(&picture, Content::Image(image) if image.mime_type == "image/png"),
+        "{picture:?}"
+    );
+    assert!(matches!(
+        blocks(get("/zip", json!({})).await.expect("bytes")),
+        Content::Resource(_)
+    ));
+    assert_eq!(text(&get("/latin", json!({})).await.expect("text")), "café");
+    let part = get("/json", json!({"response": {"pointer": "/a/b/0"}}))
+        .await
+        .expect("a part");
+    assert_eq!(text(&part), "x");
+    assert!(
+        get("/json", json!({"response": {"pointer": "/nothing"}}))
+            .await
+            .is_err()
+    );
+    let written = get(
+        "/json",
+        json!({"response": {"template": "{{ body.a.b | join }} {{ status }}"}}),
+    )
+    .await;
+    assert_eq!(text(&written.expect("a text")), "x 200");
+    assert!(
+        get("/broken", json!({"response": {"as": "json"}}))
+            .await
+            .is_err()
+    );
+    let pages = json!({"pages": {"items": "/items"}});
+    assert_eq!(
+        get("/list", pages.clone())
+            .await
+            .expect("pages")
+            .structured
+            .as_deref(),
+        Some(r#"{"items":[1,2,3]}"#)
+    );
+    assert!(
+        get("/elsewhere", pages)
+            .await
+            .expect_err("refused")
+            .contains("another host")
+    );
+    let pages = json!({"pages": {"items": "/items", "next": "/next", "query": "after", "max": 3}});
+    assert_eq!(
+        get("/cursor", pages.clone())
+            .await
+            .expect("pages")
+            .structured
+            .as_deref(),
+        Some(r#"{"items":[1,2]}"#)
+    );
+    assert_eq!(
+        get("/endless", pages)
+            .await
+            .expect("pages")
+            .structured
+            .as_deref(),
+        Some(r#"{"items":[1,1,1]}"#)
+    );
+}
+
+#[tokio::test]
+async fn only_what_cannot_happen_twice_is_tried_again() {
+    let (server, seen) =
+        serve(|_| response("503 Service Unavailable\r\nretry-after: 0", b"")).await;
+    let count = |seen: &Arc<std::sync::Mutex<Vec<String>>>| {
+        std::mem::take(&mut *seen.lock().expect("no panic")).len()
+    };
+    let get = tool(server, json!({"url": "/"}));
+    assert!(call(&get, json!({})).await.is_err());
+    assert_eq!(count(&seen), 3);
+    let post = tool(server, json!({"url": "/", "method": "POST"}));
+    assert!(call(&post, json!({})).await.is_err());
+    assert_eq!(count(&seen), 1);
+    let idempotent = tool(
+        server,
+        json!({"url": "/", "method": "POST", "idempotent": true}),
+    );
+    assert!(call(&idempotent, json!({})).await.is_err());
+    assert_eq!(count(&seen), 3);
+    // Three failures in a row, and the other server is left alone.
+    let message = call(&idempotent, json!({})).await.expect_err("down");
+    assert!(message.contains("failed too often"), "{message}");
+    assert_eq!(count(&seen), 0);
+    let (server, seen) = serve(|_| response("429 Too Many Requests\r\nretry-after: 0", b"")).await;
+    let post = tool(server, json!({"url": "/", "method": "POST"}));
+    assert!(call(&post, json!({})).await.is_err());
+    assert_eq!(count(&seen), 3, "who is told to wait has done nothing");
+}
+
+#[tokio::test]
+async fn tokens_are_got_kept_and_got_anew() {
+    let issued = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = issued.clone();
+    let (issuer, asked) = serve(move |_| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let body = format!(
+            r#"{{"access_token": "token{number}", "token_type": "bearer", "expires_in": 3600}}"#
+        );
+        response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+    })
+    .await;
+    let (server, seen) = serve(|request| {
+        if request.to_lowercase().contains("bearer token1") {
+            response("200 OK\r\ncontent-type: text/plain", b"in")
+        } else {
+            response("401 Unauthorized", b"")
+        }
+    })
+    .await;
+    let oauth = json!({"token_url": format!("http://{issuer}/token"), "client_id": "me:x", "client_secret": "s&cret", "scopes": ["a", "b"]});
+    let tool = tool(
+        server,
+        json!({"url": "/", "method": "POST", "source": {"auth": {"oauth": oauth}}}),
+    );
+    assert_eq!(text(&call(&tool, json!({})).await.expect("in")), "in");
+    assert_eq!(text(&call(&tool, json!({})).await.expect("in")), "in");
+    assert_eq!(
+        seen.lock().expect("no panic").len(),
+        3,
+        "once with the token that was refused"
+    );
+    let asked = asked.lock().expect("no panic");
+    assert_eq!(asked.len(), 2);
+    assert!(
+        asked[0].ends_with("grant_type=client_credentials&scope=a+b"),
+        "{asked:?}"
+    );
+    assert!(
+        asked[0].to_lowercase().contains("authorization: basic "),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered() {
+    let server: SocketAddr = "127.0.0.1:1".parse().expect("an address");
+    for (description, part) in [
+        (
+            json!({"url": "/{{ citty }}", "arguments": {"city": {}}}),
+            "citty",
+        ),
+        (json!({"url": "/{{ city"}), "url"),
+        (json!({"url": "x"}), "slash"),
+        (json!({"url": "ftp://example.com/"}), "written out"),
+        (
+            json!({"url": "https://{{ host }}/", "arguments": {"host": {}}}),
+            "written out",
+        ),
+        (
+            json!({"url": "https://a.{{ host }}.com/", "arguments": {"host": {}}}),
+            "written out",
+        ),
+        (json!({"json": {"a": 1}}), "no body"),
+        (
+            json!({"method": "POST", "json": 1, "body": "x"}),
+            "more than one",
+        ),
+        (json!({"method": "G E T"}), "method"),
+        (json!({"method": "CONNECT"}), "not for calling"),
+        (json!({"headers": {"host": "x"}}), "by the client itself"),
+        (json!({"headers": {"a b": "x"}}), "no name of a header"),
+        (json!({"query": {"a": {"b": 1}}}), "query.a"),
+        (json!({"arguments": {"a": {"type": "text"}}}), "arguments.a"),
+        (
+            json!({"arguments": {"a": {}}, "input_schema": {}}),
+            "keep one",
+        ),
+        (json!({"response": {"pointer": "a"}}), "no JSON pointer"),
+        (
+            json!({"response": {"errors": {"teapot": "x"}}}),
+            "no status",
+        ),
+        (json!({"pages": {"query": "a"}}), "pages.next"),
+    ] {
+        let mut both = config(server, description.clone());
+        both.tools.push(HttpToolConfig {
+            name: "good".to_owned(),
+            ..HttpToolConfig::default()
+        });
+        let collector = collected(&both);
+        let [refused] = &collector.offered.refused[..] else {
+            panic!("{description}: {:?}", collector.offered.refused)
+        };
+        assert_eq!(refused.place, "sources[0].http.tools[0] (t)");
+        assert!(refused.problem.contains(part), "{description}: {refused}");
+        assert_eq!(collector.offered.tools.len(), 1);
+    }
+    for (source, part) in [
+        (json!({"base_url": "api.example.com"}), "http.base_url"),
+        (
+            json!({"base_url": "https://user:pw@example.com"}),
+            "user name",
+        ),
+        (
+            json!({"base_url": "http://169.254.169.254/"}),
+            "may not be reached",
+        ),
+        (
+            json!({"auth": {"bearer": "a", "basic": {"username": "b", "password": "c"}}}),
+            "more than one",
+        ),
+        (
+            json!({"auth": {"bearer_file": "/nonexistent"}}),
+            "bearer_file",
+        ),
+        (json!({"auth": {"bearer": "a\nb"}}), "no header can hold"),
+        (
+            json!({"forward_headers": ["Authorization"]}),
+            "between the caller",
+        ),
+        (json!({"egress": {"hosts": ["a b"]}}), "names no host"),
+    ] {
+        let collector = collected(&config(server, json!({ "source": source })));
+        assert_eq!(collector.offered.tools.len(), 0, "{source}");
+        let refused = collector.offered.refused[0].to_string();
+        assert!(
+            refused.contains(part) && !refused.contains("a\nb"),
+            "{source}: {refused}"
+        );
+    }
+}

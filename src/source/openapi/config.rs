@@ -1,0 +1,151 @@
+//! OpenAPI documents as they are configured.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Secret;
+use crate::net::EgressConfig;
+use crate::source::config::ExchangeLimits;
+use crate::source::credentials::AuthConfig;
+
+/// Operations of an OpenAPI document, 3.0 or 3.1, each of which becomes a tool.
+///
+/// ```yaml
+/// sources:
+///   - name: pets
+///     openapi:
+///       document: ./petstore.yaml
+///       include: { tags: [pets] }
+///       exclude: { methods: [delete] }
+///       rename: { showPetById: pet }
+///       credentials: { api_key: "${PETS_API_KEY}" }
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OpenApiSourceConfig {
+    /// Where the document is: a file, or a URL. JSON or YAML.
+    pub document: String,
+    /// Where the API is. Default: the document's first server.
+    pub server: Option<String>,
+    /// Which operations become tools: those of which any of these is true. Default: all.
+    pub include: Selection,
+    /// Which of them do not after all.
+    pub exclude: Selection,
+    /// Names of tools: by the operation's id, or by method and path as in `GET /pets/{petId}`.
+    pub rename: BTreeMap<String, String>,
+    /// Secrets for the document's security schemes, by the scheme's name: an API key, a token, or a name and a password
+    /// with a colon in between. They are sent where the scheme says.
+    pub credentials: BTreeMap<String, Secret>,
+    /// How to prove oneself to the API in another way than its security schemes say.
+    pub auth: AuthConfig,
+    /// Headers that are sent with every request.
+    pub headers: BTreeMap<String, Secret>,
+    /// Where requests may go besides the server.
+    pub egress: EgressConfig,
+    /// How much and how long.
+    pub limits: ExchangeLimits,
+    /// Whether tools say what their results look like, and answers are checked against it. Default: true.
+    pub output_schemas: bool,
+    /// How many characters a name of a tool may have; longer ones are shortened, always in the same way. Default: 64.
+    pub name_characters: usize,
+    /// How many bytes the document may have. Default: 33554432, 32 MiB.
+    pub document_bytes: usize,
+}
+
+impl Default for OpenApiSourceConfig {
+    fn default() -> Self {
+        Self {
+            document: String::new(),
+            server: None,
+            include: Selection::default(),
+            exclude: Selection::default(),
+            rename: BTreeMap::new(),
+            credentials: BTreeMap::new(),
+            auth: AuthConfig::default(),
+            headers: BTreeMap::new(),
+            egress: EgressConfig::default(),
+            limits: ExchangeLimits::default(),
+            output_schemas: true,
+            name_characters: super::super::name::NAME_CHARACTERS_MAX,
+            document_bytes: 32 * 1024 * 1024,
+        }
+    }
+}
+
+/// Some of a document's operations. `*` stands for anything in paths and ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Selection {
+    /// Tags.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub tags: Vec<String>,
+    /// Paths as the document has them: `/pets/{petId}`, `/pets/*`.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub paths: Vec<String>,
+    /// Ids of operations.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub operations: Vec<String>,
+    /// Methods: `get`, `post`.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub methods: Vec<String>,
+}
+
+impl Selection {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether an operation is among them.
+    pub(super) fn has(&self, method: &str, path: &str, id: &str, tags: &[&str]) -> bool {
+        self.tags.iter().any(|tag| tags.contains(&&**tag))
+            || self
+                .methods
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(method))
+            || self.paths.iter().any(|pattern| matches(pattern, path))
+            || (!id.is_empty() && self.operations.iter().any(|pattern| matches(pattern, id)))
+    }
+}
+
+/// Whether a text is what a pattern says, in which `*` stands for anything. Takes linear time for each star.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_texts() {
+        for (pattern, text, expected) in [
+            ("/pets", "/pets", true),
+            ("/pets", "/pets/1", false),
+            ("/pets/*", "/pets/{id}/toys", true),
+            ("*", "", true),
+            ("*Pet*", "createPets", true),
+            ("create*s", "createPets", true),
+            ("a*a", "a", false),
+            ("a*b*c", "a-c-b", false),
+            ("a**b", "ab", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! From one operation of a document to a tool.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::document::Document;
+use super::request::{Field, Form, Location, Parameter, Shape, Style};
+use super::schema::{Copier, Direction};
+
+/// What a tool needs to know of its operation.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) input_schema: Value,
+    pub(super) output_schema: Option<Value>,
+    pub(super) shape: Shape,
+}
+
+/// Headers that documents list and that are not arguments (OpenAPI, Parameter Object).
+const NOT_ARGUMENTS: [&str; 3] = ["accept", "content-type", "authorization"];
+
+impl Operation {
+    /// # Errors
+    ///
+    /// Why it cannot be a tool.
+    pub(super) fn new(
+        document: &Document,
+        item: &Value,
+        operation: &Value,
+        method: &Method,
+        path: &str,
+    ) -> Result<Self, String> {
+        let mut copier = Copier::new(document, Direction::Input);
+        let mut arguments = Arguments::default();
+        let parameters = parameters(document, item, operation)?;
+        // Those of the path first, since their names are what people expect.
+        for wanted in [
+            Location::Path,
+            Location::Query,
+            Location::Header,
+            Location::Cookie,
+        ] {
+            for parameter in &parameters {
+                if location(parameter)? == wanted {
+                    arguments.parameter(&mut copier, parameter, wanted)?;
+                }
+            }
+        }
+        for name in placeholders(path) {
+            let there = arguments
+                .parameters
+                .iter()
+                .any(|parameter| parameter.location == Location::Path && parameter.name == name);
+            if !there {
+                return Err(format!(
+                    "its path has {{{name}}}, and there is no such parameter"
+                ));
+            }
+        }
+        let body = arguments.body(document, &mut copier, operation, method)?;
+        let mut input_schema = json!({ "type": "object", "properties": arguments.properties });
+        if !arguments.required.is_empty() {
+            input_schema["required"] = arguments.required.into();
+        }
+        input_schema["additionalProperties"] = false.into();
+        let definitions = copier.definitions()?;
+        if !definitions.is_empty() {
+            input_schema["$defs"] = definitions.into();
+        }
+        Ok(Self {
+            input_schema,
+            output_schema: output_schema(document, operation),
+            shape: Shape {
+                method: method.clone(),
+                path: path.to_owned(),
+                parameters: arguments.parameters,
+                body,
+            },
+        })
+    }
+}
+
+/// The arguments of a tool in the making.
+#[derive(Default)]
+struct Arguments {
+    properties: Map<String, Value>,
+    required: Vec<Value>,
+    parameters: Vec<Parameter>,
+}
+
+impl Arguments {
+    fn parameter(
+        &mut self,
+        copier: &mut Copier<'_>,
+        parameter: &Value,
+        location: Location,
+    ) -> Result<(), String> {
+        let name = text(parameter, "name");
+        if name.is_empty() {
+            return Err("one of its parameters has no name".to_owned());
+        }
+        if location == Location::Header && NOT_ARGUMENTS.contains(&&*name.to_ascii_lowercase()) {
+            return Ok(());
+        }
+        let required =
+            location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
+        let content = parameter.get("content").and_then(Value::as_object);
+        let (schema, style) = match content.and_then(|content| content.iter().next()) {
+            Some((kind, media)) => {
+                if !crate::source::response::is_json(kind) {
+                    return Err(format!(
+                        "its parameter {name} is {kind}, which cannot be written"
+                    ));
+                }
+                (media.get("schema"), Style::Json)
+            }
+            None => (parameter.get("schema"), style(parameter, location)?),
+        };
+        let mut schema = copier.copy(schema.unwrap_or(&Value::Bool(true)))?;
+        describe(&mut schema, parameter);
+        let argument = self.free_name(name, location);
+        if required {
+            self.required.push(argument.clone().into());
+        }
+        self.properties.insert(argument.clone(), schema);
+        self.parameters.push(Parameter {
+            name: name.to_owned(),
+            argument,
+            location,
+            style,
+        });
+        Ok(())
+    }
+
+    /// A name that no other argument has, made of what all clients take.
+    fn free_name(&self, name: &str, location: Location) -> String {
+        let mut plain: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        let trimmed = plain.trim_matches('_');
+        if !trimmed.is_empty() && trimmed.len() < plain.len() && !name.starts_with('_') {
+            plain = trimmed.to_owned();
+        }
+        if !self.properties.contains_key(&plain) && plain != BODY {
+            return plain;
+        }
+        let mut candidate = format!("{plain}_{}", location.as_str());
+        while self.properties.contains_key(&candidate) {
+            candidate.push('_');
+        }
+        candidate
+    }
+
+    fn body(
+        &mut self,
+        document: &Document,
+        copier: &mut Copier<'_>,
+        operation: &Value,
+        method: &Method,
+    ) -> Result<Form, String> {
+        let Some(body) = operation.get("requestBody") else {
+            return Ok(Form::None);
+        };
+        if matches!(*method, Method::GET | Method::HEAD) {
+            return Ok(Form::None);
+        }
+        let body = document.resolve(body)?;
+        let content = body.get("content").and_then(Value::as_object);
+        let Some((kind, media)) = content.and_then(best_kind) else {
+            return Ok(Form::None);
+        };
+        let schema = media.get("schema").unwrap_or(&Value::Bool(true));
+        let essence = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        let (mut schema, form) = if crate::source::response::is_json(&essence) || essence == "*/*" {
+            let kind = if essence == "*/*" {
+                "application/json"
+            } else {
+                kind
+            };
+            (copier.copy(schema)?, Form::Json(kind.to_owned()))
+        } else if essence == "application/x-www-form-urlencoded" {
+            (copier.copy(schema)?, Form::Urlencoded)
+        } else if essence == "multipart/form-data" {
+            let fields = fields(document, media, schema)?;
+            (
+                with_files(copier.copy(schema)?, &fields),
+                Form::Multipart(fields),
+            )
+        } else if essence.starts_with("text/") || essence.ends_with("xml") {
+            let note = format!("Text of type {essence}.");
+            (
+                json!({"type": "string", "description": note}),
+                Form::Text(kind.to_owned()),
+            )
+        } else {
+            let note = format!("Bytes of type {essence}, as Base64.");
+            let schema =
+                json!({"type": "string", "contentEncoding": "base64", "description": note});
+            (schema, Form::Bytes(kind.to_owned()))
+        };
+        if let Some(description) = body.get("description").and_then(Value::as_str)
+            && let Some(schema) = schema.as_object_mut()
+            && !schema.contains_key("description")
+        {
+            schema.insert("description".to_owned(), description.into());
+        }
+        self.properties.insert(BODY.to_owned(), schema);
+        if body.get("required") == Some(&Value::Bool(true)) {
+            self.required.push(BODY.into());
+        }
+        Ok(form)
+    }
+}
+
+/// The argument that is the body.
+pub(super) const BODY: &str = "body";
+
+/// The parameters of an operation, with those of its path that it does not replace.
+fn parameters<'a>(
+    document: &'a Document,
+    item: &'a Value,
+    operation: &'a Value,
+) -> Result<Vec<&'a Value>, String> {
+    let list = |of: &'a Value| {
+        let items = of.get("parameters").and_then(Value::as_array);
+        items.map(Vec::as_slice).unwrap_or_default()
+    };
+    let mut found: Vec<&Value> = Vec::new();
+    for parameter in list(item).iter().chain(list(operation)) {
+        let parameter = document.resolve(parameter)?;
+        let key = |parameter: &'a Value| (text(parameter, "name"), text(parameter, "in"));
+        found.retain(|other| key(other) != key(parameter));
+        found.push(parameter);
+    }
+    Ok(found)
+}
+
+fn location(parameter: &Value) -> Result<Location, String> {
+    match text(parameter, "in") {
+        "path" => Ok(Location::Path),
+        "query" => Ok(Location::Query),
+        "header" => Ok(Location::Header),
+        "cookie" => Ok(Location::Cookie),
+        other => Err(format!(
+            "its parameter {} is in {other:?}, which is nowhere",
+            text(parameter, "name")
+        )),
+    }
+}
+
+fn style(parameter: &Value, location: Location) -> Result<Style, String> {
+    let default = match location {
+        Location::Path | Location::Header => "simple",
+        Location::Query | Location::Cookie => "form",
+    };
+    let style = parameter
+        .get("style")
+        .and_then(Value::as_str)
+        .unwrap_or(default);
+    let explode = parameter
+        .get("explode")
+        .and_then(Value::as_bool)
+        .unwrap_or(style == "form");
+    Ok(match (style, location) {
+        ("simple", Location::Path | Location::Header) => Style::Simple { explode },
+        ("form", Location::Query | Location::Cookie) => Style::Form { explode },
+        ("spaceDelimited", Location::Query) => Style::Delimited(' '),
+        ("pipeDelimited", Location::Query) => Style::Delimited('|'),
+        ("deepObject", Location::Query) => Style::DeepObject,
+        _ => {
+            return Err(format!(
+                "its parameter {} has the style {style:?}, which cannot be written there",
+                text(parameter, "name")
+            ));
+        }
+    })
+}
+
+/// The kind of body that says most about its values.
+fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
+    let rank = |kind: &str| {
+        let essence = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        match &*essence {
+            "application/json" => 0,
+            essence if crate::source::response::is_json(essence) => 1,
+            "application/x-www-form-urlencoded" => 2,
+            "multipart/form-data" => 3,
+            "*/*" => 4,
+            essence if essence.starts_with("text/") => 5,
+            _ => 6,
+        }
+    };
+    content.iter().min_by_key(|(kind, _)| rank(kind))
+}
+
+/// The fields of a form whose parts are not all text.
+fn fields(document: &Document, media: &Value, schema: &Value) -> Result<Vec<Field>, String> {
+    let schema = document.resolve(schema)?;
+    let mut fields = Vec::new();
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let property = document.resolve(property)?;
+        let is_bytes = |schema: &Value| {
+            text(schema, "format") == "binary"
+                || schema.get("contentMediaType").is_some()
+                    && text(schema, "contentEncoding").is_empty()
+        };
+        let items = property
+            .get("items")
+            .map(|items| document.resolve(items))
+            .transpose()?;
+        let encoding = media
+            .get("encoding")
+            .and_then(|encoding| encoding.get(name));
+        let content_type = encoding
+            .map(|encoding| text(encoding, "contentType"))
+            .filter(|kind| !kind.is_empty());
+        fields.push(Field {
+            name: name.clone(),
+            is_file: is_bytes(property) || items.is_some_and(is_bytes),
+            content_type: content_type
+                .and_then(|kinds| kinds.split(',').next())
+                .map(|kind| kind.trim().to_owned()),
+        });
+    }
+    Ok(fields)
+}
+
+/// Says of files in a form how they are given.
+fn with_files(mut schema: Value, fields: &[Field]) -> Value {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return schema;
+    };
+    for field in fields.iter().filter(|field| field.is_file) {
+        let is_list = properties
+            .get(&field.name)
+            .is_some_and(|property| property.get("type").is_some_and(|kind| kind == "array"));
+        let one = json!({"type": "string", "contentEncoding": "base64"});
+        let mut property = if is_list {
+            json!({"type": "array", "items": one})
+        } else {
+            one
+        };
+        property["description"] = "The file's bytes, as Base64.".into();
+        properties.insert(field.name.clone(), property);
+    }
+    schema
+}
+
+/// What the first answer of success looks like, where that is a JSON object.
+fn output_schema(document: &Document, operation: &Value) -> Option<Value> {
+    let responses = operation.get("responses")?.as_object()?;
+    let mut statuses: Vec<&String> = responses
+        .keys()
+        .filter(|status| status.starts_with('2'))
+        .collect();
+    statuses.sort();
+    let response = document
+        .resolve(responses.get(statuses.first()?.as_str())?)
+        .ok()?;
+    let content = response.get("content")?.as_object()?;
+    let (_, media) = content.iter().find(|(kind, _)| {
+        let essence = kind.split(';').next().unwrap_or_default();
+        crate::source::response::is_json(essence.trim())
+    })?;
+    let schema = media.get("schema")?;
+    if document.resolve(schema).ok()?.get("type")? != "object" {
+        return None;
+    }
+    let mut copier = Copier::new(document, Direction::Output);
+    let mut copied = copier.copy(schema).ok()?;
+    let definitions = copier.definitions().ok()?;
+    // Older clients want to see at the root that it is an object.
+    if copied.get("$ref").is_some() {
+        copied["type"] = "object".into();
+    }
+    if !definitions.is_empty() {
+        copied["$defs"] = definitions.into();
+    }
+    copied
+        .get("type")
+        .is_some_and(|kind| kind == "object")
+        .then_some(copied)
+}
+
+/// Gives an argument its parameter's description.
+fn describe(schema: &mut Value, parameter: &Value) {
+    let Some(description) = parameter.get("description").and_then(Value::as_str) else {
+        return;
+    };
+    if let Value::Bool(true) = schema {
+        *schema = json!({});
+    }
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("description".to_owned(), description.into());
+    }
+}
+
+/// The names between braces.
+fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{')
+        .skip(1)
+        .filter_map(|part| part.split_once('}').map(|(name, _)| name))
+}
+
+pub(super) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+    value
+        .get(member)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}

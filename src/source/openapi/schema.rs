@@ -1,0 +1,338 @@
+//! From the schemas of a document to schemas that stand by themselves.
+//!
+//! What a schema refers to is copied into `$defs`, once, so that what contains itself still does. The dialect of 3.0
+//! becomes that of 2020-12. What says nothing about values is left out.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::document::{Document, Version};
+use crate::source::name::sanitized;
+
+/// Which way values go: what is only read is not sent, and what is only written is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Input,
+    Output,
+}
+
+/// Copies schemas and what they refer to.
+#[derive(Debug)]
+pub(super) struct Copier<'a> {
+    document: &'a Document,
+    direction: Direction,
+    /// References that were met, and the names that their targets have among the definitions.
+    names: HashMap<String, String>,
+    /// Those of them whose targets are still to be copied.
+    pending: Vec<(String, String)>,
+    definitions: Map<String, Value>,
+    /// Schemas copied so far.
+    size: usize,
+}
+
+/// What one tool's schema may have; a larger one would be refused by the catalog.
+const SIZE_MAX: usize = 10_000;
+const DEPTH_MAX: usize = 60;
+
+/// Keywords that hold one schema, lists of schemas, and schemas by name.
+const ONE: [&str; 9] = [
+    "items",
+    "not",
+    "additionalProperties",
+    "contains",
+    "propertyNames",
+    "if",
+    "then",
+    "else",
+    "unevaluatedProperties",
+];
+const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const NAMED: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
+/// Keywords that are kept as they are.
+const KEPT: [&str; 26] = [
+    "title",
+    "description",
+    "default",
+    "enum",
+    "const",
+    "type",
+    "format",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "minContains",
+    "maxContains",
+    "dependentRequired",
+    "contentEncoding",
+    "contentMediaType",
+];
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(document: &'a Document, direction: Direction) -> Self {
+        Self {
+            document,
+            direction,
+            names: HashMap::new(),
+            pending: Vec::new(),
+            definitions: Map::new(),
+            size: 0,
+        }
+    }
+
+    /// A copy of a schema. Once all are copied, [`definitions`](Self::definitions) has what they refer to.
+    ///
+    /// # Errors
+    ///
+    /// A reference that leads nowhere, or more than a tool can have.
+    pub(super) fn copy(&mut self, schema: &Value) -> Result<Value, String> {
+        self.copy_at(schema, 0)
+    }
+
+    /// What the copied schemas refer to, by name.
+    ///
+    /// # Errors
+    ///
+    /// As of [`copy`](Self::copy).
+    pub(super) fn definitions(mut self) -> Result<Map<String, Value>, String> {
+        while let Some((name, reference)) = self.pending.pop() {
+            let target = self.document.target(&reference)?;
+            let copied = self.copy_at(target, 0)?;
+            self.definitions.insert(name, copied);
+        }
+        Ok(self.definitions)
+    }
+
+    fn copy_at(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
+        self.size += 1;
+        if SIZE_MAX < self.size || DEPTH_MAX < depth {
+            return Err("its schema is larger than a tool can have".to_owned());
+        }
+        let Value::Object(members) = schema else {
+            // In 3.1 a schema may be `true` or `false`.
+            return Ok(schema.clone());
+        };
+        if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
+            let target = self.reference(reference)?;
+            if self.document.version == Version::V3_0 || members.len() == 1 {
+                return Ok(target);
+            }
+            let mut rest = members.clone();
+            rest.remove("$ref");
+            let mut copied = self.copy_at(&Value::Object(rest), depth + 1)?;
+            if let (Some(copied), Some(reference)) = (copied.as_object_mut(), target.get("$ref")) {
+                copied.insert("$ref".to_owned(), reference.clone());
+            }
+            return Ok(copied);
+        }
+        let mut copied = Map::new();
+        for (keyword, value) in members {
+            let keyword = keyword.as_str();
+            if ONE.contains(&keyword) {
+                copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1)?);
+            } else if LISTS.contains(&keyword) {
+                let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+                let items = items.iter().map(|item| self.copy_at(item, depth + 1));
+                let items: Vec<Value> = items.collect::<Result<_, _>>()?;
+                // None at all would be an error, and says nothing.
+                if !items.is_empty() {
+                    copied.insert(keyword.to_owned(), items.into());
+                }
+            } else if NAMED.contains(&keyword) {
+                copied.insert(keyword.to_owned(), self.copy_named(value, depth)?.into());
+            } else if KEPT.contains(&keyword) {
+                copied.insert(keyword.to_owned(), value.clone());
+            }
+        }
+        self.without_other_direction(members, &mut copied);
+        exclusive(&mut copied);
+        if self.document.version == Version::V3_0 {
+            modernise(members, &mut copied);
+        }
+        tidy(&mut copied);
+        Ok(Value::Object(copied))
+    }
+
+    fn copy_named(&mut self, value: &Value, depth: usize) -> Result<Map<String, Value>, String> {
+        let mut copied = Map::new();
+        for (name, schema) in value.as_object().into_iter().flatten() {
+            copied.insert(name.clone(), self.copy_at(schema, depth + 1)?);
+        }
+        Ok(copied)
+    }
+
+    /// A reference into the definitions, where its target will be.
+    fn reference(&mut self, reference: &str) -> Result<Value, String> {
+        if let Some(name) = self.names.get(reference) {
+            return Ok(json!({ "$ref": format!("#/$defs/{name}") }));
+        }
+        self.document.target(reference)?;
+        let last = reference.rsplit('/').next().unwrap_or_default();
+        let base = match sanitized(last) {
+            name if name.is_empty() => "schema".to_owned(),
+            name => name,
+        };
+        let mut name = base.clone();
+        let mut number = 2;
+        while self.definitions.contains_key(&name) {
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+        self.names.insert(reference.to_owned(), name.clone());
+        self.pending.push((name.clone(), reference.to_owned()));
+        self.definitions.insert(name.clone(), Value::Bool(true));
+        Ok(json!({ "$ref": format!("#/$defs/{name}") }))
+    }
+
+    /// Takes out the properties that are not for this direction.
+    fn without_other_direction(
+        &self,
+        members: &Map<String, Value>,
+        copied: &mut Map<String, Value>,
+    ) {
+        let mark = match self.direction {
+            Direction::Input => "readOnly",
+            Direction::Output => "writeOnly",
+        };
+        let properties = members.get("properties").and_then(Value::as_object);
+        let out: Vec<&String> = properties
+            .into_iter()
+            .flatten()
+            .filter(|(_, property)| {
+                let property = self.document.resolve(property).unwrap_or(property);
+                property.get(mark) == Some(&Value::Bool(true))
+            })
+            .map(|(name, _)| name)
+            .collect();
+        if out.is_empty() {
+            return;
+        }
+        if let Some(Value::Object(properties)) = copied.get_mut("properties") {
+            properties.retain(|name, _| !out.contains(&name));
+        }
+        if let Some(Value::Array(required)) = copied.get_mut("required") {
+            required.retain(|name| !out.iter().any(|out| name == *out));
+        }
+    }
+}
+
+/// Turns bounds that are marked as exclusive, as 3.0 has them and many documents of 3.1 still do, into exclusive bounds.
+fn exclusive(copied: &mut Map<String, Value>) {
+    for (exclusive, bound) in [
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ] {
+        match copied.get(exclusive) {
+            Some(Value::Bool(true)) => {
+                if let Some(value) = copied.remove(bound) {
+                    copied.insert(exclusive.to_owned(), value);
+                } else {
+                    copied.remove(exclusive);
+                }
+            }
+            Some(Value::Bool(false)) => {
+                copied.remove(exclusive);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Turns what 3.0 has of its own into what 2020-12 has for it.
+fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
+    if members.get("nullable") == Some(&Value::Bool(true)) {
+        match copied.get("type").cloned() {
+            Some(Value::String(name)) => {
+                copied.insert("type".to_owned(), json!([name, "null"]));
+                if let Some(Value::Array(values)) = copied.get_mut("enum")
+                    && !values.contains(&Value::Null)
+                {
+                    values.push(Value::Null);
+                }
+            }
+            // Where there is no type, null is one more of what it can be.
+            _ if !copied.is_empty() => {
+                let description = copied.remove("description");
+                let inner = Value::Object(std::mem::take(copied));
+                copied.insert("anyOf".to_owned(), json!([inner, { "type": "null" }]));
+                if let Some(description) = description {
+                    copied.insert("description".to_owned(), description);
+                }
+            }
+            _ => {}
+        }
+    }
+    if copied.get("format").is_some_and(|format| format == "byte") {
+        copied.insert("contentEncoding".to_owned(), "base64".into());
+    }
+}
+
+/// Puts right what documents often have and no schema can.
+fn tidy(copied: &mut Map<String, Value>) {
+    if !copied.get("required").is_none_or(Value::is_array) {
+        copied.remove("required");
+    }
+    if let Some(Value::Array(required)) = copied.get_mut("required") {
+        let mut seen = Vec::new();
+        required.retain(|name| {
+            let new = name.is_string() && !seen.contains(name);
+            seen.push(name.clone());
+            new
+        });
+    }
+    if let Some(Value::Array(values)) = copied.get_mut("enum") {
+        let mut seen = Vec::new();
+        values.retain(|value| {
+            let new = !seen.contains(value);
+            seen.push(value.clone());
+            new
+        });
+        if values.is_empty() {
+            copied.remove("enum");
+        }
+    }
+    if copied
+        .get("type")
+        .is_some_and(|kind| kind == "file" || kind == "any")
+    {
+        copied.remove("type");
+    }
+}
+
+/// Takes out of a schema what cannot be used in one that is otherwise sound: patterns for another engine.
+pub(super) fn without_patterns(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (keyword, member) in members.iter_mut() {
+                match keyword.as_str() {
+                    "properties" | "$defs" => {
+                        for schema in member
+                            .as_object_mut()
+                            .into_iter()
+                            .flat_map(|m| m.values_mut())
+                        {
+                            without_patterns(schema);
+                        }
+                    }
+                    "default" | "enum" | "const" => {}
+                    _ => without_patterns(member),
+                }
+            }
+            members.remove("pattern");
+            members.remove("patternProperties");
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_patterns),
+        _ => {}
+    }
+}

@@ -1,0 +1,147 @@
+//! What a document says of how to prove oneself, with secrets that configuration has for it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::document::Document;
+use super::operation::text;
+use crate::environment::Secret;
+use crate::net::Outgoing;
+
+/// What is put into the requests of one operation.
+#[derive(Clone, Default)]
+pub(super) struct Proofs(Vec<Proof>);
+
+#[derive(Clone)]
+enum Proof {
+    Header(HeaderName, HeaderValue),
+    Query(String, Secret),
+    Cookie(String, Secret),
+}
+
+impl Proofs {
+    /// The first of the ways that an operation accepts, all of whose schemes have a secret.
+    ///
+    /// # Errors
+    ///
+    /// A secret or a scheme that cannot be used.
+    pub(super) fn new(
+        document: &Document,
+        operation: &Value,
+        credentials: &BTreeMap<String, Secret>,
+    ) -> Result<Self, String> {
+        let ways = operation
+            .get("security")
+            .or_else(|| document.root.get("security"));
+        for way in ways.and_then(Value::as_array).into_iter().flatten() {
+            let Some(schemes) = way.as_object() else {
+                continue;
+            };
+            let secrets: Option<Vec<_>> = schemes
+                .keys()
+                .map(|name| Some((name, credentials.get(name)?)))
+                .collect();
+            let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty()) else {
+                continue;
+            };
+            let proofs = secrets
+                .into_iter()
+                .map(|(name, secret)| proof(document, name, secret));
+            return Ok(Self(proofs.collect::<Result<_, _>>()?));
+        }
+        Ok(Self::default())
+    }
+
+    pub(super) fn apply(&self, request: &mut Outgoing) {
+        for proof in &self.0 {
+            match proof {
+                Proof::Header(name, value) => {
+                    request.headers.insert(name, value.clone());
+                }
+                Proof::Query(name, secret) => {
+                    request
+                        .url
+                        .query_pairs_mut()
+                        .append_pair(name, secret.expose());
+                }
+                Proof::Cookie(name, secret) => {
+                    let before = request
+                        .headers
+                        .get(COOKIE)
+                        .and_then(|value| value.to_str().ok());
+                    let own = format!("{name}={}", secret.expose());
+                    let all = before.map_or(own.clone(), |before| format!("{before}; {own}"));
+                    if let Ok(mut value) = HeaderValue::from_str(&all) {
+                        value.set_sensitive(true);
+                        request.headers.insert(COOKIE, value);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The schemes that a document has, by name.
+pub(super) fn schemes(document: &Document) -> Vec<&str> {
+    let schemes = document.root.pointer("/components/securitySchemes");
+    schemes
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, String> {
+    let scheme = document
+        .root
+        .pointer("/components/securitySchemes")
+        .and_then(|schemes| schemes.get(name))
+        .ok_or_else(|| format!("there is no security scheme {name:?}"))?;
+    let scheme = document.resolve(scheme)?;
+    let header = |name: HeaderName, text: String| {
+        let mut value = HeaderValue::from_str(&text)
+            .map_err(|_| "a secret has characters that no header can hold".to_owned())?;
+        value.set_sensitive(true);
+        Ok(Proof::Header(name, value))
+    };
+    match (text(scheme, "type"), text(scheme, "in")) {
+        ("apiKey", "header") => {
+            let name = HeaderName::try_from(text(scheme, "name"))
+                .map_err(|_| format!("the security scheme {name:?} names no header"))?;
+            header(name, secret.expose().to_owned())
+        }
+        ("apiKey", "query") => Ok(Proof::Query(
+            text(scheme, "name").to_owned(),
+            secret.clone(),
+        )),
+        ("apiKey", "cookie") => Ok(Proof::Cookie(
+            text(scheme, "name").to_owned(),
+            secret.clone(),
+        )),
+        ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("basic") => header(
+            AUTHORIZATION,
+            format!("Basic {}", STANDARD.encode(secret.expose())),
+        ),
+        ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("bearer") => {
+            header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
+        }
+        ("oauth2" | "openIdConnect", _) => {
+            header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
+        }
+        (kind, _) => Err(format!(
+            "the security scheme {name:?} is of type {kind:?}, for which there is no credential; use auth"
+        )),
+    }
+}
+
+impl std::fmt::Debug for Proofs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Proofs({})", self.0.len())
+    }
+}

@@ -1,0 +1,457 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::net::testing::{response, serve};
+
+fn import_with(document: Value, settings: Value) -> Collector {
+    let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
+    let document = Document::new(document, None).expect("a document");
+    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    import(&config, &document, "api", &mut collector);
+    collector
+}
+
+fn schema_of<'a>(collector: &'a Collector, name: &str) -> &'a Value {
+    let tool = collector
+        .offered
+        .tools
+        .iter()
+        .find(|tool| tool.definition().name == name);
+    &tool
+        .unwrap_or_else(|| panic!("no {name}: {:?}", collector.offered))
+        .definition()
+        .input_schema
+}
+
+fn petstore(version: &str, server: &str) -> Value {
+    json!({
+        "openapi": version,
+        "info": {"title": "Pets", "version": "1"},
+        "servers": [{"url": "{base}/v2", "variables": {"base": {"default": server}}}],
+        "security": [{"key": []}],
+        "paths": {
+            "/pets": {
+                "parameters": [{"$ref": "#/components/parameters/Trace"}],
+                "get": {
+                    "operationId": "pets.list", "tags": ["pets"], "summary": "Lists pets", "description": "All of them.",
+                    "parameters": [
+                        {"name": "limit", "in": "query", "schema": {"type": "integer", "maximum": 100, "exclusiveMaximum": version.starts_with("3.0").then_some(true).map_or(json!(100), Value::from)}},
+                        {"name": "tag", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+                        {"name": "filter", "in": "query", "style": "deepObject", "schema": {"type": "object"}},
+                        {"name": "ids", "in": "query", "explode": false, "schema": {"type": "array", "items": {"type": "integer"}}},
+                        {"name": "session", "in": "cookie", "schema": {"type": "string"}},
+                        {"name": "Authorization", "in": "header", "schema": {"type": "string"}},
+                    ],
+                    "responses": {"200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Page"}}}}},
+                },
+                "post": {
+                    "operationId": "pets.create", "tags": ["pets", "write"],
+                    "requestBody": {"required": true, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}},
+                    "responses": {"201": {"description": "made"}},
+                },
+            },
+            "/pets/{petId}": {
+                "parameters": [{"name": "petId", "in": "path", "required": true, "description": "Which", "schema": {"type": "string"}}],
+                "get": {"responses": {}},
+                "delete": {"operationId": "delete", "responses": {}, "security": []},
+                "put": {
+                    "operationId": "photo",
+                    "parameters": [{"name": "petId", "in": "query", "schema": {"type": "integer"}}],
+                    "requestBody": {"content": {"multipart/form-data": {"schema": {"type": "object", "properties": {
+                        "file": {"type": "string", "format": "binary"}, "note": {"type": "string"}, "meta": {"type": "object"},
+                    }}}}},
+                    "responses": {},
+                },
+            },
+            "/login": {"post": {
+                "operationId": "login",
+                "requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": {"type": "object", "properties": {"user": {"type": "string"}}}}}},
+                "responses": {},
+            }},
+            "/broken": {"get": {"operationId": "broken", "parameters": [{"$ref": "#/components/parameters/Nowhere"}], "responses": {}}},
+            "/outside": {"get": {"operationId": "outside", "parameters": [{"name": "a", "in": "query", "schema": {"$ref": "other.json#/A"}}], "responses": {}}},
+            "/matrix/{a}": {"get": {"operationId": "matrix", "parameters": [{"name": "a", "in": "path", "required": true, "style": "matrix", "schema": {}}], "responses": {}}},
+            "/lost/{a}": {"get": {"operationId": "lost", "responses": {}}},
+        },
+        "components": {
+            "parameters": {"Trace": {"name": "X-Trace", "in": "header", "schema": {"type": "string"}}},
+            "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "x-key"}},
+            "schemas": {
+                "Pet": {
+                    "type": "object", "required": ["id", "name"],
+                    "properties": {
+                        "id": {"type": "integer", "readOnly": true},
+                        "name": {"type": "string", "pattern": "^(?!x)[a-z]+$"},
+                        "nick": {"type": "string", "nullable": true, "enum": ["a", "b"]},
+                        "parent": {"$ref": "#/components/schemas/Pet"},
+                        "owner": {"allOf": [{"$ref": "#/components/schemas/Owner"}, {"type": "object"}], "nullable": true},
+                        "password": {"type": "string", "writeOnly": true},
+                        "kind": {"oneOf": [{"type": "string"}, {"type": "integer"}], "discriminator": {"propertyName": "x"}},
+                    },
+                },
+                "Owner": {"type": "object", "properties": {"pets": {"type": "array", "items": {"$ref": "#/components/schemas/Pet"}}}},
+                "Page": {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": {"$ref": "#/components/schemas/Pet"}}}},
+            },
+        },
+    })
+}
+
+#[test]
+fn operations_become_tools_and_those_that_cannot_are_told_of() {
+    for version in ["3.0.3", "3.1.0"] {
+        let collector = import_with(petstore(version, "https://api.example.com"), json!({}));
+        let names: Vec<&str> = collector
+            .offered
+            .tools
+            .iter()
+            .map(|tool| tool.definition().name())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "pets_list",
+                "pets_create",
+                "get_pets_petId",
+                "photo",
+                "delete",
+                "login"
+            ],
+            "{version}"
+        );
+        let reasons: Vec<String> = collector
+            .offered
+            .refused
+            .iter()
+            .map(|r| format!("{}: {}", r.place, r.problem))
+            .collect();
+        assert_eq!(reasons.len(), 4, "{reasons:#?}");
+        for (reason, part) in
+            reasons
+                .iter()
+                .zip(["leads nowhere", "out of the document", "matrix", "{a}"])
+        {
+            assert!(reason.contains(part), "{reason}");
+        }
+        // The catalog takes all of them.
+        let catalog =
+            Catalog::default().with_offered("api", std::mem::take(&mut { collector }.offered));
+        assert_eq!(catalog.len(), 6);
+        assert_eq!(catalog.refused().len(), 4, "{:?}", catalog.refused());
+    }
+}
+
+#[test]
+fn schemas_of_3_0_become_those_of_2020_12_and_circles_stay_circles() {
+    let collector = import_with(petstore("3.0.3", "https://api.example.com"), json!({}));
+    let list = schema_of(&collector, "pets_list");
+    assert_eq!(
+        list["properties"]["limit"],
+        json!({"type": "integer", "exclusiveMaximum": 100})
+    );
+    assert_eq!(list["properties"]["X-Trace"], json!({"type": "string"}));
+    assert!(list["properties"].get("Authorization").is_none());
+    let create = schema_of(&collector, "pets_create");
+    assert_eq!(create["properties"]["body"], json!({"$ref": "#/$defs/Pet"}));
+    assert_eq!(create["required"], json!(["body"]));
+    let pet = &create["$defs"]["Pet"];
+    assert_eq!(pet["required"], json!(["name"]), "the id is only read");
+    assert!(pet["properties"].get("id").is_none());
+    assert_eq!(
+        pet["properties"]["nick"],
+        json!({"type": ["string", "null"], "enum": ["a", "b", null]})
+    );
+    assert_eq!(pet["properties"]["parent"], json!({"$ref": "#/$defs/Pet"}));
+    assert_eq!(
+        pet["properties"]["owner"],
+        json!({"anyOf": [{"allOf": [{"$ref": "#/$defs/Owner"}, {"type": "object"}]}, {"type": "null"}]})
+    );
+    assert_eq!(
+        pet["properties"]["name"],
+        json!({"type": "string"}),
+        "a pattern for another engine is left out"
+    );
+    assert_eq!(
+        pet["properties"]["kind"],
+        json!({"oneOf": [{"type": "string"}, {"type": "integer"}]})
+    );
+    let list = collector.offered.tools[0].definition();
+    let output = list.output_schema.as_ref().expect("an output schema");
+    assert!(
+        output["$defs"]["Pet"]["properties"]
+            .get("password")
+            .is_none(),
+        "{output}"
+    );
+    assert_eq!(
+        list.description.as_deref(),
+        Some("Lists pets\n\nAll of them.")
+    );
+    assert_eq!(list.annotations.read_only_hint, Some(true));
+    let delete = collector
+        .offered
+        .tools
+        .iter()
+        .find(|t| t.definition().name == "delete")
+        .expect("there");
+    assert_eq!(delete.definition().annotations.destructive_hint, Some(true));
+}
+
+#[test]
+fn what_is_wanted_is_chosen_and_named() {
+    let names = |settings: Value| -> Vec<String> {
+        let collector = import_with(petstore("3.1.0", "https://api.example.com"), settings);
+        collector
+            .offered
+            .tools
+            .iter()
+            .map(|tool| tool.definition().name.clone())
+            .collect()
+    };
+    assert_eq!(
+        names(json!({"include": {"tags": ["pets"]}})),
+        ["pets_list", "pets_create"]
+    );
+    assert_eq!(
+        names(json!({"include": {"tags": ["pets"]}, "exclude": {"methods": ["POST"]}})),
+        ["pets_list"]
+    );
+    assert_eq!(
+        names(json!({"include": {"paths": ["/pets/*"]}, "exclude": {"operations": ["del*"]}})),
+        ["get_pets_petId", "photo"]
+    );
+    assert_eq!(
+        names(
+            json!({"include": {"tags": ["pets"]}, "rename": {"pets.list": "all", "POST /pets": "add"}})
+        ),
+        ["all", "add"]
+    );
+    let twice = names(
+        json!({"include": {"tags": ["pets"]}, "rename": {"pets.list": "a", "pets.create": "a"}}),
+    );
+    assert_eq!(twice, ["a", "post_pets"]);
+    let short = names(
+        json!({"include": {"operations": ["pets.*"]}, "rename": {"pets.list": "x".repeat(100)}, "name_characters": 20}),
+    );
+    assert_eq!(short.iter().map(String::len).collect::<Vec<_>>(), [20, 11]);
+    let wrong = import_with(
+        petstore("3.1.0", "https://api.example.com"),
+        json!({"rename": {"nonesuch": "x"}}),
+    );
+    assert!(
+        wrong
+            .offered
+            .refused
+            .iter()
+            .any(|r| r.place.ends_with("rename.nonesuch"))
+    );
+    let wrong = import_with(
+        petstore("3.1.0", "https://api.example.com"),
+        json!({"credentials": {"nonesuch": "x"}}),
+    );
+    assert!(
+        wrong.offered.refused[0].problem.contains("it has key"),
+        "{:?}",
+        wrong.offered
+    );
+    let relative = import_with(petstore("3.1.0", "/api"), json!({}));
+    assert!(
+        relative.offered.refused[0]
+            .problem
+            .contains("openapi.server"),
+        "{:?}",
+        relative.offered
+    );
+}
+
+#[test]
+fn what_is_no_such_document_is_refused() {
+    for (document, part) in [
+        (json!({"swagger": "2.0", "paths": {}}), "Swagger 2.0"),
+        (json!({"openapi": "4.0.0", "paths": {}}), "OpenAPI 4.0.0"),
+        (json!({"openapi": "3.0.0"}), "no `paths`"),
+        (json!([]), "no OpenAPI document"),
+    ] {
+        let problem = Document::new(document, None).expect_err("refused");
+        assert!(problem.contains(part), "{problem}");
+    }
+}
+
+async fn call(collector: &Collector, name: &str, arguments: Value) -> Result<Output, String> {
+    let tool = collector
+        .offered
+        .tools
+        .iter()
+        .find(|tool| tool.definition().name == name)
+        .expect("a tool");
+    let Value::Object(arguments) = arguments else {
+        panic!("an object")
+    };
+    tool.call(Arc::new(CallContext::for_test()), arguments.into())
+        .await
+        .map_err(|error| error.message().to_owned())
+}
+
+#[tokio::test]
+async fn arguments_go_where_the_document_says() {
+    let (server, seen) = serve(|_| {
+        response(
+            "200 OK\r\ncontent-type: application/json",
+            br#"{"items": []}"#,
+        )
+    })
+    .await;
+    let collector = import_with(
+        petstore("3.0.3", &format!("http://{server}")),
+        json!({"credentials": {"key": "k-1"}}),
+    );
+    let last = || seen.lock().expect("no panic").pop().expect("a request");
+    let arguments = json!({
+        "limit": 5, "tag": ["a b", "c"], "filter": {"age": {"gt": 3}, "x": [1]}, "ids": [1, 2], "session": "s;1", "X-Trace": "t",
+    });
+    let output = call(&collector, "pets_list", arguments)
+        .await
+        .expect("a result");
+    assert_eq!(output.structured.as_deref(), Some(r#"{"items":[]}"#));
+    let request = last();
+    assert!(
+        request.starts_with("GET /v2/pets?limit=5&tag=a+b&tag=c&filter%5Bage%5D%5Bgt%5D=3&filter%5Bx%5D%5B0%5D=1&ids=1%2C2 HTTP/1.1"),
+        "{request}"
+    );
+    for part in ["cookie: session=s%3b1", "x-trace: t", "x-key: k-1"] {
+        assert!(request.to_lowercase().contains(part), "{request}");
+    }
+    call(&collector, "delete", json!({"petId": "a/b"}))
+        .await
+        .expect("a result");
+    let request = last();
+    assert!(
+        request.starts_with("DELETE /v2/pets/a%2Fb HTTP/1.1") && !request.contains("k-1"),
+        "{request}"
+    );
+    for id in ["..", "../x", "", "x/../../y"] {
+        assert!(
+            call(&collector, "delete", json!({ "petId": id }))
+                .await
+                .is_err(),
+            "{id}"
+        );
+    }
+    call(&collector, "login", json!({"body": {"user": "a&b"}}))
+        .await
+        .expect("a result");
+    assert!(last().ends_with("\r\n\r\nuser=a%26b"));
+    call(&collector, "photo", json!({"petId": "1", "petId_query": 2, "body": {"file": "aGVsbG8=", "note": "n", "meta": {"a": 1}}}))
+        .await
+        .expect("a result");
+    let request = last();
+    assert!(request.starts_with("PUT /v2/pets/1?petId=2 "), "{request}");
+    for part in [
+        "name=\"file\"; filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\nhello\r\n",
+        "name=\"note\"\r\n\r\nn\r\n",
+        "name=\"meta\"\r\nContent-Type: application/json\r\n\r\n{\"a\":1}\r\n",
+    ] {
+        assert!(request.contains(part), "{request}");
+    }
+    assert!(
+        call(
+            &collector,
+            "photo",
+            json!({"petId": "1", "body": {"file": "***"}})
+        )
+        .await
+        .is_err()
+    );
+    call(&collector, "pets_create", json!({"body": {"name": "Rex"}}))
+        .await
+        .expect("a result");
+    assert!(last().ends_with("\r\n\r\n{\"name\":\"Rex\"}"));
+}
+
+/// Documents of a size that large services publish: many operations on a web of schemas that refer to one another.
+fn large(seed: usize, version: &str, operations: usize) -> Value {
+    let schemas = 60 + seed * 17;
+    let name = |number: usize| format!("Thing{}", number % schemas);
+    let mut components = serde_json::Map::new();
+    for number in 0..schemas {
+        let reference = |to: usize| json!({"$ref": format!("#/components/schemas/{}", name(to))});
+        let mut schema = json!({
+            "type": "object",
+            "properties": {
+                "id": {"type": "string", "readOnly": true, "example": "x"},
+                "created": {"type": "string", "format": "date-time"},
+                "self": reference(number),
+                "next": reference(number * 7 + 1),
+                "many": {"type": "array", "items": reference(number * 3 + seed)},
+                "any": {"oneOf": [reference(number + 1), {"type": "string"}]},
+            },
+        });
+        match (number % 5, version.starts_with("3.0")) {
+            (0, true) => {
+                schema["properties"]["note"] =
+                    json!({"type": "string", "nullable": true, "x-own": 1});
+            }
+            (0, false) => {
+                schema["properties"]["note"] =
+                    json!({"type": ["string", "null"], "examples": ["x"]});
+            }
+            (1, _) => {
+                schema = json!({"allOf": [reference(number + 2), schema], "description": "Both"});
+            }
+            (2, _) => schema["additionalProperties"] = reference(number + 4),
+            (3, _) => schema["required"] = json!(["id", "created"]),
+            _ => {}
+        }
+        components.insert(name(number), schema);
+    }
+    let mut paths = serde_json::Map::new();
+    for number in 0..operations {
+        let id = format!(
+            "service{}/resources/{}/do-something-with-a-rather-long-name-v{seed}",
+            number % 11,
+            number
+        );
+        let path = format!("/r{}/{{id}}/p{number}", number % 13);
+        let body = json!({"content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{}", name(number))}}}});
+        paths.insert(path, json!({
+            "parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}],
+            "get": {"operationId": format!("{id}/get"), "tags": [format!("t{}", number % 9)],
+                "parameters": [{"name": "page[size]", "in": "query", "schema": {"type": "integer"}}],
+                "responses": {"200": body}},
+            "post": {"operationId": format!("{id}/post"), "requestBody": body, "responses": {"default": {"description": "x"}}},
+        }));
+    }
+    json!({
+        "openapi": version, "info": {"title": "Large", "version": "1"}, "servers": [{"url": "https://api.example.com"}],
+        "paths": paths, "components": {"schemas": components},
+    })
+}
+
+#[test]
+fn large_documents_are_imported_whole() {
+    for (seed, version) in ["3.0.0", "3.0.3", "3.1.0", "3.1.1", "3.0.2"]
+        .into_iter()
+        .enumerate()
+    {
+        let collector = import_with(large(seed, version, 4), json!({}));
+        assert_eq!(collector.offered.refused, [], "{version}");
+        assert_eq!(collector.offered.tools.len(), 8);
+        let catalog = Catalog::default().with_offered("api", collector.offered);
+        assert_eq!(catalog.len(), 8, "{:?}", catalog.refused());
+    }
+}
+
+#[test]
+fn output_is_an_object_or_nothing() {
+    let collector = import_with(
+        petstore("3.1.0", "https://api.example.com"),
+        json!({"output_schemas": false}),
+    );
+    assert!(
+        collector
+            .offered
+            .tools
+            .iter()
+            .all(|tool| tool.definition().output_schema.is_none())
+    );
+}

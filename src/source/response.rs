@@ -1,0 +1,146 @@
+//! From another server's answer to a tool's result.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+use crate::catalog::{Output, ToolError};
+use crate::net::Fetched;
+use crate::protocol::Content;
+
+/// How much of an error's text the model is shown.
+const ERROR_CHARACTERS: usize = 2000;
+
+/// The media type without its parameters, in lower case.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let text = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = text
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+pub(super) fn is_json(media_type: &str) -> bool {
+    media_type == "application/json" || media_type == "text/json" || media_type.ends_with("+json")
+}
+
+fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/")
+        || is_json(media_type)
+        || media_type.ends_with("+xml")
+        || matches!(
+            media_type,
+            "" | "application/xml"
+                | "application/yaml"
+                | "application/x-yaml"
+                | "application/javascript"
+                | "application/x-ndjson"
+                | "application/x-www-form-urlencoded"
+                | "application/graphql"
+                | "application/toml"
+        )
+}
+
+/// A body as text, by the character set that its type names. What is no text in it becomes U+FFFD.
+pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let charset = value.unwrap_or_default().to_ascii_lowercase();
+    let latin1 = [
+        "charset=iso-8859-1",
+        "charset=latin1",
+        "charset=\"iso-8859-1\"",
+    ];
+    if latin1.iter().any(|name| charset.contains(name)) {
+        return body.iter().map(|byte| char::from(*byte)).collect();
+    }
+    String::from_utf8_lossy(body).into_owned()
+}
+
+/// The body as JSON, where that is what it says it is.
+pub(super) fn json(answer: &Fetched) -> Option<Value> {
+    is_json(&media_type(&answer.headers))
+        .then(|| serde_json::from_slice(&answer.body).ok())
+        .flatten()
+}
+
+/// A result from whatever was answered: JSON as a structured value, text as text, pictures and sounds as such, anything
+/// else as an embedded resource.
+pub(super) fn output(answer: &Fetched) -> Result<Output, ToolError> {
+    let media_type = media_type(&answer.headers);
+    if answer.body.is_empty() {
+        return Ok(Output::text(format!("{}", answer.status)));
+    }
+    if let Some(value) = json(answer) {
+        return structured(&value);
+    }
+    if is_text(&media_type) {
+        return Ok(Output::text(text(&answer.headers, &answer.body)));
+    }
+    Ok(Output::blocks([binary(
+        &answer.body,
+        &media_type,
+        answer.url.as_str(),
+    )]))
+}
+
+/// A value as a result. Only objects are structured in every revision; others are shown as the text they are.
+pub(super) fn structured(value: &Value) -> Result<Output, ToolError> {
+    match value {
+        Value::Object(_) => Ok(Output::structured(value)?),
+        Value::String(text) => Ok(Output::text(text.clone())),
+        other => Ok(Output::text(other.to_string())),
+    }
+}
+
+/// Bytes as content.
+pub(super) fn binary(bytes: &[u8], media_type: &str, uri: &str) -> Content {
+    if media_type.starts_with("image/") {
+        return Content::image(bytes, media_type);
+    }
+    if media_type.starts_with("audio/") {
+        return Content::audio(bytes, media_type);
+    }
+    let media_type = match media_type {
+        "" => "application/octet-stream",
+        known => known,
+    };
+    // Queries may hold what is nobody's business.
+    let uri = uri.split(['?', '#']).next().unwrap_or_default();
+    Content::embedded_blob(uri, media_type, bytes)
+}
+
+/// What the model is told of a status that is none of success.
+pub(super) fn failure(answer: &Fetched) -> ToolError {
+    let host = answer.url.host_str().unwrap_or_default();
+    let status = answer.status;
+    let media_type = media_type(&answer.headers);
+    let shown = is_text(&media_type) && media_type != "text/html" && !answer.body.is_empty();
+    if !shown {
+        return ToolError::new(format!("{host} answers {}", in_words(status)));
+    }
+    let text = text(&answer.headers, &answer.body);
+    let excerpt: String = text.chars().take(ERROR_CHARACTERS).collect();
+    let dots = if excerpt.len() < text.len() {
+        " ..."
+    } else {
+        ""
+    };
+    ToolError::new(format!(
+        "{host} answers {}: {}{dots}",
+        in_words(status),
+        excerpt.trim()
+    ))
+}
+
+fn in_words(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
+}

@@ -1,0 +1,459 @@
+//! Texts with placeholders, filled in from a call's arguments.
+//!
+//! What a value becomes depends on where it stands: percent-encoded in a path, JSON in a JSON body, itself elsewhere.
+//! A text that is nothing but one placeholder keeps its value's type, and stands for nothing where there is no value.
+
+use std::sync::LazyLock;
+
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// Where a template's values end up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A path: one value is at most one segment.
+    Path,
+    /// A query that is written as text.
+    Query,
+    /// JSON.
+    Json,
+    /// Whatever has no syntax, or gets it afterwards.
+    Text,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Json => "json",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// What is left as it is: RFC 3986's unreserved characters without the dot, with which paths are climbed.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// How much work one template may be.
+const FUEL: u64 = 200_000;
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(50);
+    environment.set_debug(false);
+    environment.set_auto_escape_callback(|name| match name {
+        "json" => AutoEscape::Json,
+        "path" => AutoEscape::Custom("path".into()),
+        "query" => AutoEscape::Custom("query".into()),
+        _ => AutoEscape::None,
+    });
+    environment.set_formatter(|out, state, value| match state.auto_escape() {
+        AutoEscape::Custom(place) => {
+            let text = scalar(value)?;
+            if place == "path" {
+                check_segment(&text)?;
+            }
+            let encoded = utf8_percent_encode(&text, ENCODED);
+            out.write_fmt(format_args!("{encoded}"))
+                .map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        AutoEscape::None => {
+            let text = text_of(value)?;
+            out.write_str(&text)
+                .map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        _ => minijinja::escape_formatter(out, state, value),
+    });
+    environment
+});
+
+/// A text with placeholders, found to be one when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Template {
+    source: String,
+    place: Place,
+    /// The expression, where the text is nothing but one.
+    only: Option<String>,
+    is_literal: bool,
+    has_blocks: bool,
+}
+
+impl Template {
+    /// Reads a template. `names` are those that it may use, or `None` for any.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and where.
+    pub(super) fn new(
+        source: impl Into<String>,
+        place: Place,
+        names: Option<&[&str]>,
+    ) -> Result<Self, String> {
+        let source = source.into();
+        let used = {
+            let parsed = ENVIRONMENT
+                .template_from_named_str(place.name(), &source)
+                .map_err(|e| in_words(&e))?;
+            parsed.undeclared_variables(false)
+        };
+        if let Some(names) = names {
+            let mut unknown: Vec<_> = used
+                .iter()
+                .filter(|name| !names.contains(&name.as_str()) && !is_global(name))
+                .collect();
+            unknown.sort();
+            if let Some(name) = unknown.first() {
+                return Err(format!(
+                    "{source:?} names {name:?}, and there is no such argument; there {}",
+                    match names {
+                        [] => "are none".to_owned(),
+                        [one] => format!("is {one}"),
+                        many => format!("are {}", many.join(", ")),
+                    }
+                ));
+            }
+        }
+        Ok(Self {
+            only: only_expression(&source).map(str::to_owned),
+            is_literal: !source.contains("{{") && !source.contains("{%") && !source.contains("{#"),
+            has_blocks: source.contains("{%"),
+            place,
+            source,
+        })
+    }
+
+    pub(super) fn is_literal(&self) -> bool {
+        self.is_literal
+    }
+
+    /// Whether a value may decide how it begins: it begins with a placeholder, or with a condition that may lead to one.
+    pub(super) fn begins_with_value(&self) -> bool {
+        let begins = self.source.starts_with("{{") || self.source.starts_with("{%");
+        begins && self.source.contains("{{")
+    }
+
+    /// Whether a name that it uses has no value.
+    pub(super) fn lacks_a_value(&self, context: &Value) -> bool {
+        let Ok(parsed) = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source)
+        else {
+            return false;
+        };
+        parsed.undeclared_variables(false).iter().any(|name| {
+            let value = context.get_attr(name).unwrap_or_default();
+            (value.is_undefined() || value.is_none()) && !is_global(name)
+        })
+    }
+
+    /// The text with everything filled in.
+    ///
+    /// # Errors
+    ///
+    /// A value that is missing, or that cannot stand where it would.
+    pub(super) fn render(&self, context: &Value) -> Result<String, String> {
+        if self.is_literal {
+            return Ok(self.source.clone());
+        }
+        ENVIRONMENT
+            .template_from_named_str(self.place.name(), &self.source)
+            .and_then(|template| template.render(context.clone()))
+            .map_err(|e| in_words(&e))
+    }
+
+    /// What it stands for: a value with its type where it is nothing but one placeholder, otherwise a text. `None`
+    /// where there is no value, and where nothing is left of a text with conditions.
+    ///
+    /// # Errors
+    ///
+    /// A value that is missing in the middle of a text.
+    pub(super) fn value(&self, context: &Value) -> Result<Option<serde_json::Value>, String> {
+        let Some(expression) = &self.only else {
+            let text = self.render(context)?;
+            let nothing = text.trim().is_empty() && self.has_blocks;
+            return Ok((!nothing).then_some(serde_json::Value::String(text)));
+        };
+        let value = ENVIRONMENT
+            .compile_expression(expression)
+            .and_then(|expression| expression.eval(context.clone()))
+            .map_err(|e| in_words(&e))?;
+        if value.is_undefined() || value.is_none() {
+            return Ok(None);
+        }
+        serde_json::to_value(&value)
+            .map(Some)
+            .map_err(|_| format!("{expression} is nothing that can be sent"))
+    }
+
+    /// The texts it stands for: none without a value, several for a list.
+    ///
+    /// # Errors
+    ///
+    /// A value that is missing, or is an object.
+    pub(super) fn texts(&self, context: &Value) -> Result<Vec<String>, String> {
+        match self.value(context)? {
+            None => Ok(Vec::new()),
+            Some(serde_json::Value::Array(items)) => items.iter().map(plain).collect(),
+            Some(value) => Ok(vec![plain(&value)?]),
+        }
+    }
+
+    /// The text it stands for; `None` without a value.
+    ///
+    /// # Errors
+    ///
+    /// A value that is missing, or is a list or an object.
+    pub(super) fn text(&self, context: &Value) -> Result<Option<String>, String> {
+        self.value(context)?.as_ref().map(plain).transpose()
+    }
+}
+
+/// Names that are not arguments.
+fn is_global(name: &str) -> bool {
+    matches!(
+        name,
+        "arguments" | "caller" | "range" | "dict" | "namespace" | "debug"
+    )
+}
+
+/// What templates see: each argument by its name, all of them as `arguments`, and who calls.
+pub(super) fn context(
+    arguments: &serde_json::Map<String, serde_json::Value>,
+    caller: &str,
+) -> Value {
+    let mut all = serde_json::Map::with_capacity(arguments.len() + 2);
+    all.extend(arguments.clone());
+    // Last, so that no argument takes the caller's place.
+    all.insert("arguments".to_owned(), arguments.clone().into());
+    all.insert("caller".to_owned(), serde_json::json!({ "name": caller }));
+    Value::from(Serde(&all))
+}
+
+/// A single value as a text.
+pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
+    match value {
+        serde_json::Value::String(text) => Ok(text.clone()),
+        serde_json::Value::Number(number) => Ok(number.to_string()),
+        serde_json::Value::Bool(flag) => Ok(flag.to_string()),
+        serde_json::Value::Null => Ok(String::new()),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
+            Err("a list or an object cannot stand where there is room for one text".to_owned())
+        }
+    }
+}
+
+/// A value that goes into a path, percent-encoded and looked at.
+pub(super) fn path_segment(text: &str) -> Result<String, String> {
+    check_segment(text).map_err(|e| in_words(&e))?;
+    Ok(utf8_percent_encode(text, ENCODED).to_string())
+}
+
+fn scalar(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None => text_of(value),
+        ValueKind::Undefined => Err(ErrorKind::UndefinedError.into()),
+        _ => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "only a text, a number or a boolean can stand in a URL",
+        )),
+    }
+}
+
+/// A value as people write it; what is null is missing.
+fn text_of(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::Bool => Ok(if value.is_true() { "true" } else { "false" }.to_owned()),
+        ValueKind::Undefined | ValueKind::None => Err(ErrorKind::UndefinedError.into()),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
+            serde_json::to_string(value).map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        _ => Ok(value.to_string()),
+    }
+}
+
+/// A value must not be nothing, which would make the path another one, and must not climb where somebody decodes it
+/// twice.
+fn check_segment(text: &str) -> Result<(), Error> {
+    let fault = |problem| Err(Error::new(ErrorKind::InvalidOperation, problem));
+    if text.is_empty() {
+        return fault("a value in a path is empty");
+    }
+    if text.chars().any(char::is_control) {
+        return fault("a value in a path has control characters");
+    }
+    if text
+        .split(['/', '\\'])
+        .any(|part| matches!(part, "." | ".."))
+    {
+        return fault("a value in a path must not have . or .. as a part");
+    }
+    Ok(())
+}
+
+/// The expression of a text that is nothing but one placeholder.
+fn only_expression(source: &str) -> Option<&str> {
+    let inner = source.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    let inner = inner.trim_matches('-').trim();
+    let alone = !inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%");
+    alone.then_some(inner)
+}
+
+fn in_words(error: &Error) -> String {
+    match error.detail() {
+        Some(detail) => detail.to_owned(),
+        None if error.kind() == ErrorKind::UndefinedError => {
+            "a value is missing; give the argument".to_owned()
+        }
+        None if error.kind() == ErrorKind::OutOfFuel => "it is too much work".to_owned(),
+        None => error.kind().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn render(source: &str, place: Place, arguments: &serde_json::Value) -> Result<String, String> {
+        let arguments = arguments.as_object().expect("an object");
+        Template::new(source, place, None)?.render(&context(arguments, "ann"))
+    }
+
+    #[test]
+    fn values_in_paths_stay_within_their_segment() {
+        let path = |value: serde_json::Value| {
+            render("/users/{{ id }}/x", Place::Path, &json!({"id": value}))
+        };
+        for (value, expected) in [
+            (json!("ann"), "/users/ann/x"),
+            (json!(7), "/users/7/x"),
+            (json!(true), "/users/true/x"),
+            (json!("a b"), "/users/a%20b/x"),
+            (json!("a/b"), "/users/a%2Fb/x"),
+            (json!("a?b#c"), "/users/a%3Fb%23c/x"),
+            (json!("a%2fb"), "/users/a%252fb/x"),
+            (json!("a.b"), "/users/a%2Eb/x"),
+            (json!("@:;=&+$,"), "/users/%40%3A%3B%3D%26%2B%24%2C/x"),
+            (json!("{{ 7*7 }}"), "/users/%7B%7B%207%2A7%20%7D%7D/x"),
+            (json!("é"), "/users/%C3%A9/x"),
+            (json!("\\"), "/users/%5C/x"),
+            (json!("..."), "/users/%2E%2E%2E/x"),
+        ] {
+            assert_eq!(path(value.clone()).as_deref(), Ok(expected), "{value}");
+        }
+        for value in [
+            json!(""),
+            json!("."),
+            json!(".."),
+            json!("../admin"),
+            json!("a/../b"),
+            json!("..\\b"),
+            json!("a\\.."),
+            json!("a\nb"),
+            json!("\0"),
+            json!(null),
+            json!([1]),
+            json!({"a": 1}),
+        ] {
+            assert!(path(value.clone()).is_err(), "{value}");
+        }
+        assert!(render("/users/{{ id }}", Place::Path, &json!({})).is_err());
+        assert_eq!(
+            render("/a?b={{ q }}", Place::Query, &json!({"q": "x&y=z"})).as_deref(),
+            Ok("/a?b=x%26y%3Dz")
+        );
+    }
+
+    #[test]
+    fn values_in_json_are_json() {
+        let arguments = json!({"text": "a\"b\n</script>", "list": [1, "x"], "caller": "eve"});
+        let rendered = render(
+            r#"{"a": {{ text }}, "b": {{ list }}}"#,
+            Place::Json,
+            &arguments,
+        )
+        .expect("renders");
+        let parsed: serde_json::Value = serde_json::from_str(&rendered).expect("JSON");
+        assert_eq!(parsed, json!({"a": "a\"b\n</script>", "b": [1, "x"]}));
+    }
+
+    #[test]
+    fn a_lone_placeholder_keeps_its_type_and_may_stand_for_nothing() {
+        let arguments = json!({"n": 7, "f": 1.5, "b": false, "l": [1, 2], "o": {"a": 1}, "s": "x", "null": null});
+        let context = context(arguments.as_object().expect("an object"), "ann");
+        let value = |source: &str| {
+            Template::new(source, Place::Text, None)
+                .expect(source)
+                .value(&context)
+        };
+        for (source, expected) in [
+            ("{{ n }}", Some(json!(7))),
+            ("{{f}}", Some(json!(1.5))),
+            (" {{ b }} ", Some(json!(false))),
+            ("{{ l }}", Some(json!([1, 2]))),
+            ("{{ o.a }}", Some(json!(1))),
+            ("{{ s | upper }}", Some(json!("X"))),
+            ("{{ none_such }}", None),
+            ("{{ null }}", None),
+            ("n={{ n }}", Some(json!("n=7"))),
+            ("{% if none_such %}x{% endif %}", None),
+            ("{% if s %}x{% endif %}", Some(json!("x"))),
+            ("{{ caller.name }}", Some(json!("ann"))),
+            ("", Some(json!(""))),
+        ] {
+            assert_eq!(value(source), Ok(expected), "{source}");
+        }
+        assert!(value("n={{ none_such }}").is_err());
+        let texts = Template::new("{{ l }}", Place::Text, None)
+            .expect("a template")
+            .texts(&context);
+        assert_eq!(texts, Ok(vec!["1".to_owned(), "2".to_owned()]));
+        assert!(
+            Template::new("{{ o }}", Place::Text, None)
+                .expect("a template")
+                .text(&context)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn mistakes_are_found_when_a_template_is_read() {
+        let message = Template::new("/{{ citty }}", Place::Path, Some(&["city", "days"]))
+            .expect_err("refused");
+        assert!(
+            message.contains("citty") && message.contains("city, days"),
+            "{message}"
+        );
+        for broken in [
+            "{{ a",
+            "{% if a %}",
+            "{% endfor %}",
+            "{{ a | nonesuch }}x{{",
+        ] {
+            assert!(
+                Template::new(broken, Place::Text, None).is_err(),
+                "{broken}"
+            );
+        }
+        assert!(
+            Template::new(
+                "{% for a in arguments %}{{ a }}{% endfor %}",
+                Place::Text,
+                Some(&[])
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn templates_end() {
+        let endless =
+            "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
+        assert_eq!(
+            render(endless, Place::Text, &json!({})).expect_err("too much"),
+            "it is too much work"
+        );
+    }
+}
