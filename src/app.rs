@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
 mod orphans;
+mod policy;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +18,9 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Place, Proof};
+use crate::auth::{
+    AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
+};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     Refused, ResourceTemplate, Skill, Tool,
@@ -27,7 +30,7 @@ use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server, Shared};
+use crate::server::{Admission, MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
@@ -36,6 +39,8 @@ use crate::transport::http::{
     AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler,
 };
 use crate::transport::stdio::{self, StdioConfig};
+
+pub use policy::Rules;
 
 /// A server in the making.
 ///
@@ -89,6 +94,9 @@ pub enum AppError {
     /// Callers cannot be asked for a proof as it was configured.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
+    /// The rules of who sees and uses what make no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -455,14 +463,12 @@ impl App {
         Ok(config)
     }
 
-    fn build(
-        self,
-        config: &Config,
-        telemetry: Telemetry,
-    ) -> std::result::Result<Arc<Server>, AppError> {
-        tell_state(&telemetry);
-        let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
-        let mut skills = self.skills;
+    /// Everything that is offered.
+    fn offer(&mut self, config: &Config) -> std::result::Result<Catalog, AppError> {
+        let mut tools = std::mem::take(&mut self.tools);
+        let mut resources = std::mem::take(&mut self.resources);
+        let mut prompts = std::mem::take(&mut self.prompts);
+        let mut skills = std::mem::take(&mut self.skills);
         for toolset in &config.toolsets {
             let toolset = builtin(toolset, &self.announcer)?;
             tools.extend(toolset.tools);
@@ -470,11 +476,7 @@ impl App {
             prompts.extend(toolset.prompts);
             skills.extend(toolset.skills);
         }
-        let keys = KeyRing::new(&config.seal)?;
-        let proved = self.proved || config.auth.proves_anything();
-        if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            warn_in_public(&config.http, proved, keys.is_shared());
-        }
+        let extensions = std::mem::take(&mut self.extensions);
         let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?
@@ -483,7 +485,25 @@ impl App {
             catalog = catalog.with_offered(&source, offered);
         }
         tell_of_refused(&catalog)?;
-        let catalog = catalog.with_extensions(self.extensions)?;
+        Ok(catalog.with_extensions(extensions)?)
+    }
+
+    fn build(
+        mut self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
+        let catalog = self.offer(config)?;
+        let keys = KeyRing::new(&config.seal)?;
+        let proved = self.proved || config.auth.proves_anything();
+        if config.transport == Transport::Http && !config.http.host.is_loopback() {
+            warn_in_public(&config.http, proved, keys.is_shared());
+        }
+        let admission = Admission {
+            policy: policy_for(&config.policy, &catalog)?,
+            proved,
+        };
         let store = self
             .state
             .unwrap_or_else(|| Arc::new(Memory::new(config.state.memory_bytes)));
@@ -499,8 +519,20 @@ impl App {
             catalog,
             self.methods,
             telemetry,
+            admission,
         )))
     }
+}
+
+/// The policy, if there is any, with each name in it one of something.
+fn policy_for(
+    config: &PolicyConfig,
+    catalog: &Catalog,
+) -> std::result::Result<Option<Policy>, PolicyError> {
+    let policy = Policy::new(config)?;
+    let tools: Vec<_> = catalog.names().collect();
+    Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
+    Ok(policy)
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served.

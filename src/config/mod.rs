@@ -29,7 +29,7 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 
-use crate::auth::AuthConfig;
+use crate::auth::{AuthConfig, PolicyConfig};
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
 use crate::source::SourceConfig;
@@ -71,6 +71,8 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Who may call.
     pub auth: AuthConfig,
+    /// Who sees and uses what.
+    pub policy: PolicyConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.
