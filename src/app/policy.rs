@@ -41,7 +41,8 @@ impl App {
     ///
     /// Whatever is wrong with tools or settings.
     pub fn policy(mut self) -> Result<Rules, AppError> {
-        let config = self.take_config()?;
+        let (config, _) = self.take_config()?;
+        self.offers.reach(&config)?;
         let place = Place {
             name: &config.server.name,
             public_url: config.http.public_url.as_deref(),
@@ -49,7 +50,7 @@ impl App {
         };
         let proofs = std::mem::take(&mut self.proofs);
         let auth = Authentication::new(&config.auth, place, proofs)?;
-        let catalog = self.offer(&config)?;
+        let catalog = self.offers.catalog(&config)?;
         policy_for(&config.policy, &catalog)?;
         Ok(Rules {
             policy: Policy::build(&config.policy)?,

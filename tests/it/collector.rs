@@ -516,7 +516,7 @@ fn tools_pass_the_trace_on_with_their_own_place_in_it() {
 }
 
 #[test]
-fn where_nothing_is_traced_the_callers_trace_is_passed_on_as_it_came() {
+fn trc_01_where_nothing_is_traced_the_callers_trace_is_passed_on_as_it_came() {
     let server = Serve::new().tool(sees_only()).start();
     let traceparent = format!("00-{TRACE}-b7ad6b7169203331-01");
     let in_meta = Stateless::call("sees", json!({})).params(|params| {
@@ -531,8 +531,17 @@ fn where_nothing_is_traced_the_callers_trace_is_passed_on_as_it_came() {
         let expected = format!("traceparent: {traceparent}\ntracestate: a=b");
         assert_eq!(result["content"][0]["text"], expected);
     }
-    let result = Stateless::call("sees", json!({})).send(&server).result();
-    assert_eq!(result["content"][0]["text"], "");
+    let none = Stateless::call("sees", json!({}));
+    let bad = none
+        .clone()
+        .params(|params| params["_meta"]["traceparent"] = "00-nonsense".into());
+    let odd = none
+        .clone()
+        .params(|params| params["_meta"]["traceparent"] = 7.into());
+    for call in [none, bad, odd] {
+        let result = call.send(&server).result();
+        assert_eq!(result["content"][0]["text"], "");
+    }
 }
 
 fn sees_only() -> impl longshore::IntoTool {
