@@ -1,0 +1,89 @@
+# syntax=docker/dockerfile:1
+#
+# Two images:
+#
+#   docker build -t longshore .                             the server alone, static, on nothing else
+#   docker build -t longshore:runtime --target runtime .    on Debian with Node, Python and git, for stdio upstreams
+#                                                           and commands
+#
+# A program that was built elsewhere goes in with `--build-arg FROM=prebuilt`: `deploy/image.sh` does that, and checks
+# what comes out.
+
+ARG RUST=1.95
+ARG DEBIAN=bookworm
+# `build`, or `prebuilt` for what lies in target/image/.
+ARG FROM=build
+
+FROM rust:${RUST}-slim-${DEBIAN} AS toolchain
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends build-essential ca-certificates cmake \
+    && rm -rf /var/lib/apt/lists/* \
+    && cargo install --locked cargo-auditable --version 0.7.7
+WORKDIR /src
+
+# Dependencies are a layer of their own: they are built again when a manifest changes, not when the code does.
+FROM toolchain AS dependencies
+COPY Cargo.toml Cargo.lock ./
+COPY macros/Cargo.toml macros/
+COPY loadtest/Cargo.toml loadtest/
+COPY benches/Cargo.toml benches/
+RUN mkdir -p src macros/src loadtest/src \
+    && echo 'fn main() {}' | tee src/main.rs loadtest/src/main.rs > /dev/null \
+    && touch src/lib.rs macros/src/lib.rs \
+    && sed -n 's/^path = "\(.*\.rs\)"$/\1/p' benches/Cargo.toml | while read -r file; do echo 'fn main() {}' > "benches/$file"; done
+ARG FEATURES=""
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    RUSTFLAGS="-C target-feature=+crt-static" \
+    cargo build --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}"
+
+FROM dependencies AS compile
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    find src macros/src -name '*.rs' -exec touch {} + \
+    && RUSTFLAGS="-C target-feature=+crt-static" \
+       cargo auditable build --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}" \
+    && deploy/rootfs.sh "target/$(uname -m)-unknown-linux-gnu/release/longshore" /rootfs
+
+FROM scratch AS build
+COPY --from=compile /rootfs/ /
+
+FROM scratch AS prebuilt
+COPY target/image/ /
+
+FROM ${FROM} AS rootfs
+
+FROM debian:${DEBIAN}-slim AS runtime
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates git nodejs npm python3 python3-pip python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && groupadd --gid 65532 longshore \
+    && useradd --uid 65532 --gid 65532 --create-home --home-dir /home/longshore longshore
+COPY --from=rootfs /longshore /usr/local/bin/longshore
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="Longshore" \
+      org.opencontainers.image.description="An MCP server runtime, with Node, Python and git" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0"
+# Package runners keep what they fetch there; mount a volume to keep it over restarts.
+ENV HOME=/home/longshore
+WORKDIR /home/longshore
+USER 65532:65532
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/usr/local/bin/longshore", "healthcheck"]
+ENTRYPOINT ["/usr/local/bin/longshore"]
+CMD ["run"]
+
+# The last stage is what `docker build` makes unless told otherwise.
+FROM scratch AS static
+COPY --from=rootfs / /
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="Longshore" \
+      org.opencontainers.image.description="An MCP server runtime that speaks every revision of the protocol on one endpoint" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0"
+ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+USER 65532:65532
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/longshore", "healthcheck"]
+ENTRYPOINT ["/longshore"]
+CMD ["run"]

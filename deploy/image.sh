@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Builds the static image with buildah, without a base image and without a daemon, and checks what is in it: that the
+# program is static, who it runs as, how large it is, and that it serves, is probed and stops as root file system.
+#
+#   deploy/image.sh [PROGRAM]
+#
+# Without PROGRAM it builds one first: statically, as the Dockerfile does. Needs buildah, curl, root (or a user
+# namespace of its own) and, for the build, what the README names. Ends with `N passed, N failed`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+limit=$((20 * 1024 * 1024))
+name=localhost/longshore:check
+target="$(uname -m)-unknown-linux-gnu"
+export STORAGE_DRIVER="${STORAGE_DRIVER:-vfs}" BUILDAH_ISOLATION="${BUILDAH_ISOLATION:-chroot}"
+
+program="${1:-}"
+if [ -z "$program" ]; then
+    tools="$PWD/target/tools"
+    for tool in cargo-auditable cargo-cyclonedx; do
+        [ -x "$tools/bin/$tool" ] || cargo install --quiet --locked --root "$tools" "$tool"
+    done
+    # The list of dependencies goes into the program, for scanners, and beside the image.
+    PATH="$tools/bin:$PATH" RUSTFLAGS="-C target-feature=+crt-static" \
+        cargo auditable build --locked --release --target "$target"
+    program="${CARGO_TARGET_DIR:-target}/$target/release/longshore"
+    PATH="$tools/bin:$PATH" cargo cyclonedx --format json --target "$target" --override-filename longshore.cdx
+    mkdir -p target/sbom
+    mv longshore.cdx.json target/sbom/
+    find macros loadtest benches -name longshore.cdx.json -delete
+fi
+
+deploy/rootfs.sh "$program" target/image
+log="$(mktemp)"
+buildah bud --quiet --format docker --build-arg FROM=prebuilt --target static --tag "$name" . > "$log" 2>&1 ||
+    { cat "$log"; exit 1; }
+container="$(buildah from "$name")"
+root="$(buildah mount "$container")"
+server=""
+trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true; buildah rm "$container" > /dev/null; rm -f "$log"' EXIT
+
+passed=0 failed=0
+holds() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+        echo "ok     $what"
+    else
+        failed=$((failed + 1))
+        echo "FAILED $what"
+    fi
+}
+config() { buildah inspect --type image --format "{{$1}}" "$name"; }
+is() { [ "$1" = "$2" ] || { echo "       $1, not $2"; false; }; }
+
+size="$(du --apparent-size --bytes --summarize "$root" | cut -f1)"
+echo "       the image's files are $size bytes, the program $(stat -c %s "$root/longshore")"
+holds "it is smaller than 20 MiB" [ "$size" -lt "$limit" ]
+holds "the program is static" bash -c '! ldd "$1" 2>&1 | grep -q "=>"' _ "$root/longshore"
+holds "it runs as nobody in particular" is "$(config .OCIv1.Config.User)" 65532:65532
+holds "it starts the program" is "$(config .OCIv1.Config.Entrypoint)" "[/longshore]"
+holds "it names its licence" is "$(config 'index .OCIv1.Config.Labels "org.opencontainers.image.licenses"')" "MIT OR Apache-2.0"
+holds "it has a health check" is "$(config .Docker.ContainerConfig.Healthcheck.Test)" "[CMD /longshore healthcheck]"
+holds "it has root certificates" [ -s "$root/etc/ssl/certs/ca-certificates.crt" ]
+holds "it has nothing else" is "$(cd "$root" && find . -type f -not -path './proc/*' -not -path './sys/*' -not -path './dev/*' -not -path './run/*' | sort | tr '\n' ' ')" \
+    "./etc/group ./etc/nsswitch.conf ./etc/passwd ./etc/ssl/certs/ca-certificates.crt ./longshore "
+
+port="${LONGSHORE_IMAGE_PORT:-18080}"
+in_image() { # USER COMMAND...
+    local user=$1
+    shift
+    env -i PATH="$PATH" PORT="$port" LONGSHORE_HTTP__INSECURE=true chroot --userspec="$user" "$root" "$@"
+}
+answers() { curl --silent --fail --max-time 5 "http://127.0.0.1:$port$1" > /dev/null; }
+serves() { # USER
+    in_image "$1" /longshore run > "$log" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        answers /health && return 0
+        kill -0 "$server" 2> /dev/null || break
+        sleep 0.1
+    done
+    cat "$log"
+    return 1
+}
+calls() {
+    curl --silent --fail --max-time 5 "http://127.0.0.1:$port/mcp" \
+        --header 'content-type: application/json' --header 'accept: application/json, text/event-stream' \
+        --data '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"check","version":"1"}}}' |
+        grep --quiet '"serverInfo"'
+}
+stops() {
+    kill -TERM "$server"
+    local code=0
+    wait "$server" || code=$?
+    server=""
+    is "$code" 0
+}
+for user in 65532:65532 1000730000:0; do
+    holds "it serves as $user" serves "$user"
+    holds "it answers a client as $user" calls
+    holds "its health check holds as $user" in_image "$user" /longshore healthcheck
+    holds "it stops when told as $user" stops
+done
+holds "its health check fails where nothing serves" bash -c '! "$@" 2> /dev/null' _ \
+    env -i PATH="$PATH" PORT="$port" chroot --userspec=65532:65532 "$root" /longshore healthcheck
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Renders the chart with Helm's own engine for every file in ci/, and holds what comes out against the schemas of
+Kubernetes. Run it through check.sh, which installs what it needs."""
+
+import pathlib
+import sys
+import warnings
+
+import yaml
+from helm_python import Chart
+
+warnings.filterwarnings("ignore")
+import kubernetes_validate  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+CHART = HERE / "longshore"
+VERSIONS = ["1.25.0", "1.29.0", "1.33.0", "1.37.0"]
+# Kinds of others, whose schemas are not Kubernetes' own.
+FOREIGN = {"BackendConfig", "HTTPRoute", "ScaledObject", "ServiceMonitor", "PodMonitor", "PrometheusRule"}
+
+passed = failed = 0
+
+
+def held(name, problem=None):
+    global passed, failed
+    if problem is None:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAILED {name}: {problem}")
+
+
+def documents(rendered):
+    """What a rendered chart consists of, by file."""
+    items = rendered.items() if isinstance(rendered, dict) else [("all", rendered)]
+    for name, text in items:
+        if name.endswith("NOTES.txt"):
+            continue
+        for document in yaml.safe_load_all(text):
+            if document:
+                yield name, document
+
+
+def check_values(chart, file):
+    values = yaml.safe_load(file.read_text()) or {}
+    rendered = list(documents(chart.render(values=values, name="tools", namespace="mcp")))
+    kinds = sorted(document["kind"] for _, document in rendered)
+    print(f"{file.name}: {', '.join(kinds)}")
+    for name, document in rendered:
+        kind = document["kind"]
+        if kind in FOREIGN:
+            has = all(document.get(key) for key in ("apiVersion", "metadata", "spec"))
+            held(f"{file.name} {name}", None if has else "lacks apiVersion, metadata or spec")
+            continue
+        for version in VERSIONS:
+            try:
+                kubernetes_validate.validate(document, version, strict=True)
+                held(f"{file.name} {name} {version}")
+            except Exception as error:  # noqa: BLE001
+                held(f"{file.name} {name} {version}", error)
+    held(f"{file.name}: selectors", selectors(rendered))
+    held(f"{file.name}: configuration", configuration(rendered))
+
+
+def selectors(rendered):
+    """Services, budgets and policies must select the pods of the deployment."""
+    by_kind = {}
+    for _, document in rendered:
+        by_kind.setdefault(document["kind"], []).append(document)
+    labels = by_kind["Deployment"][0]["spec"]["template"]["metadata"]["labels"]
+    wanted = [service["spec"]["selector"] for service in by_kind["Service"]]
+    wanted += [d["spec"]["selector"]["matchLabels"] for d in by_kind.get("PodDisruptionBudget", [])]
+    wanted += [d["spec"]["podSelector"]["matchLabels"] for d in by_kind.get("NetworkPolicy", [])]
+    for selector in wanted:
+        for key, value in selector.items():
+            if labels.get(key) != value:
+                return f"{key}={value} selects no pod: {labels}"
+    return None
+
+
+def configuration(rendered):
+    """The file in the ConfigMap listens where the container says it does."""
+    maps = [d for _, d in rendered if d["kind"] == "ConfigMap" and "longshore.yaml" in d["data"]]
+    pod = next(d for _, d in rendered if d["kind"] == "Deployment")["spec"]["template"]["spec"]
+    ports = {p["name"]: p["containerPort"] for p in pod["containers"][0]["ports"]}
+    config = yaml.safe_load(maps[0]["data"]["longshore.yaml"])
+    if config["http"]["port"] != ports["http"]:
+        return f"http.port is {config['http']['port']}, the container's {ports['http']}"
+    if "metrics" in ports and config["admin"]["listen"] != f"0.0.0.0:{ports['metrics']}":
+        return f"admin.listen is {config['admin']['listen']}, the container's port {ports['metrics']}"
+    return None
+
+
+REFUSED = {
+    "an unknown value": {"replicas": 3},
+    "a port that is none": {"port": 70000},
+    "two autoscalers": {"autoscaling": {"enabled": True}, "keda": {"enabled": True}},
+    "an autoscaler without a target": {
+        "autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}
+    },
+    "redis without an address": {"redis": {"enabled": True}},
+    "a route without a gateway": {"gateway": {"httpRoute": {"enabled": True}}},
+    "a monitor without metrics": {
+        "admin": {"enabled": False},
+        "metrics": {"serviceMonitor": {"enabled": True}},
+    },
+    "less time than the drain takes": {"terminationGracePeriodSeconds": 5},
+}
+
+
+def check_refusals(chart):
+    for name, values in REFUSED.items():
+        try:
+            chart.validate_schema(values)
+            chart.render(values=values, name="tools", namespace="mcp")
+            held(name, "was accepted")
+        except Exception:  # noqa: BLE001
+            held(name)
+
+
+def check_plain_manifests():
+    """What lies in deploy/ is of Kubernetes too, in part."""
+    for file in sorted((HERE.parent / "deploy").rglob("*.yaml")):
+        for document in yaml.safe_load_all(file.read_text()):
+            if not isinstance(document, dict) or "kind" not in document:
+                continue
+            api = document.get("apiVersion", "")
+            foreign = "kustomize" in api or "knative" in api or document["kind"] in FOREIGN
+            if foreign:
+                continue
+            for version in VERSIONS:
+                try:
+                    kubernetes_validate.validate(document, version, strict=True)
+                    held(f"{file.name} {version}")
+                except Exception as error:  # noqa: BLE001
+                    held(f"{file} {version}", error)
+
+
+with Chart.load(CHART) as loaded:
+    for values_file in sorted((CHART / "ci").glob("*-values.yaml")):
+        check_values(loaded, values_file)
+    check_refusals(loaded)
+check_plain_manifests()
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)

@@ -1,0 +1,61 @@
+{{- define "longshore.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "longshore.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "longshore.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "longshore.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "longshore.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "longshore.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "longshore.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "longshore.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "longshore.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "longshore.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "longshore.image" -}}
+{{- $name := .Values.image.repository -}}
+{{- if .Values.image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" .Values.image.registry) $name }}{{ end -}}
+{{- if .Values.image.digest -}}
+{{ $name }}@{{ .Values.image.digest }}
+{{- else -}}
+{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
+{{- if .Values.image.variant }}{{ $tag = printf "%s-%s" $tag .Values.image.variant }}{{ end -}}
+{{ $name }}:{{ $tag }}
+{{- end -}}
+{{- end }}
+
+{{- define "longshore.sealSecretName" -}}
+{{- default (printf "%s-seal" (include "longshore.fullname" .)) .Values.seal.existingSecret }}
+{{- end }}
+
+{{/* The file that the server reads: what the values say, and the listeners of this chart. */}}
+{{- define "longshore.config" -}}
+{{- $listen := dict "http" (dict "host" "0.0.0.0" "port" (int .Values.port)) -}}
+{{- if .Values.admin.enabled }}{{ $listen = merge $listen (dict "admin" (dict "listen" (printf "0.0.0.0:%d" (int .Values.admin.port)))) }}{{ end -}}
+{{- mergeOverwrite (deepCopy .Values.config) $listen | toYaml -}}
+{{- end }}
+
+{{/* More than one server, now or later. */}}
+{{- define "longshore.many" -}}
+{{- if or .Values.autoscaling.enabled .Values.keda.enabled (gt (int .Values.replicaCount) 1) }}true{{ end }}
+{{- end }}
