@@ -34,9 +34,7 @@ use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{Admission, MethodHandler, Server, Shared};
-use crate::source::{
-    UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
-};
+use crate::source::{UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin, offered};
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
