@@ -407,7 +407,7 @@ impl App {
         let served = runtime.block_on(async {
             let bound = self.bind()?;
             bound.announce();
-            bound.serve().await
+            Box::pin(bound.serve()).await
         });
         runtime.shutdown_background();
         Ok(served?)
@@ -869,7 +869,7 @@ impl Bound {
     ///
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
-        self.serve_until(stop_signal()).await
+        Box::pin(self.serve_until(stop_signal())).await
     }
 
     /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings

@@ -170,6 +170,6 @@ impl Signals {
             hangup.recv().await;
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -74,19 +74,18 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
             (Audience::People, None) => output::greet_over_stdio(bound.tool_count()),
         }
         let Some(restart) = restart else {
-            bound.serve().await?;
+            Box::pin(bound.serve()).await?;
             return Ok(false);
         };
         let starts_again = std::cell::Cell::new(true);
-        bound
-            .serve_until(async {
+        let serving = bound.serve_until(async {
                 tokio::select! {
                     () = stop_signal() => starts_again.set(false),
                     () = restart.notified() => {}
                     () = replaced.changed() => tracing::info!("the program has changed"),
                 }
-            })
-            .await?;
+            });
+        Box::pin(serving).await?;
         Ok::<_, AppError>(starts_again.get())
     });
     runtime.shutdown_background();

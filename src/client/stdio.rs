@@ -65,7 +65,7 @@ impl Link {
                     };
                     if written.await.is_err() {
                         shared.close(&ClientError::Gone(
-                            "it does not take messages any more".to_owned(),
+                            "it has ended".to_owned(),
                         ));
                         return;
                     }

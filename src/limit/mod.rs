@@ -269,8 +269,8 @@ mod tests {
     const SOMEBODY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const ANOTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn limited_by(config: LimitConfig) -> Limits {
-        Limits::new(&config, &Metrics::default())
+    fn limited_by(config: &LimitConfig) -> Limits {
+        Limits::new(config, &Metrics::default())
     }
 
     fn rate(per_second: f64, burst: u32) -> RateConfig {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn by_default_nobody_without_a_proof_is_limited_in_what_it_asks() {
-        let limits = limited_by(LimitConfig::default());
+        let limits = limited_by(&LimitConfig::default());
         for _ in 0..100_000 {
             assert!(limits.arrive(SOMEBODY).is_ok());
             assert!(limits.admit(&Principal::anonymous()).is_ok());
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn addresses_are_told_apart_and_all_together_have_a_limit_too() {
-        let limits = limited_by(LimitConfig {
+        let limits = limited_by(&LimitConfig {
             address: rate(0.001, 2),
             server: rate(0.001, 3),
             ..LimitConfig::default()
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn sessions_of_an_address_begin_at_a_rate() {
-        let limits = limited_by(LimitConfig {
+        let limits = limited_by(&LimitConfig {
             initialize_per_minute: Some(3),
             ..LimitConfig::default()
         });
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn who_fails_to_prove_itself_too_often_is_told_to_wait() {
-        let limits = limited_by(LimitConfig::default());
+        let limits = limited_by(&LimitConfig::default());
         assert!((0..10).all(|_| limits.failed_proof(Some(SOMEBODY)).is_ok()));
         let refused = limits.failed_proof(Some(SOMEBODY)).expect_err("too often");
         assert_eq!(refused.limit, Limit::FailedAuthentications);
@@ -340,12 +340,12 @@ mod tests {
     fn addresses_that_may_be_a_balancer_are_limited_only_if_somebody_says_so() {
         let balancer = Some(IpAddr::from([10, 0, 0, 1]));
         let anonymous = Principal::anonymous();
-        let limits = limited_by(LimitConfig::default());
+        let limits = limited_by(&LimitConfig::default());
         for _ in 0..10_000 {
             assert!(limits.failed_proof(balancer).is_ok());
             assert!(limits.begin_session(&anonymous, balancer).is_ok());
         }
-        let limits = limited_by(LimitConfig {
+        let limits = limited_by(&LimitConfig {
             initialize_per_minute: Some(1),
             failed_authentications_per_minute: Some(1),
             ..LimitConfig::default()
@@ -361,7 +361,7 @@ mod tests {
             calls: Some(1),
             ..ToolLimitConfig::default()
         };
-        let limits = limited_by(LimitConfig {
+        let limits = limited_by(&LimitConfig {
             tools: [("slow".to_owned(), tool)].into(),
             calls: Some(2),
             queue: 0,
@@ -394,7 +394,7 @@ mod tests {
             burst: 1,
             calls: None,
         };
-        let limits = limited_by(LimitConfig {
+        let limits = limited_by(&LimitConfig {
             tools: [("slow".to_owned(), tool)].into(),
             ..LimitConfig::default()
         });

@@ -71,11 +71,7 @@ impl HeadWatch {
     fn follow(&mut self, bytes: &mut [u8], begun: Option<Field>) {
         let mut from = 0;
         let mut found = begun.map(|field| (0, field));
-        loop {
-            let (at, field) = match found.take().or_else(|| self.next_field(bytes, from)) {
-                Some(next) => next,
-                None => break,
-            };
+        while let Some((at, field)) = found.take().or_else(|| self.next_field(bytes, from)) {
             self.close_head(bytes, from, at);
             let head = self.head.get_or_insert_default();
             match field {

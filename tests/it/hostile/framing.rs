@@ -219,7 +219,7 @@ fn chunks_that_are_none_are_refused() {
         "ffffffffffffffffffffffffffffffff\r\nabc".to_owned(),
         "text that is no chunk at all".to_owned(),
         "{}".to_owned(),
-        format!("3;x=\"a\nb\"\r\nabc\r\n0\r\n\r\n"),
+        "3;x=\"a\nb\"\r\nabc\r\n0\r\n\r\n".to_owned(),
         "\0\r\n".to_owned(),
         "3\0\r\nabc\r\n0\r\n\r\n".to_owned(),
     ] {

@@ -409,7 +409,7 @@ fn mh_03_to_09_headers_that_say_something_else_than_the_body_are_refused() {
             let call = call.expect("UTF-8");
             let at = call.find(&format!("{header}: ")).expect("has it") + header.len() + 2;
             let end = at + call[at..].find("\r\n").expect("a line");
-            let bytes = [call[..at].as_bytes(), bad, call[end..].as_bytes()].concat();
+            let bytes = [&call.as_bytes()[..at], bad, &call.as_bytes()[end..]].concat();
             let name = format!("{header} {}", bad.escape_ascii());
             cases.push(Case::new(name, bytes).error(400, MISMATCH, "1"));
         }

@@ -62,15 +62,10 @@ fn a_place_that_is_given_up_is_given_to_the_next() {
     assert_ne!(kept, freed);
     goes.finish().assert_closed();
     drop(goes);
-    // The client sees the end a moment before the place is free; with three more the load is even all the same.
-    let mut next = [server.connect(), server.connect(), server.connect()];
-    let mut threads = next.each_mut().map(thread_of).to_vec();
-    threads.push(kept);
-    threads.sort();
-    let even = ["longshore-worker-0", "longshore-worker-1"]
-        .map(|name| [name, name])
-        .concat();
-    assert_eq!(threads, even);
+    // The client sees the end a moment before the place is free.
+    let is_given_again = (0..1_000).any(|_| thread_of(&mut server.connect()) == freed);
+    assert!(is_given_again, "{freed} was left by its connection");
+    assert_eq!(thread_of(&mut stays), kept);
 }
 
 #[test]

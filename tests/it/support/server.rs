@@ -112,7 +112,7 @@ impl Serve {
                 let stop = async {
                     let _ = stopped.await;
                 };
-                server.serve_until(stop).await.expect("serves");
+                Box::pin(server.serve_until(stop)).await.expect("serves");
             });
         });
         let (address, admin) = address.recv().expect("the server starts");
