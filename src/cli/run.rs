@@ -79,12 +79,12 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         };
         let starts_again = std::cell::Cell::new(true);
         let serving = bound.serve_until(async {
-                tokio::select! {
-                    () = stop_signal() => starts_again.set(false),
-                    () = restart.notified() => {}
-                    () = replaced.changed() => tracing::info!("the program has changed"),
-                }
-            });
+            tokio::select! {
+                () = stop_signal() => starts_again.set(false),
+                () = restart.notified() => {}
+                () = replaced.changed() => tracing::info!("the program has changed"),
+            }
+        });
         Box::pin(serving).await?;
         Ok::<_, AppError>(starts_again.get())
     });

@@ -64,9 +64,7 @@ impl Link {
                         stdin.flush().await
                     };
                     if written.await.is_err() {
-                        shared.close(&ClientError::Gone(
-                            "it has ended".to_owned(),
-                        ));
+                        shared.close(&ClientError::Gone("it has ended".to_owned()));
                         return;
                     }
                 }

@@ -92,7 +92,10 @@ pub(crate) struct Terms {
 }
 
 /// How far a call has come.
-#[expect(clippy::large_enum_variant, reason = "a box would cost each call that waits")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each call that waits"
+)]
 pub(crate) enum Step<T> {
     Done(Outcome<T>),
     /// It has something to say before its answer, or takes long.
@@ -220,7 +223,10 @@ pub(crate) async fn wait<T: Send + 'static>(
 }
 
 /// A call that has begun and takes its time.
-#[expect(clippy::large_enum_variant, reason = "a box would cost each call that waits")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each call that waits"
+)]
 pub(crate) enum Running<T> {
     Done(Option<Outcome<T>>),
     /// Dropping it cancels it.

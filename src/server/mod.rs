@@ -214,7 +214,10 @@ pub(crate) struct Admission {
 }
 
 impl Server {
-    #[expect(clippy::too_many_arguments, reason = "each is another room's, and there is one caller")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another room's, and there is one caller"
+    )]
     pub(crate) fn new(
         config: ServerConfig,
         keys: KeyRing,
