@@ -1,5 +1,7 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+mod policy;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -14,7 +16,9 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 use tower::{Layer, Service};
 
-use crate::auth::{AuthSetupError, Authentication, Place, Proof};
+use crate::auth::{
+    AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
+};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
     Refused, ResourceTemplate, Skill, Tool,
@@ -25,7 +29,7 @@ use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{MethodHandler, Server, Shared};
+use crate::server::{Admission, MethodHandler, Server, Shared};
 use crate::source::{UnknownToolset, builtin, offered};
 use crate::state::{Memory, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
@@ -34,6 +38,8 @@ use crate::transport::http::{
     AdminListener, HttpConfig, Layers, Listener, McpService, Tls, TlsError,
 };
 use crate::transport::stdio::{self, StdioConfig};
+
+pub use policy::Rules;
 
 /// A server in the making.
 ///
@@ -87,6 +93,9 @@ pub enum AppError {
     /// Callers cannot be asked for a proof as it was configured.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
+    /// The rules of who sees and uses what make no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -437,14 +446,12 @@ impl App {
         Ok(config)
     }
 
-    fn build(
-        self,
-        config: &Config,
-        telemetry: Telemetry,
-    ) -> std::result::Result<Arc<Server>, AppError> {
-        tell_state(&telemetry);
-        let (mut tools, mut resources, mut prompts) = (self.tools, self.resources, self.prompts);
-        let mut skills = self.skills;
+    /// Everything that is offered.
+    fn offer(&mut self, config: &Config) -> std::result::Result<Catalog, AppError> {
+        let mut tools = std::mem::take(&mut self.tools);
+        let mut resources = std::mem::take(&mut self.resources);
+        let mut prompts = std::mem::take(&mut self.prompts);
+        let mut skills = std::mem::take(&mut self.skills);
         for toolset in &config.toolsets {
             let toolset = builtin(toolset, &self.announcer)?;
             tools.extend(toolset.tools);
@@ -452,11 +459,7 @@ impl App {
             prompts.extend(toolset.prompts);
             skills.extend(toolset.skills);
         }
-        let keys = KeyRing::new(&config.seal)?;
-        let proved = self.proved || config.auth.proves_anything();
-        if config.transport == Transport::Http && !config.http.host.is_loopback() {
-            warn_in_public(&config.http, proved, keys.is_shared());
-        }
+        let extensions = std::mem::take(&mut self.extensions);
         let mut catalog = Catalog::new(tools)?
             .with_resources(resources)?
             .with_prompts(prompts)?
@@ -465,7 +468,25 @@ impl App {
             catalog = catalog.with_offered(&source, offered);
         }
         tell_of_refused(&catalog)?;
-        let catalog = catalog.with_extensions(self.extensions)?;
+        Ok(catalog.with_extensions(extensions)?)
+    }
+
+    fn build(
+        mut self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Arc<Server>, AppError> {
+        tell_state(&telemetry);
+        let catalog = self.offer(config)?;
+        let keys = KeyRing::new(&config.seal)?;
+        let proved = self.proved || config.auth.proves_anything();
+        if config.transport == Transport::Http && !config.http.host.is_loopback() {
+            warn_in_public(&config.http, proved, keys.is_shared());
+        }
+        let admission = Admission {
+            policy: policy_for(&config.policy, &catalog)?,
+            proved,
+        };
         let limits = Limits::new(&config.limits, &telemetry.metrics);
         for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
@@ -488,9 +509,21 @@ impl App {
             catalog,
             self.methods,
             telemetry,
+            admission,
             limits,
         )))
     }
+}
+
+/// The policy, if there is any, with each name in it one of something.
+fn policy_for(
+    config: &PolicyConfig,
+    catalog: &Catalog,
+) -> std::result::Result<Option<Policy>, PolicyError> {
+    let policy = Policy::new(config)?;
+    let tools: Vec<_> = catalog.names().collect();
+    Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
+    Ok(policy)
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served.

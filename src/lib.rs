@@ -67,7 +67,7 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod bench;
 
-pub use app::{App, AppError, Bound, Result};
+pub use app::{App, AppError, Bound, Result, Rules};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{

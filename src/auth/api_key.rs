@@ -191,6 +191,12 @@ impl ApiKeys {
         tracing::error!(%error, "API keys were not read again: those from before stay in force");
     }
 
+    /// The principal of a name.
+    pub(crate) fn principal(&self, name: &str) -> Option<Arc<Principal>> {
+        let table = self.table.load();
+        table.0.values().find(|p| p.name() == name).cloned()
+    }
+
     /// What the file and the folder say.
     fn read(&self) -> Result<Vec<Holder>, AuthSetupError> {
         let mut holders = Vec::new();

@@ -17,6 +17,7 @@ mod error;
 mod forwarded;
 mod gate;
 mod oauth;
+mod policy;
 mod presented;
 mod principal;
 mod proof;
@@ -29,6 +30,10 @@ pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, Proo
 pub use error::AuthError;
 pub(crate) use gate::Gate;
 pub use oauth::{IssuerConfig, OAuthConfig, OAuthSetupError, Preset};
+pub use policy::{
+    Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
+};
+pub(crate) use policy::{Class, Policy, Shelf, Visible};
 pub use presented::Presented;
 pub use principal::{Principal, PrincipalKind};
 pub use proof::{Judgement, Proof};

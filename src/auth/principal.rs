@@ -7,6 +7,8 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 
+use super::policy::Standing;
+
 /// Who is calling.
 ///
 /// State, sessions and limits are bound to the principal, never to what a client says of itself. Two principals are
@@ -26,6 +28,7 @@ pub struct Principal {
     id: Arc<str>,
     kind: PrincipalKind,
     facts: Facts,
+    standing: Standing,
 }
 
 /// What is known of a principal beside its name.
@@ -104,12 +107,19 @@ impl Principal {
             id: id(kind, marks),
             kind,
             facts: Facts::default(),
+            standing: Standing::default(),
         }
+    }
+
+    /// What it remembers of the policy.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// Adds what is known beside the name.
     pub(super) fn with_facts(mut self, facts: Facts) -> Self {
         self.facts = facts;
+        self.standing = Standing::default();
         self
     }
 
@@ -117,6 +127,7 @@ impl Principal {
     #[must_use]
     pub fn with_scopes<S: Into<Box<str>>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.facts.scopes = scopes.into_iter().map(Into::into).collect();
+        self.standing = Standing::default();
         self
     }
 
@@ -124,6 +135,7 @@ impl Principal {
     #[must_use]
     pub fn with_groups<S: Into<Box<str>>>(mut self, groups: impl IntoIterator<Item = S>) -> Self {
         self.facts.groups = groups.into_iter().map(Into::into).collect();
+        self.standing = Standing::default();
         self
     }
 
@@ -131,6 +143,7 @@ impl Principal {
     #[must_use]
     pub fn with_claims(mut self, claims: Map<String, Value>) -> Self {
         self.facts.claims = Arc::new(claims);
+        self.standing = Standing::default();
         self
     }
 

@@ -10,7 +10,7 @@ use super::forwarded::Forwarded;
 use super::oauth::Tokens;
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
-use super::{Gate, Proof};
+use super::{Gate, Principal, Proof};
 use crate::net::TrustedProxies;
 use crate::telemetry::{self, Life};
 
@@ -96,6 +96,11 @@ impl Authentication {
             keys,
             tokens,
         })
+    }
+
+    /// The principal of an API key's holder.
+    pub(crate) fn holder(&self, name: &str) -> Option<Arc<Principal>> {
+        self.keys.as_ref()?.principal(name)
     }
 
     /// What the server has to wait for before it is ready, if there is anything.

@@ -49,17 +49,7 @@ impl Listing {
         frame: ListingFrame<'_>,
         cursor: &str,
     ) -> Option<Bytes> {
-        let purpose = Purpose {
-            kind: T::CURSOR,
-            mount: frame.mount,
-        };
-        let text = frame.keys.verify(purpose, cursor.as_bytes())?;
-        let cursor = Cursor::read(&text)?;
-        // The table may have changed since: go on after what was last, or else at the same place.
-        let start = match table.position(cursor.last) {
-            Some(position) => position + 1,
-            None => cursor.position.min(table.len()),
-        };
+        let start = start_after(table, frame, cursor)?;
         let page = self.pages.get(start / frame.page_size);
         Some(match page {
             Some(page) if start % frame.page_size == 0 => page.clone(),
@@ -75,6 +65,100 @@ impl Listing {
             }
         }
     }
+}
+
+/// The entries of a table, each serialised once for one revision.
+#[derive(Debug)]
+pub(crate) struct Fragments {
+    text: Bytes,
+    ends: Vec<usize>,
+}
+
+impl Fragments {
+    pub(crate) fn new<T: Listed>(table: &Table<T>, revision: Revision) -> Self {
+        let mut text = Vec::new();
+        let ends = table.iter().map(|entry| {
+            entry.write(&mut text, revision);
+            text.len()
+        });
+        let ends = ends.collect();
+        Self {
+            text: text.into(),
+            ends,
+        }
+    }
+
+    /// Uses the text of others instead of its own, if it is the same to the letter.
+    pub(crate) fn share(&mut self, other: &Self) {
+        if self.text == other.text {
+            self.text = other.text.clone();
+        }
+    }
+
+    fn get(&self, place: usize) -> &[u8] {
+        let start = match place {
+            0 => 0,
+            _ => self.ends[place - 1],
+        };
+        &self.text[start..self.ends[place]]
+    }
+}
+
+/// The page of what is seen of a table, from a place on.
+pub(crate) fn page_of_seen<T: Listed>(
+    table: &Table<T>,
+    fragments: &Fragments,
+    frame: ListingFrame<'_>,
+    sees: impl Fn(usize) -> bool,
+    start: usize,
+) -> Bytes {
+    let mut seen = (start..table.len()).filter(|place| sees(*place)).peekable();
+    let mut page = br#","result":{""#.to_vec();
+    page.extend_from_slice(T::MEMBER.as_bytes());
+    page.extend_from_slice(br#"":["#);
+    let mut last = None;
+    for place in seen.by_ref().take(frame.page_size) {
+        if last.is_some() {
+            page.push(b',');
+        }
+        page.extend_from_slice(fragments.get(place));
+        last = Some(place);
+    }
+    page.push(b']');
+    if let (Some(last), Some(_)) = (last, seen.peek()) {
+        let cursor = Cursor {
+            position: last + 1,
+            last: table.entries()[last].key(),
+        };
+        let purpose = Purpose {
+            kind: T::CURSOR,
+            mount: frame.mount,
+        };
+        page.extend_from_slice(br#","nextCursor":"#);
+        push_string(&mut page, &cursor.seal(frame.keys, purpose));
+    }
+    page.extend_from_slice(frame.tail.as_bytes());
+    page.extend_from_slice(b"}}");
+    page.into()
+}
+
+/// Where the page begins that a cursor leads to. `None` if it was not made for this frame's mount.
+pub(crate) fn start_after<T: Listed>(
+    table: &Table<T>,
+    frame: ListingFrame<'_>,
+    cursor: &str,
+) -> Option<usize> {
+    let purpose = Purpose {
+        kind: T::CURSOR,
+        mount: frame.mount,
+    };
+    let text = frame.keys.verify(purpose, cursor.as_bytes())?;
+    let cursor = Cursor::read(&text)?;
+    // The table may have changed since: go on after what was last, or else at the same place.
+    Some(match table.position(cursor.last) {
+        Some(position) => position + 1,
+        None => cursor.position.min(table.len()),
+    })
 }
 
 /// Where a page ended.

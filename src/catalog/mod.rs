@@ -46,7 +46,7 @@ pub use collected::collected_tools;
 pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
 pub(crate) use extensions::TASKS as TASKS_EXTENSION;
-pub(crate) use listing::{Listing, ListingFrame};
+pub(crate) use listing::{Fragments, Listing, ListingFrame, page_of_seen, start_after};
 pub(crate) use outlet::{Outlet, Wanted};
 pub(crate) use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};

@@ -418,6 +418,13 @@ impl Catalog {
             .map(|entry| entry.tool.definition().name())
     }
 
+    /// The prompts' names, in order.
+    pub(crate) fn prompt_names(&self) -> impl Iterator<Item = &str> {
+        self.prompts
+            .iter()
+            .map(|entry| entry.prompt.definition().name())
+    }
+
     #[inline]
     pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
         self.tools.get(name)
@@ -450,13 +457,16 @@ impl Catalog {
     }
 
     /// The name most like one that is unknown, if any is like it at all.
-    pub(crate) fn nearest(&self, unknown: &str) -> Option<&str> {
+    /// Only what is seen is named.
+    pub(crate) fn nearest(&self, unknown: &str, sees: impl Fn(usize) -> bool) -> Option<&str> {
         // Long names are not typing mistakes, and comparing them costs time.
         if unknown.len() > 64 || self.tools.len() > 1_000 {
             return None;
         }
         self.names()
-            .map(|name| (edit_distance(name, unknown), name))
+            .enumerate()
+            .filter(|(place, _)| sees(*place))
+            .map(|(_, name)| (edit_distance(name, unknown), name))
             .min()
             .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
             .map(|(_, name)| name)
@@ -673,8 +683,8 @@ mod tests {
             ["echo", "add", "get_weather"]
         );
         assert!(catalog.tool("add").is_some() && catalog.tool("Add").is_none());
-        assert_eq!(catalog.nearest("get_wether"), Some("get_weather"));
-        assert_eq!(catalog.nearest("ecko"), Some("echo"));
-        assert_eq!(catalog.nearest("something_else"), None);
+        assert_eq!(catalog.nearest("get_wether", |_| true), Some("get_weather"));
+        assert_eq!(catalog.nearest("ecko", |_| true), Some("echo"));
+        assert_eq!(catalog.nearest("something_else", |_| true), None);
     }
 }

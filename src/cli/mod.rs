@@ -5,6 +5,7 @@ mod config;
 mod healthcheck;
 mod log;
 mod output;
+mod policy;
 mod run;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     /// Make API keys, and the hashes that the configuration has of them
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Ask the rules who sees and uses what
+    Policy(policy::PolicyArgs),
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
     /// Ask the server on this machine whether it takes requests; fails if it does not
@@ -140,6 +143,10 @@ pub fn main() -> ExitCode {
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run::run(&Flags::from(args), audience),
         Command::Key(command) => key::key(&command),
+        Command::Policy(args) => match policy::policy(args) {
+            Ok(false) => return ExitCode::FAILURE,
+            answered => answered.map(drop),
+        },
         Command::Config(args) => config::config(args),
         Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
             Ok(health) => config::print(&format!("{health}\n")),

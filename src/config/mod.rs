@@ -29,7 +29,7 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 
-use crate::auth::AuthConfig;
+use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
@@ -72,6 +72,8 @@ pub struct Config {
     pub stdio: StdioConfig,
     /// Who may call.
     pub auth: AuthConfig,
+    /// Who sees and uses what.
+    pub policy: PolicyConfig,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.

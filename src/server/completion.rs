@@ -13,9 +13,10 @@ use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, NOT_HERE, Server, truncated};
+use crate::auth::Shelf;
 use crate::catalog::{
-    Asking, Catalog, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions,
-    Parameters, PromptError, ResourceError, ResourceErrorKind,
+    Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
+    PromptError, ResourceError, ResourceErrorKind,
 };
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
@@ -67,20 +68,34 @@ enum Whose<'c> {
 
 impl<'c> Whose<'c> {
     /// Finds what a reference means.
-    fn found(reference: &Reference<'_>, catalog: &'c Catalog, id: &str) -> Result<Self, Reply> {
+    fn found(
+        reference: &Reference<'_>,
+        generation: &'c Generation,
+        caller: Caller<'_>,
+        id: &str,
+    ) -> Result<Self, Reply> {
+        let catalog = &generation.catalog;
+        let prompts =
+            |name| generation.sees_key(caller.principal, Shelf::Prompts, &catalog.prompts, name);
+        let templates =
+            |uri| generation.sees_key(caller.principal, Shelf::Templates, &catalog.templates, uri);
         match (&*reference.kind, &reference.name, &reference.uri) {
-            ("ref/prompt", Some(name), _) => match catalog.prompts.get(name) {
-                Some(entry) => Ok(Self::Prompt(entry)),
-                None => Err(unknown_prompt(id, name)),
-            },
-            ("ref/resource", _, Some(uri)) => match catalog.templates.get(uri) {
-                Some(entry) => Ok(Self::Template(entry)),
-                None => {
-                    let message = format!("Unknown resource template: {}", truncated(uri));
-                    let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-                    Err(Reply::error(id, &error))
+            ("ref/prompt", Some(name), _) => {
+                match catalog.prompts.get(name).filter(|_| prompts(name)) {
+                    Some(entry) => Ok(Self::Prompt(entry)),
+                    None => Err(unknown_prompt(id, name)),
                 }
-            },
+            }
+            ("ref/resource", _, Some(uri)) => {
+                match catalog.templates.get(uri).filter(|_| templates(uri)) {
+                    Some(entry) => Ok(Self::Template(entry)),
+                    None => {
+                        let message = format!("Unknown resource template: {}", truncated(uri));
+                        let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+                        Err(Reply::error(id, &error))
+                    }
+                }
+            }
             _ => {
                 let forms = r#"ref is {"type":"ref/prompt","name":...} or {"type":"ref/resource","uri":...}"#;
                 Err(invalid_params(id, forms))
@@ -134,7 +149,7 @@ impl Server {
             ));
         }
         let generation = self.generation.load_full();
-        let whose = Whose::found(&params.reference, &generation.catalog, id)?;
+        let whose = Whose::found(&params.reference, &generation, caller, id)?;
         match whose.completes(&name) {
             Some(true) => {}
             Some(false) => {

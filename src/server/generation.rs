@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::ServerConfig;
 use super::kept::Kept;
+use super::seen::Seen;
+use super::{Admission, ServerConfig};
 use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
@@ -20,6 +21,8 @@ pub(crate) struct Generation {
     pub(crate) templates: Listings,
     pub(crate) prompts: Listings,
     pub(crate) skills: Listings,
+    /// `None` if everybody sees everything.
+    pub(super) seen: Option<Seen>,
     has_completions: bool,
     has_tasks: bool,
     /// What resources said. A new generation begins without.
@@ -61,12 +64,17 @@ impl Listings {
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Generation {
-    pub(crate) fn new(catalog: Catalog, config: &ServerConfig) -> Self {
+    pub(crate) fn new(catalog: Catalog, config: &ServerConfig, admission: Admission) -> Self {
         let info = json(&config.implementation());
         let meta = json!({ SERVER_INFO: info });
         let result_tail = format!(r#","resultType":"complete","_meta":{meta}"#);
+        // CACHE-04: where it matters who asks, what was said to one is not for another.
+        let scope = match admission.proved || admission.policy.is_some() {
+            true => "private",
+            false => "public",
+        };
         let list_tail = format!(
-            r#","ttlMs":{},"cacheScope":"public"{result_tail}"#,
+            r#","ttlMs":{},"cacheScope":"{scope}"{result_tail}"#,
             config.list_ttl_ms
         );
         Self {
@@ -77,6 +85,7 @@ impl Generation {
             templates: Listings::default(),
             prompts: Listings::default(),
             skills: Listings::default(),
+            seen: admission.policy.map(Seen::new),
             has_completions: catalog.has_completions(),
             has_tasks: catalog.has_tasks(),
             kept: Kept::new(config.contents_cache_bytes),

@@ -8,6 +8,7 @@ use super::generation::{Generation, Listings};
 use super::reply::{Reply, begin};
 use super::tools::invalid_params;
 use super::{Caller, Server};
+use crate::auth::Shelf;
 use crate::catalog::{Listed, Table};
 use crate::protocol::message::Request;
 
@@ -15,32 +16,56 @@ impl Server {
     pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.tools;
-        self.list(&generation, &generation.tools, table, caller, request)
+        self.list(
+            &generation,
+            (Some(Shelf::Tools), &generation.tools),
+            table,
+            caller,
+            request,
+        )
     }
 
     pub(super) fn list_resources(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.resources;
-        self.list(&generation, &generation.resources, table, caller, request)
+        self.list(
+            &generation,
+            (Some(Shelf::Resources), &generation.resources),
+            table,
+            caller,
+            request,
+        )
     }
 
     pub(super) fn list_templates(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.templates;
-        self.list(&generation, &generation.templates, table, caller, request)
+        self.list(
+            &generation,
+            (Some(Shelf::Templates), &generation.templates),
+            table,
+            caller,
+            request,
+        )
     }
 
     pub(super) fn list_prompts(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.prompts;
-        self.list(&generation, &generation.prompts, table, caller, request)
+        self.list(
+            &generation,
+            (Some(Shelf::Prompts), &generation.prompts),
+            table,
+            caller,
+            request,
+        )
     }
 
     /// Answers with the page that was asked for.
     pub(super) fn list<T: Listed>(
         &self,
         generation: &Generation,
-        listings: &Listings,
+        (shelf, listings): (Option<Shelf>, &Listings),
         table: &Table<T>,
         caller: Caller<'_>,
         request: &Request<'_>,
@@ -51,6 +76,22 @@ impl Server {
             cursor: Option<Cow<'a, str>>,
         }
         let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
+        if let (Some(seen), Some(shelf)) = (&generation.seen, shelf) {
+            let class = seen.policy.class_of(caller.principal);
+            let visible = seen.visible(&class, shelf, &generation.catalog);
+            if !visible.everything {
+                let cursor = match request.params.object.map(serde_json::from_str) {
+                    None => None,
+                    Some(Ok(ListParams { cursor })) => cursor,
+                    Some(Err(e)) => return invalid_params(request.id, &e.to_string()),
+                };
+                let of = (&*class, visible);
+                return match seen.page(shelf, table, frame, of, cursor.as_deref()) {
+                    Some(page) => Reply::pieces(begin(request.id, 0).into(), page),
+                    None => invalid_params(request.id, FOREIGN_CURSOR),
+                };
+            }
+        }
         let listing = listings.get(table, frame);
         let page = match request.params.object {
             None | Some("{}") => listing.first().clone(),
@@ -60,10 +101,7 @@ impl Server {
                     cursor: Some(cursor),
                 }) => {
                     let Some(page) = listing.after(table, frame, &cursor) else {
-                        return invalid_params(
-                            request.id,
-                            "the cursor is not one of this server's; list from the start",
-                        );
+                        return invalid_params(request.id, FOREIGN_CURSOR);
                     };
                     page
                 }
@@ -73,3 +111,5 @@ impl Server {
         Reply::pieces(begin(request.id, 0).into(), page)
     }
 }
+
+const FOREIGN_CURSOR: &str = "the cursor is not one of this server's; list from the start";

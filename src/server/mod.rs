@@ -24,6 +24,7 @@ mod questions;
 mod reply;
 mod resources;
 mod rounds;
+mod seen;
 mod skills;
 mod stateless;
 mod stdio;
@@ -65,7 +66,7 @@ pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
 pub use tasks::TaskConfig;
 
-use crate::auth::Principal;
+use crate::auth::{Policy, Principal};
 use crate::catalog::{
     Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted,
 };
@@ -192,6 +193,14 @@ struct Headers<'a> {
     all: &'a mut HeaderMap,
 }
 
+/// What is known of who is let in, and of what they may.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    pub(crate) policy: Option<Policy>,
+    /// Whether callers have to say who they are.
+    pub(crate) proved: bool,
+}
+
 impl Server {
     pub(crate) fn new(
         config: ServerConfig,
@@ -200,6 +209,7 @@ impl Server {
         mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
         telemetry: Telemetry,
+        admission: Admission,
         limits: Limits,
     ) -> Self {
         let metrics = &telemetry.metrics;
@@ -215,7 +225,7 @@ impl Server {
         let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
         let tools = metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
-        let generation = Generation::new(catalog, &config);
+        let generation = Generation::new(catalog, &config, admission);
         let mount = "mcp";
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
@@ -442,8 +452,8 @@ impl Server {
                 self.task_method(cx, method, caller, headers, body, request)
             }
             Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
-            Method::SkillsGet => Ok(Handled::Now(self.get_skill(request))),
-            Method::DirectoryRead => Ok(Handled::Now(self.read_directory(request))),
+            Method::SkillsGet => Ok(Handled::Now(self.get_skill(caller, request))),
+            Method::DirectoryRead => Ok(Handled::Now(self.read_directory(caller, request))),
             Method::Initialize
             | Method::Ping
             | Method::Discover

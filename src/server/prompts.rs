@@ -12,6 +12,7 @@ use super::reply::{Reply, begin, finish};
 use super::rounds::missing_capability;
 use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
+use crate::auth::Shelf;
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
@@ -34,7 +35,9 @@ impl Server {
         };
         let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let generation = self.generation.load_full();
-        let Some(entry) = generation.catalog.prompts.get(&name) else {
+        let prompts = &generation.catalog.prompts;
+        let sees = |_: &&_| generation.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
+        let Some(entry) = prompts.get(&name).filter(sees) else {
             return Err(unknown_prompt(request.id, &name));
         };
         caller.names(entry.operation);

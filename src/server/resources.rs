@@ -48,7 +48,9 @@ impl Server {
             return Err(Reply::error(request.id, &error));
         }
         let generation = self.generation.load_full();
-        let Some(found) = Found::at(&uri, &generation.catalog) else {
+        let found = Found::at(&uri, &generation.catalog);
+        let found = found.filter(|_| generation.sees_uri(caller.principal, &uri));
+        let Some(found) = found else {
             return Err(not_found(request.id, &uri, caller.revision));
         };
         let asking = self.asking(caller, body, request)?;

@@ -23,22 +23,30 @@ impl Server {
     pub(super) fn list_skills(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         let table = &generation.catalog.skills;
-        self.list(&generation, &generation.skills, table, caller, request)
+        self.list(
+            &generation,
+            (None, &generation.skills),
+            table,
+            caller,
+            request,
+        )
     }
 
-    pub(super) fn get_skill(&self, request: &Request<'_>) -> Reply {
+    pub(super) fn get_skill(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         self.of_uri(request, "Unknown skill", "skill", |uri| {
             let entry = generation.catalog.skills.get(uri)?;
+            generation.sees_uri(caller.principal, uri).then_some(())?;
             Some(entry.entry.as_str())
         })
     }
 
-    pub(super) fn read_directory(&self, request: &Request<'_>) -> Reply {
+    pub(super) fn read_directory(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
         self.of_uri(request, "Not a directory", "resources", |uri| {
             let folders = &generation.catalog.folders;
             let uri = uri.strip_suffix('/').unwrap_or(uri);
+            generation.sees_uri(caller.principal, uri).then_some(())?;
             folders.get(uri).map(String::as_str)
         })
     }

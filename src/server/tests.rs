@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::{Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared};
+use super::{
+    Admission, Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared,
+};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LimitConfig, Limits};
@@ -40,6 +42,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         catalog,
         HashMap::new(),
         Telemetry::default(),
+        Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
     )
 }
@@ -258,6 +261,7 @@ fn asking_server() -> Arc<Server> {
         catalog,
         HashMap::new(),
         Telemetry::default(),
+        Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
     ))
 }
@@ -330,6 +334,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         Catalog::new([tool.into_tool()]).expect("good tools"),
         HashMap::new(),
         Telemetry::default(),
+        Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
     ));
     let send = async |principal: Principal, method: &str, mut params: Value| {

@@ -13,6 +13,7 @@ use super::rounds::missing_capability;
 use super::stream::CallStream;
 use super::tasks::TaskCall;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
+use crate::auth::Shelf;
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
     ToolErrorKind,
@@ -180,12 +181,21 @@ impl Server {
         };
         let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let Some(entry) = generation.catalog.tool(&name) else {
-            return Err(unknown_tool(generation, request.id, &name));
+            return Err(unknown_tool(generation, caller, request.id, &name));
         };
+        // What is hidden is not there.
+        let tools = &generation.catalog.tools;
+        if !generation.sees_key(caller.principal, Shelf::Tools, tools, &name) {
+            return Err(unknown_tool(generation, caller, request.id, &name));
+        }
         caller.names(entry.operation);
         let scopes = &entry.tool.definition().scopes;
         if !scopes.is_empty() {
             check_scopes(caller, request.id, scopes)?;
+        }
+        if let Some(required) = generation.required_for(caller.principal, &name) {
+            let all: Vec<_> = scopes.iter().chain(&*required).cloned().collect();
+            check_scopes(caller, request.id, &all)?;
         }
         if !caller.revision.has_sessions()
             && let Some(headers) = &headers
@@ -421,9 +431,11 @@ impl ResultWriter<'_> {
     }
 }
 
-fn unknown_tool(generation: &Generation, id: &str, name: &str) -> Reply {
+fn unknown_tool(generation: &Generation, caller: Caller<'_>, id: &str, name: &str) -> Reply {
     let mut message = format!("Unknown tool: {}", truncated(name));
-    if let Some(nearest) = generation.catalog.nearest(name) {
+    if let Some(nearest) = generation.catalog.nearest(name, |place| {
+        generation.sees(caller.principal, Shelf::Tools, place)
+    }) {
         message.push_str("; did you mean ");
         message.push_str(nearest);
         message.push('?');

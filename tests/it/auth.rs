@@ -1,6 +1,7 @@
 //! Who is let in: API keys, users that a proxy forwards, and proofs of the application's own.
 
 mod keys;
+mod policy;
 mod proxies;
 mod tokens;
 

@@ -1,0 +1,127 @@
+//! Whether a tool changes anything: by what was configured, else by what it says, else by its name, else it does.
+
+use globset::GlobSet;
+
+use super::Access;
+
+/// A tool's class, and where that comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classified {
+    /// The class.
+    pub access: Access,
+    /// Where it comes from, in words.
+    pub reason: &'static str,
+}
+
+/// Verbs that read, and nothing else.
+const READS: [&str; 24] = [
+    "check", "compare", "count", "describe", "diff", "echo", "explain", "fetch", "find", "get",
+    "has", "inspect", "is", "list", "lookup", "peek", "preview", "query", "read", "search", "show",
+    "status", "validate", "view",
+];
+
+/// Verbs that change things, wherever they stand in a name.
+const WRITES: [&str; 34] = [
+    "add", "apply", "approve", "archive", "assign", "cancel", "clear", "close", "commit", "copy",
+    "create", "delete", "deploy", "disable", "drop", "edit", "enable", "execute", "insert", "kill",
+    "merge", "move", "patch", "post", "publish", "push", "put", "remove", "rename", "run", "send",
+    "set", "update", "write",
+];
+
+/// Decides about one tool. `said` is its own hint.
+pub(super) fn classify(
+    name: &str,
+    said: Option<bool>,
+    read: &GlobSet,
+    write: &GlobSet,
+    strict: bool,
+) -> Classified {
+    let is = |access, reason| Classified { access, reason };
+    // Who names a tool in both means the worse.
+    if write.is_match(name) {
+        return is(Access::Write, "policy.write names it");
+    }
+    if read.is_match(name) {
+        return is(Access::Read, "policy.read names it");
+    }
+    match said {
+        Some(true) => return is(Access::Read, "it says that it only reads"),
+        Some(false) => return is(Access::Write, "it says that it changes things"),
+        None if strict => {
+            return is(
+                Access::Write,
+                "it says nothing, and policy.strict_classification is on",
+            );
+        }
+        None => {}
+    }
+    let words = words(name);
+    if words.iter().any(|word| WRITES.contains(&word.as_str())) {
+        is(Access::Write, "its name sounds like it")
+    } else if words.iter().any(|word| READS.contains(&word.as_str())) {
+        is(Access::Read, "its name sounds like it")
+    } else {
+        is(Access::Write, "nobody knows, and that is on the safe side")
+    }
+}
+
+/// The words of `snake_case`, `kebab-case`, `dotted.case` and `camelCase`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = '_';
+    for c in name.chars() {
+        let begins = c.is_ascii_uppercase() && !before.is_ascii_uppercase();
+        if !c.is_ascii_alphanumeric() || begins {
+            words.push(String::new());
+        }
+        if c.is_ascii_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use globset::{Glob, GlobSetBuilder};
+
+    use super::*;
+
+    fn set(pattern: &str) -> GlobSet {
+        let mut set = GlobSetBuilder::new();
+        set.add(Glob::new(pattern).expect("a pattern"));
+        set.build().expect("a set")
+    }
+
+    #[test]
+    fn settings_outdo_hints_and_these_outdo_names_and_doubt_is_a_change() {
+        let (read, write, none) = (set("x_*"), set("x_y"), GlobSet::empty());
+        for (name, said, strict, access) in [
+            ("x_delete", Some(false), true, Access::Read),
+            ("x_y", Some(true), false, Access::Write),
+            ("delete_all", Some(true), false, Access::Read),
+            ("get_all", Some(false), false, Access::Write),
+            ("get_all", None, false, Access::Read),
+            ("get_all", None, true, Access::Write),
+            ("getAll", None, false, Access::Read),
+            ("files.list", None, false, Access::Read),
+            ("get_and_delete", None, false, Access::Write),
+            ("readWrite", None, false, Access::Write),
+            ("getter", None, false, Access::Write),
+            ("frobnicate", None, false, Access::Write),
+            ("HTTPGet", None, false, Access::Write),
+            ("", None, false, Access::Write),
+        ] {
+            let found = classify(name, said, &read, &write, strict);
+            assert_eq!(found.access, access, "{name}: {}", found.reason);
+        }
+        assert_eq!(
+            classify("list", None, &none, &none, false).access,
+            Access::Read
+        );
+    }
+}

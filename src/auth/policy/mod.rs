@@ -1,0 +1,682 @@
+//! Who sees and uses what.
+//!
+//! A rule is for some principals and about some things. Which rules are for a principal decides about everything that it
+//! sees: all principals with the same rules are one [`Class`]. What a class sees is found out once, and lists and calls
+//! ask the same.
+
+mod classify;
+mod config;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::digest::{SHA256, digest};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use percent_encoding::percent_decode_str;
+
+pub use classify::Classified;
+pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
+
+use super::Principal;
+use super::principal::hex;
+use super::scopes::is_scope;
+
+/// How many classes are remembered. More are found out anew each time.
+const CLASSES_MAX: usize = 4096;
+
+/// What may be seen and used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A tool, by its name.
+    Tool,
+    /// A resource or a template of resources, by its URI.
+    Resource,
+    /// A prompt, by its name.
+    Prompt,
+}
+
+/// One thing that is offered, as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'t> {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name or URI.
+    pub name: &'t str,
+    /// Whether it changes anything; what is no tool only reads.
+    pub access: Access,
+}
+
+/// What was decided about a thing, and because of which rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it may be seen.
+    pub allowed: bool,
+    /// The name of the rule that decided; `None` if no rule said anything.
+    pub rule: Option<String>,
+    /// Scopes that rules demand for it.
+    pub requires: Vec<String>,
+}
+
+/// All rules, ready to be asked.
+pub(crate) struct Policy {
+    rules: Vec<Rule>,
+    default: Effect,
+    read: GlobSet,
+    write: GlobSet,
+    strict: bool,
+    /// Tells this policy from all others of the process, so that what a principal remembers of one is not taken for
+    /// what holds in another.
+    edition: u64,
+    classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
+}
+
+struct Rule {
+    name: String,
+    effect: Effect,
+    principals: Option<GlobSet>,
+    groups: Vec<String>,
+    claims: BTreeMap<String, Vec<String>>,
+    scopes: Vec<String>,
+    tools: Option<GlobSet>,
+    resources: Option<GlobSet>,
+    prompts: Option<GlobSet>,
+    access: Option<Access>,
+    requires: Vec<String>,
+    digest: [u8; 32],
+}
+
+/// All principals for whom the same rules are.
+#[derive(Debug)]
+pub(crate) struct Class {
+    /// The rules that are for it.
+    rules: Box<[u64]>,
+    /// The same for the same rules, on every replica.
+    pub(crate) digest: Arc<str>,
+    tools: OnceLock<Visible>,
+    resources: OnceLock<Visible>,
+    templates: OnceLock<Visible>,
+    prompts: OnceLock<Visible>,
+}
+
+/// What a class sees of one table.
+#[derive(Debug, Default)]
+pub(crate) struct Visible {
+    bits: Box<[u64]>,
+    /// Whether it sees all there is.
+    pub(crate) everything: bool,
+    /// Scopes that rules demand, by place in the table.
+    requires: HashMap<usize, Arc<[String]>>,
+}
+
+/// A table of things that are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    Tools,
+    Resources,
+    Templates,
+    Prompts,
+}
+
+/// What a principal remembers of the policy that it was last asked about.
+#[derive(Default)]
+pub(super) struct Standing(ArcSwapOption<(u64, Arc<Class>)>);
+
+/// A copy has to find out for itself: it may have other groups.
+impl Clone for Standing {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("rules", &self.rules.len())
+            .field("default", &self.default)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Policy {
+    /// Reads the rules. `None` if there are none and everything is allowed.
+    pub(crate) fn new(config: &PolicyConfig) -> Result<Option<Self>, PolicyError> {
+        let policy = Self::build(config)?;
+        let says_nothing = policy.rules.is_empty() && policy.default == Effect::Allow;
+        Ok((!says_nothing).then_some(policy))
+    }
+
+    /// Reads the rules, even if there are none.
+    pub(crate) fn build(config: &PolicyConfig) -> Result<Self, PolicyError> {
+        static EDITIONS: AtomicU64 = AtomicU64::new(1);
+        let rules = config.rules.iter().enumerate();
+        let rules = rules
+            .map(|(at, rule)| Rule::new(at, rule))
+            .collect::<Result<Vec<_>, _>>()?;
+        let allows = rules.iter().any(|rule| rule.effect == Effect::Allow);
+        let default = config
+            .default
+            .unwrap_or(if allows { Effect::Deny } else { Effect::Allow });
+        Ok(Self {
+            rules,
+            default,
+            read: globs("policy.read", &config.read)?.unwrap_or_default(),
+            write: globs("policy.write", &config.write)?.unwrap_or_default(),
+            strict: config.strict_classification,
+            edition: EDITIONS.fetch_add(1, Ordering::Relaxed),
+            classes: Mutex::default(),
+        })
+    }
+
+    /// The class of a tool. `said` is its own hint that it only reads.
+    pub(crate) fn classify(&self, name: &str, said: Option<bool>) -> Classified {
+        classify::classify(name, said, &self.read, &self.write, self.strict)
+    }
+
+    /// The class of a principal. It is found out once for each.
+    pub(crate) fn class_of(&self, principal: &Principal) -> Arc<Class> {
+        let standing = principal.standing();
+        if let Some(known) = &*standing.0.load()
+            && known.0 == self.edition
+        {
+            return Arc::clone(&known.1);
+        }
+        let class = self.find_class(principal);
+        standing
+            .0
+            .store(Some(Arc::new((self.edition, Arc::clone(&class)))));
+        class
+    }
+
+    fn find_class(&self, principal: &Principal) -> Arc<Class> {
+        let mut mask = vec![0_u64; self.rules.len().div_ceil(64).max(1)];
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.is_for(principal) {
+                mask[at / 64] |= 1 << (at % 64);
+            }
+        }
+        let mask = mask.into_boxed_slice();
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(class) = classes.get(&mask) {
+            return Arc::clone(class);
+        }
+        let class = Arc::new(self.new_class(mask.clone()));
+        if classes.len() < CLASSES_MAX {
+            classes.insert(mask, Arc::clone(&class));
+        }
+        class
+    }
+
+    fn new_class(&self, mask: Box<[u64]>) -> Class {
+        let mut all: Vec<u8> = vec![self.default as u8];
+        for rule in self.rules_of(&mask) {
+            all.extend_from_slice(&rule.digest);
+        }
+        let digest = digest(&SHA256, &all);
+        Class {
+            rules: mask,
+            digest: hex(&digest.as_ref()[..8]).into(),
+            tools: OnceLock::new(),
+            resources: OnceLock::new(),
+            templates: OnceLock::new(),
+            prompts: OnceLock::new(),
+        }
+    }
+
+    fn rules_of<'p>(&'p self, mask: &'p [u64]) -> impl Iterator<Item = &'p Rule> {
+        let is_in = |at: usize| mask[at / 64] & (1 << (at % 64)) != 0;
+        let rules = self.rules.iter().enumerate();
+        rules
+            .filter(move |(at, _)| is_in(*at))
+            .map(|(_, rule)| rule)
+    }
+
+    /// What a class sees of a table, whose entries are in order.
+    pub(crate) fn visible<'c, 't>(
+        &self,
+        class: &'c Class,
+        shelf: Shelf,
+        entries: impl FnOnce() -> Vec<Target<'t>>,
+    ) -> &'c Visible {
+        let visible = match shelf {
+            Shelf::Tools => &class.tools,
+            Shelf::Resources => &class.resources,
+            Shelf::Templates => &class.templates,
+            Shelf::Prompts => &class.prompts,
+        };
+        visible.get_or_init(|| {
+            let entries = entries();
+            let mut bits = vec![0_u64; entries.len().div_ceil(64)];
+            let mut requires = HashMap::new();
+            let mut seen = 0;
+            for (at, entry) in entries.iter().enumerate() {
+                let decision = self.decide(class, *entry);
+                if decision.allowed {
+                    bits[at / 64] |= 1 << (at % 64);
+                    seen += 1;
+                }
+                if !decision.requires.is_empty() {
+                    requires.insert(at, decision.requires.into());
+                }
+            }
+            Visible {
+                bits: bits.into(),
+                everything: seen == entries.len(),
+                requires,
+            }
+        })
+    }
+
+    /// Decides about one thing. What one rule denies, no other allows.
+    pub(crate) fn decide(&self, class: &Class, target: Target<'_>) -> Decision {
+        let mut allowed = None;
+        let mut requires = Vec::new();
+        for rule in self
+            .rules_of(&class.rules)
+            .filter(|rule| rule.is_about(target))
+        {
+            match rule.effect {
+                Effect::Deny => {
+                    return Decision {
+                        allowed: false,
+                        rule: Some(rule.name.clone()),
+                        requires: Vec::new(),
+                    };
+                }
+                Effect::Allow => {
+                    allowed.get_or_insert_with(|| rule.name.clone());
+                    for scope in &rule.requires {
+                        if !requires.contains(scope) {
+                            requires.push(scope.clone());
+                        }
+                    }
+                }
+            }
+        }
+        Decision {
+            allowed: allowed.is_some() || self.default == Effect::Allow,
+            rule: allowed,
+            requires,
+        }
+    }
+
+    /// Decides about a resource by the URI that a caller has written. However it is written, what it means is decided
+    /// about too.
+    pub(crate) fn decide_uri(&self, class: &Class, uri: &str) -> Decision {
+        let target = |name| Target {
+            kind: Kind::Resource,
+            name,
+            access: Access::Read,
+        };
+        let written = self.decide(class, target(uri));
+        let meant = canonical(uri);
+        if !written.allowed || meant == uri {
+            return written;
+        }
+        self.decide(class, target(&meant))
+    }
+
+    /// Checks that each name of a tool or prompt in a rule is one of something.
+    pub(crate) fn check_names<'n>(
+        config: &PolicyConfig,
+        tools: &[&'n str],
+        prompts: &[&'n str],
+    ) -> Result<(), PolicyError> {
+        let mut settings = vec![
+            ("policy.read".to_owned(), &config.read, tools, "tool"),
+            ("policy.write".to_owned(), &config.write, tools, "tool"),
+        ];
+        for (at, rule) in config.rules.iter().enumerate() {
+            settings.push((
+                format!("policy.rules[{at}].tools"),
+                &rule.tools,
+                tools,
+                "tool",
+            ));
+            settings.push((
+                format!("policy.rules[{at}].prompts"),
+                &rule.prompts,
+                prompts,
+                "prompt",
+            ));
+        }
+        for (setting, patterns, names, what) in settings {
+            for pattern in patterns {
+                let one = globs(&setting, std::slice::from_ref(pattern))?.unwrap_or_default();
+                // What fits everything fits nothing in particular.
+                if pattern != "*" && !names.iter().any(|name| one.is_match(name)) {
+                    return Err(PolicyError::Nothing {
+                        setting,
+                        pattern: pattern.clone(),
+                        what,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Visible {
+    /// Whether the entry at a place is seen.
+    #[inline]
+    pub(crate) fn sees(&self, place: usize) -> bool {
+        let word = self.bits.get(place / 64);
+        word.is_some_and(|word| word & (1 << (place % 64)) != 0)
+    }
+
+    /// Scopes that rules demand for the entry at a place.
+    pub(crate) fn requires(&self, place: usize) -> Option<&Arc<[String]>> {
+        if self.requires.is_empty() {
+            return None;
+        }
+        self.requires.get(&place)
+    }
+}
+
+impl Rule {
+    fn new(at: usize, config: &RuleConfig) -> Result<Self, PolicyError> {
+        let setting = |name: &str| format!("policy.rules[{at}].{name}");
+        for (name, scopes) in [("scopes", &config.scopes), ("requires", &config.requires)] {
+            if let Some(scope) = scopes.iter().find(|scope| !is_scope(scope)) {
+                return Err(PolicyError::Scope {
+                    setting: setting(name),
+                    scope: scope.clone(),
+                });
+            }
+        }
+        let text = serde_json::to_vec(config).unwrap_or_default();
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, &text).as_ref());
+        Ok(Self {
+            name: config
+                .name
+                .clone()
+                .unwrap_or_else(|| format!("policy.rules[{at}]")),
+            effect: config.effect,
+            principals: globs(&setting("principals"), &config.principals)?,
+            groups: config.groups.clone(),
+            claims: config.claims.clone(),
+            scopes: config.scopes.clone(),
+            tools: globs(&setting("tools"), &config.tools)?,
+            resources: globs(&setting("resources"), &config.resources)?,
+            prompts: globs(&setting("prompts"), &config.prompts)?,
+            access: config.access,
+            requires: config.requires.clone(),
+            digest: hash,
+        })
+    }
+
+    fn is_for(&self, principal: &Principal) -> bool {
+        let named = self.principals.as_ref();
+        let in_group = |group: &String| principal.groups().any(|g| g == group);
+        let has_claim = |(name, values): (&String, &Vec<String>)| {
+            principal.claim(name).is_some_and(|claim| {
+                let is_one = |claim: &serde_json::Value| match claim {
+                    serde_json::Value::String(text) => values.contains(text),
+                    other => values.contains(&other.to_string()),
+                };
+                match claim {
+                    serde_json::Value::Array(list) => list.iter().any(is_one),
+                    claim => is_one(claim),
+                }
+            })
+        };
+        named.is_none_or(|named| named.is_match(principal.name()))
+            && (self.groups.is_empty() || self.groups.iter().any(in_group))
+            && self.claims.iter().all(has_claim)
+            && self.scopes.iter().all(|scope| principal.has_scope(scope))
+    }
+
+    fn is_about(&self, target: Target<'_>) -> bool {
+        if let Some(access) = self.access
+            && (target.kind != Kind::Tool || access != target.access)
+        {
+            return false;
+        }
+        let all = self.tools.is_none() && self.resources.is_none() && self.prompts.is_none();
+        let named = match target.kind {
+            Kind::Tool => &self.tools,
+            Kind::Resource => &self.resources,
+            Kind::Prompt => &self.prompts,
+        };
+        all || named
+            .as_ref()
+            .is_some_and(|named| named.is_match(target.name))
+    }
+}
+
+/// `None` if there are no patterns.
+fn globs(setting: &str, patterns: &[String]) -> Result<Option<GlobSet>, PolicyError> {
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let fault = |pattern: &str| PolicyError::Pattern {
+        setting: setting.to_owned(),
+        pattern: pattern.to_owned(),
+    };
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        if pattern.is_empty() {
+            return Err(fault(pattern));
+        }
+        let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+        set.add(glob.map_err(|_| fault(pattern))?);
+    }
+    let built = set.build().map_err(|_| fault(&patterns.join(", ")))?;
+    Ok(Some(built))
+}
+
+/// What a URI means: without needless escapes, and with the dots in its path followed.
+fn canonical(uri: &str) -> String {
+    let decoded = percent_decode_str(uri).decode_utf8_lossy();
+    let (scheme, rest) = match decoded.split_once("://") {
+        Some((scheme, rest)) => (format!("{}://", scheme.to_ascii_lowercase()), rest),
+        None => (String::new(), &*decoded),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in rest.split('/') {
+        match part {
+            "." => {}
+            ".." if 1 < parts.len() => {
+                parts.pop();
+            }
+            ".." => {}
+            part => parts.push(part),
+        }
+    }
+    format!("{scheme}{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn policy(config: serde_json::Value) -> Policy {
+        let config: PolicyConfig = serde_json::from_value(config).expect("sound");
+        Policy::new(&config).expect("sound").expect("a policy")
+    }
+
+    fn tool(name: &str) -> Target<'_> {
+        Target {
+            kind: Kind::Tool,
+            name,
+            access: Access::Write,
+        }
+    }
+
+    fn allowed(policy: &Policy, principal: &Principal, target: Target<'_>) -> bool {
+        policy.decide(&policy.class_of(principal), target).allowed
+    }
+
+    #[test]
+    fn without_rules_there_is_no_policy_and_nothing_to_ask() {
+        assert!(
+            Policy::new(&PolicyConfig::default())
+                .expect("sound")
+                .is_none()
+        );
+        let closed = policy(json!({"default": "deny"}));
+        assert!(!allowed(&closed, &Principal::new("a"), tool("x")));
+    }
+
+    #[test]
+    fn what_one_rule_denies_no_other_allows_in_whatever_order() {
+        let allow = json!({"effect": "allow", "tools": ["files_*"]});
+        let deny = json!({"effect": "deny", "principals": ["key:ci"], "tools": ["*_delete"]});
+        for rules in [json!([allow, deny]), json!([deny, allow])] {
+            let policy = policy(json!({ "rules": rules }));
+            let (ci, bob) = (Principal::new("key:ci"), Principal::new("key:bob"));
+            for (principal, name, expected) in [
+                (&ci, "files_read", true),
+                (&ci, "files_delete", false),
+                (&bob, "files_delete", true),
+                (&bob, "users_read", false),
+            ] {
+                assert_eq!(allowed(&policy, principal, tool(name)), expected, "{name}");
+            }
+        }
+        let only_deny = policy(json!({"rules": [{"effect": "deny", "tools": ["x"]}]}));
+        assert!(allowed(&only_deny, &Principal::new("a"), tool("y")));
+        assert!(!allowed(&only_deny, &Principal::new("a"), tool("x")));
+    }
+
+    #[test]
+    fn rules_are_for_names_groups_claims_and_scopes_and_all_have_to_hold() {
+        let claims = json!({"tenant": "acme", "roles": ["a", "b"], "level": 3});
+        let serde_json::Value::Object(claims) = claims else {
+            unreachable!()
+        };
+        let alice = Principal::new("user:alice")
+            .with_groups(["ops", "dev"])
+            .with_scopes(["read", "write"])
+            .with_claims(claims);
+        for (who, expected) in [
+            (json!({"principals": ["user:*"]}), true),
+            (json!({"principals": ["user:bob", "user:al?ce"]}), true),
+            (json!({"principals": ["alice"]}), false),
+            (json!({"groups": ["ops"]}), true),
+            (json!({"groups": ["op*"]}), false),
+            (json!({"groups": ["none", "dev"]}), true),
+            (json!({"scopes": ["read", "write"]}), true),
+            (json!({"scopes": ["read", "admin"]}), false),
+            (json!({"claims": {"tenant": ["acme"]}}), true),
+            (json!({"claims": {"tenant": ["other"]}}), false),
+            (json!({"claims": {"roles": ["b"]}}), true),
+            (json!({"claims": {"level": ["3"]}}), true),
+            (
+                json!({"claims": {"tenant": ["acme"], "missing": ["x"]}}),
+                false,
+            ),
+            (
+                json!({"groups": ["ops"], "principals": ["user:bob"]}),
+                false,
+            ),
+            (json!({}), true),
+        ] {
+            let mut rule = who.clone();
+            rule["effect"] = "allow".into();
+            let policy = policy(json!({"rules": [rule]}));
+            assert_eq!(allowed(&policy, &alice, tool("x")), expected, "{who}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_names_some_kinds_is_about_these_only() {
+        let policy = policy(json!({"rules": [
+            {"effect": "allow", "tools": ["a"]},
+            {"effect": "allow", "access": "read"},
+        ]}));
+        let nobody = Principal::anonymous();
+        let target = |kind, name, access| Target { kind, name, access };
+        for (target, expected) in [
+            (target(Kind::Tool, "a", Access::Write), true),
+            (target(Kind::Tool, "b", Access::Write), false),
+            (target(Kind::Tool, "b", Access::Read), true),
+            (target(Kind::Prompt, "a", Access::Read), false),
+            (target(Kind::Resource, "a", Access::Read), false),
+        ] {
+            assert_eq!(allowed(&policy, &nobody, target), expected, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn principals_of_the_same_rules_are_one_class_and_what_they_see_is_found_out_once() {
+        let rules: Vec<_> = (0..100)
+            .map(|n| json!({"effect": "allow", "groups": [format!("g{n}")], "tools": [format!("t{n}_*")]}))
+            .collect();
+        let policy = policy(json!({ "rules": rules }));
+        let of = |group: &str| policy.class_of(&Principal::new("x").with_groups([group]));
+        assert!(Arc::ptr_eq(&of("g7"), &of("g7")));
+        assert!(Arc::ptr_eq(&of("none"), &of("nobody")));
+        assert_ne!(of("g7").digest, of("g8").digest);
+        let names: Vec<_> = (0..100).map(|n| format!("t{n}_x")).collect();
+        let class = of("g7");
+        let see = || {
+            policy.visible(&class, Shelf::Tools, || {
+                names.iter().map(|n| tool(n)).collect()
+            })
+        };
+        let seen: Vec<_> = (0..100).filter(|place| see().sees(*place)).collect();
+        assert_eq!((seen, see().everything), (vec![7], false));
+        assert!(!see().sees(100) && !see().sees(1 << 20));
+        // Another policy is not taken for this one.
+        let alice = Principal::new("x").with_groups(["g7"]);
+        let before = policy.class_of(&alice);
+        let other = self::policy(json!({"default": "deny"}));
+        assert!(!other.decide(&other.class_of(&alice), tool("t7_x")).allowed);
+        assert!(Arc::ptr_eq(&before, &policy.class_of(&alice)));
+    }
+
+    #[test]
+    fn however_a_uri_is_written_what_it_means_is_decided_about() {
+        let policy =
+            policy(json!({"rules": [{"effect": "deny", "resources": ["file:///secret/*"]}]}));
+        let class = policy.class_of(&Principal::anonymous());
+        for (uri, expected) in [
+            ("file:///public/a", true),
+            ("file:///secret/a", false),
+            ("file:///%73ecret/a", false),
+            ("file:///public/../secret/a", false),
+            ("file:///public/%2e%2e/secret/a", false),
+            ("file:///./secret/a", false),
+            ("FILE:///secret/a", false),
+            ("file:///secrets/a", true),
+        ] {
+            assert_eq!(policy.decide_uri(&class, uri).allowed, expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_fit_nothing_are_mistakes() {
+        let told = |config: serde_json::Value| {
+            let config: PolicyConfig = serde_json::from_value(config).expect("sound");
+            match Policy::new(&config) {
+                Err(error) => Some(error.to_string()),
+                Ok(_) => Policy::check_names(&config, &["files_read"], &["hello"])
+                    .err()
+                    .map(|e| e.to_string()),
+            }
+        };
+        let rule = |name: &str, value: serde_json::Value| json!({"rules": [{"effect": "deny", name: value}]});
+        assert_eq!(told(rule("tools", json!(["files_*", "*"]))), None);
+        for (config, expected) in [
+            (
+                rule("tools", json!(["fils_*"])),
+                "policy.rules[0].tools has \"fils_*\", and there is no tool",
+            ),
+            (rule("prompts", json!(["files_read"])), "no prompt"),
+            (rule("tools", json!(["[a"])), "no pattern"),
+            (rule("tools", json!([""])), "no pattern"),
+            (rule("requires", json!(["a b"])), "no scope"),
+            (json!({"read": ["x"]}), "policy.read"),
+        ] {
+            let error = told(config).expect("a mistake");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `longshore policy`.
+
+use clap::{Args, Subcommand};
+
+use super::{Failure, config};
+use crate::app::{App, AppError};
+use crate::auth::{Access, Kind, Principal};
+use crate::config::{Config, Flags};
+use crate::environment::Probe;
+
+/// Asking the rules.
+#[derive(Debug, Args)]
+pub(super) struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+
+    /// Read settings from a file [env: LONGSHORE_CONFIG]
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Say whether somebody sees and may use something, and by which rule; exit code 1 if not
+    Check {
+        /// Who: key:ci, user:alice, oauth:id.example.com#alice, anonymous, local
+        #[arg(long = "as", value_name = "SUBJECT")]
+        subject: String,
+        /// A group that they are in, beside those that the configuration knows; may be repeated
+        #[arg(long = "group", value_name = "GROUP")]
+        groups: Vec<String>,
+        /// A scope that they have, beside those that the configuration knows; may be repeated
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        /// A claim of their token; may be repeated
+        #[arg(long = "claim", value_name = "NAME=VALUE")]
+        claims: Vec<String>,
+        /// What is asked about is a resource, by its URI
+        #[arg(long, conflicts_with = "prompt")]
+        resource: bool,
+        /// What is asked about is a prompt
+        #[arg(long)]
+        prompt: bool,
+        /// What: the name of a tool
+        name: String,
+    },
+    /// List the tools with whether they change anything, and why that is thought
+    Classify,
+}
+
+/// Does what the command says. `false` if the answer is no.
+pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
+    let flags = Flags {
+        config: args.config,
+        // Nobody listens.
+        insecure: true,
+        ..Flags::default()
+    };
+    let mut settings = Config::load(&flags, &Probe::real()).map_err(AppError::from)?;
+    if settings.toolsets.is_empty() {
+        settings.toolsets.push("demo".to_owned());
+    }
+    let rules = App::new().config(settings).policy()?;
+    match args.command {
+        PolicyCommand::Classify => {
+            let width = rules.tools().map(str::len).max().unwrap_or(0);
+            let mut text = String::new();
+            for tool in rules.tools() {
+                let Some(found) = rules.classify(tool) else {
+                    continue;
+                };
+                let access = match found.access {
+                    Access::Read => "read ",
+                    Access::Write => "write",
+                };
+                text += &format!("{tool:width$}  {access}  {}\n", found.reason);
+            }
+            config::print(&text)?;
+            Ok(true)
+        }
+        PolicyCommand::Check {
+            subject,
+            groups,
+            scopes,
+            claims,
+            resource,
+            prompt,
+            name,
+        } => {
+            let kind = match (resource, prompt) {
+                (true, _) => Kind::Resource,
+                (_, true) => Kind::Prompt,
+                _ => Kind::Tool,
+            };
+            let principal = with(rules.principal(&subject), groups, scopes, &claims);
+            let Some(decision) = rules.decide(&principal, kind, &name) else {
+                config::print(&format!("no: there is no {} of this name\n", word(kind)))?;
+                return Ok(false);
+            };
+            let because = match &decision.rule {
+                Some(rule) => format!("by {rule}"),
+                None => "no rule says anything, and this is the default".to_owned(),
+            };
+            let lacking: Vec<_> = decision
+                .requires
+                .iter()
+                .filter(|scope| !principal.has_scope(scope))
+                .map(String::as_str)
+                .collect();
+            let text = match (decision.allowed, lacking.is_empty()) {
+                (false, _) => format!("no: {subject} does not see {name}; {because}\n"),
+                (true, true) => format!("yes: {subject} may use {name}; {because}\n"),
+                (true, false) => format!(
+                    "no: {subject} sees {name}, but lacks {}; {because}\n",
+                    lacking.join(" ")
+                ),
+            };
+            config::print(&text)?;
+            Ok(decision.allowed && lacking.is_empty())
+        }
+    }
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tool => "tool",
+        Kind::Resource => "resource",
+        Kind::Prompt => "prompt",
+    }
+}
+
+/// What the command line says of somebody, beside what is known.
+fn with(
+    principal: Principal,
+    groups: Vec<String>,
+    scopes: Vec<String>,
+    claims: &[String],
+) -> Principal {
+    let known =
+        |texts: &mut dyn Iterator<Item = &str>| texts.map(str::to_owned).collect::<Vec<_>>();
+    let all_groups = known(&mut principal.groups()).into_iter().chain(groups);
+    let all_groups: Vec<_> = all_groups.collect();
+    let all_scopes = known(&mut principal.scopes()).into_iter().chain(scopes);
+    let all_scopes: Vec<_> = all_scopes.collect();
+    let claims = claims.iter().filter_map(|claim| {
+        let (name, value) = claim.split_once('=')?;
+        Some((name.to_owned(), value.into()))
+    });
+    let claims = claims.collect();
+    principal
+        .with_groups(all_groups)
+        .with_scopes(all_scopes)
+        .with_claims(claims)
+}

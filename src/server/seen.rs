@@ -1,0 +1,202 @@
+//! What a caller sees of what is offered, where a policy says that it is not everything.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::generation::Generation;
+use crate::auth::{Access, Class, Kind, Policy, Principal, Shelf, Target, Visible};
+use crate::catalog::{Catalog, Fragments, Listed, ListingFrame, Table, page_of_seen, start_after};
+use crate::protocol::Revision;
+
+/// How many bytes of pages are kept. Others are put together anew, which is copying.
+const PAGES_MAX_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The policy, and what was found out by it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(super) policy: Policy,
+    fragments: [[OnceLock<Fragments>; Revision::ALL.len()]; 4],
+    pages: Cache<PageKey, Bytes, ByLength>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PageKey {
+    shelf: u8,
+    revision: Revision,
+    class: Arc<str>,
+    start: usize,
+}
+
+#[derive(Clone, Debug)]
+struct ByLength;
+
+impl Weighter<PageKey, Bytes> for ByLength {
+    fn weight(&self, _: &PageKey, page: &Bytes) -> u64 {
+        page.len() as u64 + 256
+    }
+}
+
+impl Seen {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            fragments: Default::default(),
+            pages: Cache::with_weighter(4096, PAGES_MAX_BYTES, ByLength),
+        }
+    }
+
+    fn fragments<T: Listed>(
+        &self,
+        shelf: Shelf,
+        table: &Table<T>,
+        revision: Revision,
+    ) -> &Fragments {
+        let all = &self.fragments[shelf as usize];
+        all[revision as usize].get_or_init(|| {
+            let mut fragments = Fragments::new(table, revision);
+            for other in all.iter().filter_map(OnceLock::get) {
+                fragments.share(other);
+            }
+            fragments
+        })
+    }
+
+    /// The page of a list that a class sees. `None` if the cursor is not one that the class was given.
+    pub(super) fn page<T: Listed>(
+        &self,
+        shelf: Shelf,
+        table: &Table<T>,
+        frame: ListingFrame<'_>,
+        (class, visible): (&Class, &Visible),
+        cursor: Option<&str>,
+    ) -> Option<Bytes> {
+        // Bound to the class, so that nobody goes on where somebody else has stopped.
+        let mount = format!("{} {}", frame.mount, class.digest);
+        let frame = ListingFrame {
+            mount: &mount,
+            ..frame
+        };
+        let start = match cursor {
+            Some(cursor) => start_after(table, frame, cursor)?,
+            None => 0,
+        };
+        let key = PageKey {
+            shelf: shelf as u8,
+            revision: frame.revision,
+            class: Arc::clone(&class.digest),
+            start,
+        };
+        if let Some(page) = self.pages.get(&key) {
+            return Some(page);
+        }
+        let fragments = self.fragments(shelf, table, frame.revision);
+        let page = page_of_seen(table, fragments, frame, |place| visible.sees(place), start);
+        self.pages.insert(key, page.clone());
+        Some(page)
+    }
+
+    pub(super) fn visible<'c>(
+        &self,
+        class: &'c Class,
+        shelf: Shelf,
+        catalog: &Catalog,
+    ) -> &'c Visible {
+        self.policy
+            .visible(class, shelf, || targets(&self.policy, shelf, catalog))
+    }
+}
+
+/// Everything of a table, as rules see it.
+fn targets<'c>(policy: &Policy, shelf: Shelf, catalog: &'c Catalog) -> Vec<Target<'c>> {
+    let only_read = |kind, name| Target {
+        kind,
+        name,
+        access: Access::Read,
+    };
+    match shelf {
+        Shelf::Tools => {
+            let tools = catalog.tools.iter();
+            tools
+                .map(|entry| tool(policy, entry.tool.definition()))
+                .collect()
+        }
+        Shelf::Resources => {
+            let all = catalog.resources.iter();
+            all.map(|entry| only_read(Kind::Resource, entry.key()))
+                .collect()
+        }
+        Shelf::Templates => {
+            let all = catalog.templates.iter();
+            all.map(|entry| only_read(Kind::Resource, entry.key()))
+                .collect()
+        }
+        Shelf::Prompts => {
+            let all = catalog.prompts.iter();
+            all.map(|entry| only_read(Kind::Prompt, entry.key()))
+                .collect()
+        }
+    }
+}
+
+/// A tool, as rules see it.
+pub(crate) fn tool<'d>(policy: &Policy, definition: &'d crate::catalog::Definition) -> Target<'d> {
+    let said = definition.annotations.read_only_hint;
+    Target {
+        kind: Kind::Tool,
+        name: definition.name(),
+        access: policy.classify(definition.name(), said).access,
+    }
+}
+
+impl Generation {
+    /// Whether a caller sees what stands at a place.
+    #[inline]
+    pub(super) fn sees(&self, principal: &Principal, shelf: Shelf, place: usize) -> bool {
+        match &self.seen {
+            None => true,
+            Some(seen) => {
+                let class = seen.policy.class_of(principal);
+                seen.visible(&class, shelf, &self.catalog).sees(place)
+            }
+        }
+    }
+
+    /// Whether a caller sees what there is under a key.
+    #[inline]
+    pub(super) fn sees_key<T: Listed>(
+        &self,
+        principal: &Principal,
+        shelf: Shelf,
+        table: &Table<T>,
+        key: &str,
+    ) -> bool {
+        self.seen.is_none()
+            || table
+                .position(key)
+                .is_some_and(|place| self.sees(principal, shelf, place))
+    }
+
+    /// Whether a caller may read what is at a URI.
+    #[inline]
+    pub(super) fn sees_uri(&self, principal: &Principal, uri: &str) -> bool {
+        match &self.seen {
+            None => true,
+            Some(seen) => {
+                let class = seen.policy.class_of(principal);
+                seen.policy.decide_uri(&class, uri).allowed
+            }
+        }
+    }
+
+    /// Scopes that rules demand for a tool.
+    pub(super) fn required_for(&self, principal: &Principal, tool: &str) -> Option<Arc<[String]>> {
+        let seen = self.seen.as_ref()?;
+        let place = self.catalog.tools.position(tool)?;
+        let class = seen.policy.class_of(principal);
+        let visible = seen.visible(&class, Shelf::Tools, &self.catalog);
+        visible.requires(place).cloned()
+    }
+}
