@@ -86,8 +86,8 @@ def configuration(rendered):
     config = yaml.safe_load(maps[0]["data"]["longshore.yaml"])
     if config["http"]["port"] != ports["http"]:
         return f"http.port is {config['http']['port']}, the container's {ports['http']}"
-    if "metrics" in ports and config["admin"]["listen"] != f"0.0.0.0:{ports['metrics']}":
-        return f"admin.listen is {config['admin']['listen']}, the container's port {ports['metrics']}"
+    if "metrics" in ports and config["http"]["admin"]["port"] != ports["metrics"]:
+        return f"http.admin.port is {config['http']['admin']['port']}, the container's port {ports['metrics']}"
     return None
 
 

@@ -1,6 +1,6 @@
 //! Who is calling, and whether they may.
 //!
-//! The [`Gate`] asks each [`Proof`] in turn what it makes of a request ([`Presented`]), until one has found out the
+//! The `Gate` asks each [`Proof`] in turn what it makes of a request ([`Presented`]), until one has found out the
 //! [`Principal`]. That is what every later step asks; how it was proved is this room's own matter. Without any proof the
 //! gate is open, and everybody is the anonymous principal.
 //!

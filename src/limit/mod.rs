@@ -1,6 +1,6 @@
 //! How often, and how many at once.
 //!
-//! Rates are token buckets ([`bucket`]); what runs at once has places ([`places`]). Each limit is asked where its key is
+//! Rates are token buckets (`bucket`); what runs at once has places (`places`). Each limit is asked where its key is
 //! known: an address before anything else, a principal right after it was proved, a tool once its arguments are good.
 //! What nobody limited costs a branch.
 

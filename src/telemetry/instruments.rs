@@ -108,13 +108,7 @@ pub(crate) const GENERATION: Instrument = Instrument::gauge(
     "{generation}",
     "Which configuration is in effect, counted from 1",
 );
-/// By issuer.
-pub(crate) const KEY_AGE: Instrument = Instrument::gauge(
-    "longshore.auth.keys.age",
-    "s",
-    "Time since the signing keys of an issuer were fetched",
-);
-/// By name and state.
+/// By state: `connected`, `idle` since nobody needs it, or `down`.
 pub(crate) const BACKENDS: Instrument = Instrument::gauge(
     "longshore.backends",
     "{backend}",
@@ -187,7 +181,6 @@ pub(crate) const ALL: &[&Instrument] = &[
     &TASKS_RUNNING,
     &RELOADS,
     &GENERATION,
-    &KEY_AGE,
     &BACKENDS,
     &LOG_DROPPED,
     &EXPORT_DROPPED,
@@ -210,6 +203,34 @@ mod tests {
         for instrument in ALL {
             for name in [instrument.name, &prometheus::name(instrument)] {
                 assert!(document.contains(&format!("`{name}`")), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_dashboard_and_the_alerts_ask_for_exists() {
+        let names: Vec<_> = ALL.iter().map(|i| prometheus::name(i)).collect();
+        for text in [
+            include_str!("../../helm/longshore/dashboards/dashboard.json"),
+            include_str!("../../helm/longshore/dashboards/alerts.yaml"),
+        ] {
+            let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let asked: Vec<_> = words
+                .filter(|word| {
+                    ["mcp_", "longshore_", "http_server_", "process_"]
+                        .iter()
+                        .any(|prefix| word.starts_with(prefix))
+                })
+                // Labels.
+                .filter(|word| !["mcp_method_name", "mcp_protocol_version"].contains(word))
+                .collect();
+            assert!(asked.len() > 5);
+            for word in asked {
+                let bare = ["_bucket", "_count", "_sum"]
+                    .iter()
+                    .find_map(|suffix| word.strip_suffix(suffix));
+                let known = |name: &str| names.iter().any(|known| known == name);
+                assert!(known(word) || bare.is_some_and(known), "{word}");
             }
         }
     }

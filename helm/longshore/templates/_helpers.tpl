@@ -50,9 +50,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The file that the server reads: what the values say, and the listeners of this chart. */}}
 {{- define "longshore.config" -}}
-{{- $listen := dict "http" (dict "host" "0.0.0.0" "port" (int .Values.port)) -}}
-{{- if .Values.admin.enabled }}{{ $listen = merge $listen (dict "admin" (dict "listen" (printf "0.0.0.0:%d" (int .Values.admin.port)))) }}{{ end -}}
-{{- mergeOverwrite (deepCopy .Values.config) $listen | toYaml -}}
+{{- $http := dict "host" "0.0.0.0" "port" (int .Values.port) -}}
+{{- if .Values.admin.enabled }}{{ $_ := set $http "admin" (dict "port" (int .Values.admin.port)) }}{{ end -}}
+{{- mergeOverwrite (deepCopy .Values.config) (dict "http" $http) | toYaml -}}
 {{- end }}
 
 {{/* More than one server, now or later. */}}
