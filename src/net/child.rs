@@ -33,7 +33,7 @@ pub(crate) struct Group {
 }
 
 /// The variable by which a child's descendants are known, even where they have left its group and its session.
-const MARK: &str = "LONGSHORE_CHILD";
+const MARK: &str = "CHILD_OF_LONGSHORE";
 
 impl Group {
     /// Makes a command begin a group of its own, within limits.
@@ -53,11 +53,16 @@ impl Group {
         self.kill_group();
     }
 
-    fn kill_group(&self) {
+    /// Sends a signal to those who have not left it.
+    pub(crate) fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             // Nobody is left in it, most of the time.
-            let _ = rustix::process::kill_process_group(leader, Signal::KILL);
+            let _ = rustix::process::kill_process_group(leader, signal);
         }
+    }
+
+    fn kill_group(&self) {
+        self.signal(Signal::KILL);
     }
 }
 

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
+
+use super::child::{Group, Limits};
 
 /// A program to start: never through a shell, in a process group of its own, with the environment that is named and
 /// no other.
@@ -72,15 +74,13 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .kill_on_drop(true);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
+        let prepared = Group::prepare(&mut command, Limits::default());
         let mut child = command.spawn()?;
-        let group = child
-            .id()
-            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let group = prepared.started(child.id());
         Ok(Child {
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
@@ -110,7 +110,7 @@ pub struct Child {
     /// What it complains of.
     pub stderr: Option<ChildStderr>,
     child: tokio::process::Child,
-    group: Option<Pid>,
+    group: Group,
 }
 
 impl Child {
@@ -130,26 +130,12 @@ impl Child {
         if let Ok(ended) = timeout(each, self.child.wait()).await {
             return ended.ok();
         }
-        self.signal(Signal::TERM);
+        self.group.signal(Signal::TERM);
         if let Ok(ended) = timeout(each, self.child.wait()).await {
             return ended.ok();
         }
-        self.signal(Signal::KILL);
+        self.group.signal(Signal::KILL);
         self.child.wait().await.ok()
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // There may be nobody left.
-            let _ = kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        // Also where the leader has ended: what it started may not have.
-        self.signal(Signal::KILL);
     }
 }
 

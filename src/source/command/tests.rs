@@ -64,7 +64,7 @@ async fn its_environment_is_clean_and_its_place_is_set() {
         .filter_map(|line| line.split('=').next())
         .collect();
     names.sort_unstable();
-    assert_eq!(names, ["LANG", "LONGSHORE_CHILD", "OWN", "PATH"]);
+    assert_eq!(names, ["CHILD_OF_LONGSHORE", "LANG", "OWN", "PATH"]);
     assert_eq!(
         text(
             &call(&tool(json!({"argv": ["pwd"]}), source), json!({}))
