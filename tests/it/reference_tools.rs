@@ -25,6 +25,11 @@ const REFERENCES: [(&str, &str); 7] = [
 fn compared() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("everything", "everything", json!({})),
+        (
+            "filesystem",
+            "filesystem",
+            json!({"filesystem": {"directories": [std::env::temp_dir()], "write": true}}),
+        ),
         ("time", "time", json!({})),
     ]
 }

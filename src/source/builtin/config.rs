@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::filesystem::FilesystemConfig;
 use super::time::TimeConfig;
 
 /// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
@@ -17,6 +18,8 @@ use super::time::TimeConfig;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BuiltinConfig {
+    /// The toolset `filesystem`.
+    pub filesystem: FilesystemConfig,
     /// The toolset `time`.
     pub time: TimeConfig,
 }
@@ -28,7 +31,10 @@ impl BuiltinConfig {
         toolsets: &'a [String],
     ) -> impl Iterator<Item = &'static str> + use<'a> {
         let unset = Self::default();
-        let set = [("time", self.time != unset.time)];
+        let set = [
+            ("filesystem", self.filesystem != unset.filesystem),
+            ("time", self.time != unset.time),
+        ];
         set.into_iter()
             .filter(|(name, is_set)| *is_set && !toolsets.iter().any(|named| named == name))
             .map(|(name, _)| name)

@@ -1,19 +1,19 @@
 //! Toolsets shipped with the program, by name. What one of them may do beyond its own memory stands in its section of
 //! [`BuiltinConfig`]; without that it does not start, or does less.
 
-#[allow(dead_code, reason = "for toolsets that wait for disks and programs")]
 mod blocking;
 mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
+mod filesystem;
 mod time;
 
 use std::sync::Arc;
 
-#[allow(unused_imports, reason = "see above")]
 pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
+pub use filesystem::{FilesystemConfig, FilesystemLimits};
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
@@ -48,7 +48,7 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 3] = ["demo", "everything", "time"];
+const NAMES: [&str; 4] = ["demo", "everything", "filesystem", "time"];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -72,6 +72,7 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     match name {
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
+        "filesystem" => filesystem::toolset(&grounds.settings.filesystem),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),

@@ -1,5 +1,6 @@
 //! The built-in toolsets with settings, over HTTP.
 
+mod filesystem;
 mod time;
 
 use longshore::environment::Probe;
