@@ -622,3 +622,32 @@ fn roots_stay_where_they_are_and_each_other_is_reached_by_its_name() {
         "{named}"
     );
 }
+
+#[test]
+fn a_directory_that_is_configured_by_a_link_has_both_paths() {
+    let grounds = grounds();
+    let named = grounds.base.join("named");
+    symlink(&grounds.root, &named).expect("a link");
+    symlink(named.join("a.txt"), grounds.root.join("by_name")).expect("a link");
+    let server = grounds.server_with(|settings| settings["directories"] = json!([named]));
+    for path in [
+        named.join("a.txt"),
+        grounds.root.join("a.txt"),
+        named.join("by_name"),
+        "a.txt".into(),
+    ] {
+        assert_eq!(
+            server.read(&path).as_deref(),
+            Ok("inside"),
+            "{}",
+            path.display()
+        );
+    }
+    assert!(server.read(named.join("../outside/secret.txt")).is_err());
+    let listed = server.call("list_allowed_directories", json!({}));
+    let lines = [&named, &grounds.root].map(|path| path.display().to_string());
+    assert_eq!(
+        listed,
+        Ok(format!("Allowed directories:\n{}", lines.join("\n")))
+    );
+}
