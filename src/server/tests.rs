@@ -147,6 +147,63 @@ async fn a_stream_ends_when_what_its_caller_has_shown_does() {
     }
 }
 
+/// Of a list that was replaced only those hear to whom it looks different.
+#[tokio::test]
+async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
+    let rules = json!({"rules": [{"effect": "deny", "principals": ["ada"], "tools": ["secret*"]}]});
+    let policy = || {
+        let config = serde_json::from_value(rules.clone()).expect("sound rules");
+        crate::auth::Policy::new(&config).expect("sound rules")
+    };
+    let catalog = |names: &[&str]| {
+        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
+        let tools = names
+            .iter()
+            .map(|name| tool_fn(Definition::new(*name), nothing).into_tool());
+        Catalog::new(tools).expect("good tools")
+    };
+    let server = server();
+    let serve = |names: &[&str]| {
+        let admission = Admission {
+            policy: policy(),
+            ..Admission::default()
+        };
+        let prepared = server.prepare(catalog(names), &ServerConfig::default(), admission);
+        server.install(prepared)
+    };
+    serve(&["open", "secret"]);
+    tokio::spawn(Arc::clone(&server).attend());
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listen = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
+    });
+    let mut streams = ["ada", "eve"].map(|name| {
+        let Reply::Stream(mut stream) = listen_as(Principal::new(name), &server, &listen) else {
+            panic!("a stream");
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
+        stream
+    });
+    let mut told = async || {
+        server.announcer.tools_changed();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
+    };
+    assert_eq!(told().await, [true, true], "the application says so");
+    assert!(serve(&["open", "secret", "secret_too"]).tools);
+    assert_eq!(told().await, [false, true]);
+    serve(&["open", "open_too", "secret"]);
+    assert_eq!(told().await, [true, true]);
+}
+
 fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply {
     let mut headers = HeaderMap::new();
     headers.insert(

@@ -151,7 +151,7 @@ impl Desk {
             Ok(state) => self.state().resume(Some(state), responses, ledger),
             Err(fault) => {
                 self.fail(fault);
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

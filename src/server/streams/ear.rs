@@ -24,8 +24,11 @@ pub(super) struct Ear {
     lists: [Option<Sight>; LISTS.len()],
     /// What was said of each task that the caller has asked for.
     told: HashMap<Arc<str>, u64>,
-    looking: Option<BoxFuture<'static, Option<(Arc<str>, Bytes)>>>,
+    looking: Option<Looking>,
 }
+
+/// A task, and what there is to say of it; `None` if it is none of the caller's.
+type Looking = BoxFuture<'static, Option<(Arc<str>, Bytes)>>;
 
 /// What a caller saw of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
