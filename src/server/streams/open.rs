@@ -157,7 +157,8 @@ impl Opens {
 impl Streams {
     /// Makes sure that the log of notices has begun, so that there is a place in it that ids can name.
     async fn begin_notices(&self) -> Result<(), StateError> {
-        if self.position().is_some() {
+        let before = self.position();
+        if before.is_some_and(|at| 0 < at) {
             return Ok(());
         }
         let appended = self
@@ -169,8 +170,15 @@ impl Streams {
             )
             .await;
         self.heed(&appended);
-        self.begin_at(appended?);
-        Ok(())
+        let begun = appended?;
+        // Those who listen already have seen nothing yet, and may have missed what came before this.
+        match before {
+            Some(_) => self.read_notices().await,
+            None => {
+                self.begin_at(begun);
+                Ok(())
+            }
+        }
     }
 
     /// The notices after a place in their log, and the place of the last.

@@ -149,13 +149,12 @@ impl Streams {
     }
 
     /// What there is in the log of notices after what was read, told to everybody here.
-    async fn read_notices(&self) -> Result<(), StateError> {
+    pub(super) async fn read_notices(&self) -> Result<(), StateError> {
         let log = &self.names.notices;
         let Some(mut at) = self.position() else {
-            // Nobody here knows of anything older.
-            if let Some(page) = self.state.read_after(log, 0, 0).await? {
-                self.begin_at(page.last);
-            }
+            // Nobody here knows of anything older. In a log that has not begun, everything will be new.
+            let page = self.state.read_after(log, 0, 0).await?;
+            self.begin_at(page.map_or(0, |page| page.last));
             return Ok(());
         };
         loop {

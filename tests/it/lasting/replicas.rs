@@ -45,6 +45,28 @@ fn list_03_what_one_announces_clients_of_the_other_hear() {
 }
 
 #[test]
+fn list_03_the_first_thing_that_is_ever_announced_is_heard_elsewhere() {
+    let (one, other) = pair();
+    let mut listening = other.server.connect();
+    let filter = json!({"notifications": {"resourceSubscriptions": ["test://watched"]}});
+    listening.send(Stateless::new("subscriptions/listen", filter).text());
+    listening.receive_head();
+    listening.event().expect("an acknowledgement");
+    // Both have begun to attend to one another by the time that a request is answered.
+    for server in [&one.server, &other.server] {
+        server.session("2025-11-25");
+    }
+    let heard = std::thread::spawn(move || (listening.event(), listening));
+    becomes(|| {
+        one.announcer.resource_changed("test://watched");
+        heard.is_finished()
+    });
+    let (event, _) = heard.join().expect("no panic");
+    let told = event.expect("a notification");
+    assert_eq!(told["params"]["uri"], "test://watched");
+}
+
+#[test]
 fn sub_08_a_subscription_counts_wherever_the_stream_is() {
     let (one, other) = pair();
     let session = one.server.session("2025-11-25");
