@@ -52,17 +52,17 @@ fn list_03_the_first_thing_that_is_ever_announced_is_heard_elsewhere() {
     listening.send(Stateless::new("subscriptions/listen", filter).text());
     listening.receive_head();
     listening.event().expect("an acknowledgement");
-    // Both have begun to attend to one another by the time that a request is answered.
-    for server in [&one.server, &other.server] {
-        server.session("2025-11-25");
-    }
-    let heard = std::thread::spawn(move || (listening.event(), listening));
-    becomes(|| {
-        one.announcer.resource_changed("test://watched");
-        heard.is_finished()
-    });
-    let (event, _) = heard.join().expect("no panic");
-    let told = event.expect("a notification");
+    // The other one attends to what is said: it knows of a session that has ended here.
+    let session = one.server.session("2025-11-25");
+    let text = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+        session.id
+    );
+    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    let there = at(&other.server, &session);
+    becomes(|| there.request("ping", &json!({})).status == 404);
+    one.announcer.resource_changed("test://watched");
+    let told = listening.event().expect("a notification");
     assert_eq!(told["params"]["uri"], "test://watched");
 }
 
