@@ -113,8 +113,11 @@ impl CallContext {
     ///
     /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
     pub async fn let_go(&self) {
-        self.outlet.let_go();
-        tokio::task::yield_now().await;
+        // Nobody else could come back.
+        if self.asking.revision().can_resume_streams() {
+            self.outlet.let_go();
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Whether the client has declared that it can do something that it could be asked for.
