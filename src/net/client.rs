@@ -501,7 +501,7 @@ fn clean(headers: &mut HeaderMap) {
         .or_insert(HeaderValue::from_static("identity"));
 }
 
-fn is_redirect(status: StatusCode) -> bool {
+pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::MOVED_PERMANENTLY
@@ -512,7 +512,7 @@ fn is_redirect(status: StatusCode) -> bool {
     )
 }
 
-fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
+pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
     let text = std::str::from_utf8(location.as_bytes()).map_err(|_| "that is no URL")?;
     let next = from.join(text).map_err(|_| "that is no URL")?;
     if from.scheme() == "https" && next.scheme() != "https" {
