@@ -25,6 +25,12 @@ const REFERENCES: [(&str, &str); 7] = [
 fn compared() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("everything", "everything", json!({})),
+        ("fetch", "fetch", json!({})),
+        (
+            "memory",
+            "memory",
+            json!({"memory": {"file": std::env::temp_dir().join("never-written.jsonl")}}),
+        ),
         ("time", "time", json!({})),
     ]
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fetch::FetchConfig;
+use super::memory::MemoryConfig;
 use super::time::TimeConfig;
 
 /// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
@@ -17,6 +19,10 @@ use super::time::TimeConfig;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BuiltinConfig {
+    /// The toolset `fetch`.
+    pub fetch: FetchConfig,
+    /// The toolset `memory`.
+    pub memory: MemoryConfig,
     /// The toolset `time`.
     pub time: TimeConfig,
 }
@@ -28,7 +34,11 @@ impl BuiltinConfig {
         toolsets: &'a [String],
     ) -> impl Iterator<Item = &'static str> + use<'a> {
         let unset = Self::default();
-        let set = [("time", self.time != unset.time)];
+        let set = [
+            ("fetch", self.fetch != unset.fetch),
+            ("memory", self.memory != unset.memory),
+            ("time", self.time != unset.time),
+        ];
         set.into_iter()
             .filter(|(name, is_set)| *is_set && !toolsets.iter().any(|named| named == name))
             .map(|(name, _)| name)

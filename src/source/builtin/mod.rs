@@ -7,6 +7,8 @@ mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
+mod fetch;
+mod memory;
 mod time;
 
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use std::sync::Arc;
 #[allow(unused_imports, reason = "see above")]
 pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
+pub use fetch::FetchConfig;
+pub use memory::MemoryConfig;
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
@@ -48,7 +52,7 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 3] = ["demo", "everything", "time"];
+const NAMES: [&str; 5] = ["demo", "everything", "fetch", "memory", "time"];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -72,6 +76,8 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     match name {
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
+        "fetch" => fetch::toolset(&grounds.settings.fetch),
+        "memory" => memory::toolset(grounds),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),

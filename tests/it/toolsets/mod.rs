@@ -1,5 +1,8 @@
 //! The built-in toolsets with settings, over HTTP.
 
+#[cfg(target_os = "linux")]
+mod fetch;
+mod memory;
 mod time;
 
 use longshore::environment::Probe;
