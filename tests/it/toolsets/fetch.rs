@@ -4,12 +4,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use longshore::{App, Config, Harness};
 use serde_json::{Value, json};
+
+use super::reference::Reference;
 
 const HERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
@@ -453,4 +456,98 @@ fn bomb() -> Vec<u8> {
         encoder.write_all(&part).expect("memory");
     }
     encoder.finish().expect("memory")
+}
+
+#[tokio::test]
+async fn the_reference_server_says_the_same_of_ordinary_pages() {
+    let Some(program) = std::env::var_os("LONGSHORE_REFERENCE_FETCH") else {
+        eprintln!(
+            "SKIPPED: set LONGSHORE_REFERENCE_FETCH to the program mcp-server-fetch to compare with it"
+        );
+        return;
+    };
+    const PAGE: &str = "<!doctype html><html><head><title>T</title></head><body><h1>Head</h1><p>Some <b>bold</b> and <i>soft</i> words \
+        with a <a href=\"/x\">link</a>.</p><ul><li>one</li><li>two</li></ul><pre>code\n here</pre><p>Last &amp; done.</p></body></html>";
+    let (port, _) = site_and_canary(|path, socket| match path {
+        "/robots.txt" => write(socket, "200 OK", b"user-agent: *\ndisallow: /private\n"),
+        "/page" => write(
+            socket,
+            "200 OK\r\ncontent-type: text/html; charset=utf-8",
+            PAGE.as_bytes(),
+        ),
+        "/text" => write(
+            socket,
+            "200 OK\r\ncontent-type: text/plain",
+            "0123456789é".repeat(1000).as_bytes(),
+        ),
+        "/json" => write(
+            socket,
+            "200 OK\r\ncontent-type: application/json",
+            b"{\"a\": [1, 2]}",
+        ),
+        "/empty" => write(socket, "200 OK\r\ncontent-type: text/html", b""),
+        "/redirect" => write(socket, "302 Found\r\nlocation: /text", b""),
+        "/redirect-private" => write(socket, "302 Found\r\nlocation: /private", b""),
+        "/none" => write(socket, "404 Not Found", b""),
+        _ => write(
+            socket,
+            "200 OK\r\ncontent-type: text/html",
+            b"<html><body><p>words</p></body></html>",
+        ),
+    });
+    let mut theirs = Reference::start(Command::new(program).arg("--allow-private-ips"));
+    let ours = fetcher(|_| {});
+    let base = format!("http://127.0.0.2:{port}");
+    for (same, arguments) in [
+        (true, json!({"url": base})),
+        (true, json!({"url": format!("{base}/page"), "raw": true})),
+        (
+            true,
+            json!({"url": format!("{base}/text"), "max_length": 20}),
+        ),
+        (
+            true,
+            json!({"url": format!("{base}/text"), "max_length": 20, "start_index": 10_990}),
+        ),
+        (
+            true,
+            json!({"url": format!("{base}/text"), "start_index": 20_000}),
+        ),
+        (true, json!({"url": format!("{base}/json")})),
+        (true, json!({"url": format!("{base}/empty")})),
+        (true, json!({"url": format!("{base}/redirect")})),
+        // The level of headings and the sign of lists are matters of taste.
+        (false, json!({"url": format!("{base}/page")})),
+        // These fail, in words of their own.
+        (false, json!({"url": format!("{base}/private")})),
+        (false, json!({"url": format!("{base}/redirect-private")})),
+        (false, json!({"url": format!("{base}/none")})),
+        (false, json!({"url": "nonsense"})),
+        (false, json!({"url": base, "max_length": 0})),
+        (false, json!({"url": base, "start_index": -1})),
+        (false, json!({"url": base, "max_length": "5"})),
+    ] {
+        let expected = theirs.call("fetch", arguments.clone());
+        let answer = ours
+            .call("fetch", arguments.clone())
+            .await
+            .expect("a result");
+        assert_eq!(
+            answer["isError"] == true,
+            expected["isError"] == true,
+            "{arguments}: {answer} {expected}"
+        );
+        if same {
+            assert_eq!(text(&answer), text(&expected), "{arguments}");
+        } else if answer["isError"] != true {
+            let plain = |result: &Value| {
+                let words = text(result)
+                    .replace("## ", "# ")
+                    .replace("* one", "- one")
+                    .replace("* two", "- two");
+                words.trim().to_owned()
+            };
+            assert_eq!(plain(&answer), plain(&expected), "{arguments}");
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! The memory toolset.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::reference::Reference;
 use super::{call, refusal, serve};
 use crate::support::{Running, Serve, Stateless};
 
@@ -189,70 +189,6 @@ fn callers_with_keys_have_memories_of_their_own() {
     );
 }
 
-/// The official server, where whoever runs the tests says how to start it.
-struct Reference {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    next: u64,
-}
-
-impl Reference {
-    fn start(file: &std::path::Path) -> Option<Self> {
-        let script = std::env::var_os("LONGSHORE_REFERENCE_MEMORY")?;
-        let mut child = Command::new("node")
-            .arg(script)
-            .env("MEMORY_FILE_PATH", file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("node");
-        let input = child.stdin.take().expect("piped");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut reference = Self {
-            child,
-            input,
-            output,
-            next: 0,
-        };
-        reference.request(
-            "initialize",
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
-        );
-        reference.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        Some(reference)
-    }
-
-    fn send(&mut self, message: &Value) {
-        writeln!(self.input, "{message}").expect("it reads");
-    }
-
-    fn request(&mut self, method: &str, params: Value) -> Value {
-        self.next += 1;
-        self.send(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
-        loop {
-            let mut line = String::new();
-            self.output.read_line(&mut line).expect("it answers");
-            let mut message: Value = serde_json::from_str(&line).expect("JSON");
-            if message["id"] == self.next {
-                return message["result"].take();
-            }
-        }
-    }
-
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
-    }
-}
-
-impl Drop for Reference {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn the_reference_server_answers_alike_and_reads_the_same_file() {
     let (ours_folder, theirs_folder) = (
@@ -263,12 +199,17 @@ fn the_reference_server_answers_alike_and_reads_the_same_file() {
         ours_folder.path().join("memory.jsonl"),
         theirs_folder.path().join("memory.jsonl"),
     );
-    let Some(mut theirs) = Reference::start(&their_file) else {
+    let Some(script) = std::env::var_os("LONGSHORE_REFERENCE_MEMORY") else {
         eprintln!(
             "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it"
         );
         return;
     };
+    let mut theirs = Reference::start(
+        Command::new("node")
+            .arg(script)
+            .env("MEMORY_FILE_PATH", &their_file),
+    );
     let ours: Running = serve("memory", settings(&ours_folder));
     for (step, (tool, arguments)) in conversation().into_iter().enumerate() {
         let expected = theirs.call(tool, arguments.clone());

@@ -3,6 +3,7 @@
 #[cfg(target_os = "linux")]
 mod fetch;
 mod memory;
+mod reference;
 mod time;
 
 use longshore::environment::Probe;

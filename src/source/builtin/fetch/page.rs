@@ -13,8 +13,9 @@ use url::{Position, Url};
 
 use super::robots::{ROBOTS_BYTES_MAX, Robots, product};
 use super::{FetchConfig, charset, html};
+use crate::catalog::ToolError;
 use crate::net::{Answer, Client, ClientBuilder, Deadlines, FetchError, Outgoing, Phase};
-use crate::source::builtin::{Blocking, ToolsetError};
+use crate::source::builtin::{Blocking, Stop, ToolsetError};
 
 /// What is remembered of sites' rules, in bytes, and about how many sites that is.
 const SITES_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -131,8 +132,8 @@ pub(super) enum PageError {
     },
     #[error("other pages are being fetched; try again later")]
     Busy,
-    #[error("{0}")]
-    Text(String),
+    #[error("Failed to fetch {url}: fetching it and reading it took longer than {} s", limit.as_secs())]
+    Slow { url: String, limit: Duration },
 }
 
 impl Pages {
@@ -151,6 +152,7 @@ impl Pages {
         let client = client
             .deadlines(Deadlines::total(timeout))
             .max_body(config.response_bytes)
+            .idle_connections(0)
             .build()
             .map_err(|e| ToolsetError::setting("builtin.fetch", format!("cannot be used: {e}")))?;
         let agent = |setting: &str, text: &str| {
@@ -232,11 +234,14 @@ impl Pages {
         }
         let converted = self.conversions.run(move |stop| {
             stop.check()?;
-            Ok(text_of(&body, &content_type, raw))
+            text_of(&body, &content_type, raw, stop)
         });
-        let (prefix, text) = converted
-            .await
-            .map_err(|error| PageError::Text(error.message().to_owned()))?;
+        let slow = || PageError::Slow {
+            url: shown(&name),
+            limit: self.timeout,
+        };
+        let converted = tokio::time::timeout_at(deadline, converted).await;
+        let (prefix, text) = converted.map_err(|_| slow())?.map_err(|_| slow())?;
         drop(place);
         Ok(Page {
             url: name,
@@ -391,9 +396,17 @@ impl Pages {
 }
 
 /// The text of an answer, and what is to be said before it.
-fn text_of(body: &[u8], content_type: &str, raw: bool) -> (String, String) {
+fn text_of(
+    body: &[u8],
+    content_type: &str,
+    raw: bool,
+    stop: &Stop,
+) -> Result<(String, String), ToolError> {
     let text = charset::text(body, content_type);
     let essence = charset::essence(content_type);
+    if essence == "text/markdown" && !raw {
+        return Ok((String::new(), text));
+    }
     let looks_so = || {
         let start = &text[..text.floor_char_boundary(100)];
         start.to_ascii_lowercase().contains("<html")
@@ -404,15 +417,15 @@ fn text_of(body: &[u8], content_type: &str, raw: bool) -> (String, String) {
             "Content type {} cannot be simplified to markdown, but here is the raw content:\n",
             shown(content_type)
         );
-        return (prefix, text);
+        return Ok((prefix, text));
     }
-    let markdown = html::markdown(&text);
+    let markdown = html::markdown(&text, || stop.check())?;
     let text = if markdown.is_empty() {
         "<error>Page failed to be simplified from HTML</error>".to_owned()
     } else {
         markdown
     };
-    (String::new(), text)
+    Ok((String::new(), text))
 }
 
 /// A stranger's text, short enough to be repeated.

@@ -140,7 +140,7 @@ impl Graph {
     /// Adds entities whose names are not taken, and says which.
     pub(super) fn create_entities(
         &mut self,
-        entities: Vec<Entity>,
+        entities: &[Entity],
         bounds: &Bounds,
     ) -> Result<Vec<Entity>, GraphError> {
         let mut names: HashSet<&str> = self.entities.iter().map(|entity| &*entity.name).collect();
@@ -170,7 +170,7 @@ impl Graph {
     /// Adds relations that are not there, and says which. What they relate need not be there.
     pub(super) fn create_relations(
         &mut self,
-        relations: Vec<Relation>,
+        relations: &[Relation],
         bounds: &Bounds,
     ) -> Result<Vec<Relation>, GraphError> {
         let mut known: HashSet<_> = self.relations.iter().map(Relation::key).collect();
@@ -350,12 +350,12 @@ mod tests {
         let mut graph = Graph::default();
         graph
             .create_entities(
-                vec![entity("Ada", &["likes engines"]), entity("Charles", &[])],
+                &[entity("Ada", &["likes engines"]), entity("Charles", &[])],
                 &BOUNDS,
             )
             .expect("room");
         graph
-            .create_relations(vec![relation("Ada", "Charles")], &BOUNDS)
+            .create_relations(&[relation("Ada", "Charles")], &BOUNDS)
             .expect("room");
         graph
     }
@@ -364,7 +364,7 @@ mod tests {
     fn what_is_known_is_not_added_twice() {
         let mut graph = graph();
         let new = graph.create_entities(
-            vec![
+            &[
                 entity("Ada", &["other"]),
                 entity("Mary", &[]),
                 entity("Mary", &["x"]),
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(names(&graph.entities), ["Ada", "Charles", "Mary"]);
         assert_eq!(graph.entities[0].observations, ["likes engines"]);
         let new = graph.create_relations(
-            vec![
+            &[
                 relation("Ada", "Charles"),
                 relation("Charles", "nobody"),
                 relation("Charles", "nobody"),
@@ -400,11 +400,11 @@ mod tests {
         let before = graph();
         let mut full = before.clone();
         let error = full
-            .create_entities(vec![entity("a", &[]), entity("b", &[])], &BOUNDS)
+            .create_entities(&[entity("a", &[]), entity("b", &[])], &BOUNDS)
             .expect_err("too many");
         assert_eq!(error, GraphError::Entities { count: 4, max: 3 });
         let error = full
-            .create_entities(vec![entity("a", &["1", "2", "3"])], &BOUNDS)
+            .create_entities(&[entity("a", &["1", "2", "3"])], &BOUNDS)
             .expect_err("too many");
         assert_eq!(
             error,
@@ -415,7 +415,7 @@ mod tests {
             }
         );
         let error = full
-            .create_relations(vec![relation("a", "b"), relation("b", "c")], &BOUNDS)
+            .create_relations(&[relation("a", "b"), relation("b", "c")], &BOUNDS)
             .expect_err("too many");
         assert_eq!(error, GraphError::Relations { count: 3, max: 2 });
         assert_eq!(full, before, "nothing was added");
@@ -448,13 +448,13 @@ mod tests {
         assert_eq!(
             before
                 .clone()
-                .create_entities(vec![entity("Ada", &[])], &tight),
+                .create_entities(&[entity("Ada", &[])], &tight),
             Ok(Vec::new())
         );
         assert_eq!(
             before
                 .clone()
-                .create_relations(vec![relation("Ada", "Charles")], &tight),
+                .create_relations(&[relation("Ada", "Charles")], &tight),
             Ok(Vec::new())
         );
     }

@@ -45,9 +45,7 @@ pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
         move |context| {
             let memory = Arc::clone(&of_resource);
             async move {
-                let shown = memory
-                    .read(&context, |graph| Ok(pretty(&graph.whole())?))
-                    .await;
+                let shown = memory.read(&context, |graph| pretty(&graph.whole())).await;
                 shown.map_err(|error| ResourceError::new(error.message().to_owned()))
             }
         },
@@ -65,7 +63,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             adding("create_entities", "Create Entities")
                 .description("Adds entities to the knowledge graph. One whose name is taken is left out."),
             |graph, wanted, bounds| {
-                let entities = graph.create_entities(wanted.entities, bounds)?;
+                let entities = graph.create_entities(&wanted.entities, bounds)?;
                 Ok(Created { entities })
             },
             |created| pretty(&created.entities),
@@ -75,7 +73,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
                 "Adds relations between entities of the knowledge graph, in active voice. One that is there already is left out.",
             ),
             |graph, wanted, bounds| {
-                let relations = graph.create_relations(wanted.relations, bounds)?;
+                let relations = graph.create_relations(&wanted.relations, bounds)?;
                 Ok(Related { relations })
             },
             |related| pretty(&related.relations),

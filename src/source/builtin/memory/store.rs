@@ -208,7 +208,8 @@ impl Store {
             .as_ref()
             .map_or(!text.is_empty(), |loaded| loaded.graph != graph);
         let is_plain = loaded.as_ref().is_some_and(|loaded| !loaded.is_sealed);
-        if !is_changed && !(is_plain && self.keys.is_some()) {
+        let is_to_be_sealed = is_plain && self.keys.is_some();
+        if !is_changed && !is_to_be_sealed {
             return Ok((outcome, false));
         }
         let grows = loaded.is_none_or(|loaded| loaded.bytes < text.len());
@@ -273,7 +274,8 @@ impl Store {
         let large = || StoreError::Large {
             max: self.max_bytes,
         };
-        let max = self.max_bytes + self.max_bytes / 3 + SEALED_BYTES;
+        let encoded = self.max_bytes.saturating_add(self.max_bytes / 3);
+        let max = encoded.saturating_add(SEALED_BYTES);
         let mut bytes = Vec::new();
         let file = File::open(&place.file).map_err(failed)?;
         let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);

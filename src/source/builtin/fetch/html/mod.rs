@@ -14,30 +14,40 @@ use token::{Attributes, Token, Tokens};
 /// What a page comes to at most, in bytes; the rest of one that comes to more is left out.
 const MARKDOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A page as Markdown. Empty if there is nothing to read on it.
-pub(super) fn markdown(page: &str) -> String {
-    let found = read(page, true);
+/// So many pieces of a page are read between two looks at whether to go on.
+const PIECES: usize = 4096;
+
+/// A page as Markdown. Empty if there is nothing to read on it. `check` is asked now and then whether to go on.
+///
+/// # Errors
+///
+/// That of `check`.
+pub(super) fn markdown<E>(page: &str, check: impl Fn() -> Result<(), E>) -> Result<String, E> {
+    let found = read(page, true, &check)?;
     if found.is_empty() {
         // A page may be nothing but a footer, or have an aside that never ends.
-        return read(page, false);
+        return read(page, false, &check);
     }
-    found
+    Ok(found)
 }
 
-fn read(page: &str, choosy: bool) -> String {
+fn read<E>(page: &str, choosy: bool, check: impl Fn() -> Result<(), E>) -> Result<String, E> {
     let mut reader = Reader {
         markdown: Markdown::new(MARKDOWN_BYTES_MAX),
         choosy,
         skipped: None,
         main: None,
     };
-    for token in Tokens::of(page) {
+    for (piece, token) in Tokens::of(page).enumerate() {
         if reader.markdown.is_full() {
             break;
         }
+        if piece % PIECES == 0 {
+            check()?;
+        }
         reader.read(token);
     }
-    reader.finish()
+    Ok(reader.finish())
 }
 
 struct Reader {
@@ -230,6 +240,27 @@ mod tests {
 
     use super::*;
 
+    fn markdown(page: &str) -> String {
+        let Ok(text) = super::markdown(page, || Ok::<_, std::convert::Infallible>(()));
+        text
+    }
+
+    #[test]
+    fn reading_ends_when_nobody_waits_for_it() {
+        let asked = std::cell::Cell::new(0);
+        let check = || {
+            asked.set(asked.get() + 1);
+            if asked.get() < 3 {
+                Ok(())
+            } else {
+                Err("enough")
+            }
+        };
+        let page = "<p>".repeat(PIECES * 10);
+        assert_eq!(super::markdown(&page, check), Err("enough"));
+        assert_eq!(asked.get(), 3);
+    }
+
     fn check(page: &str, expected: &str) {
         assert_eq!(markdown(page), expected, "{page}");
     }
@@ -353,10 +384,9 @@ mod tests {
         );
         check(
             &format!("{long}<main>few</main>after {long}"),
-            &format!("{long}\n\nfew\n\nafter {long}")
+            format!("{long}\n\nfew\n\nafter {long}")
                 .replace(" \n", "\n")
-                .trim()
-                .to_owned(),
+                .trim(),
         );
         check(
             &format!("{long}<div role=main><div>{long}</div>more</div>after"),

@@ -188,6 +188,10 @@ async fn what_is_there_becomes_text_or_is_said_to_be_none() {
         Some("/untyped") => response("200 OK", b"<!doctype html><html><b>x</b>"),
         Some("/mistyped") => response("200 OK\r\ncontent-type: text/plain", b"<HTML><b>x</b>"),
         Some("/json") => response("200 OK\r\ncontent-type: application/json", b"{\"a\":1}"),
+        Some("/markdown") => response(
+            "200 OK\r\ncontent-type: text/markdown; charset=utf-8",
+            b"# It is *that* already",
+        ),
         Some("/empty") => response("200 OK\r\ncontent-type: text/html", b"<script>1</script>"),
         Some("/image") => response("200 OK\r\ncontent-type: image/png", b"\x89PNG\r\n\x1a\n\0"),
         Some("/gone") => response("410 Gone", b"secret"),
@@ -200,6 +204,7 @@ async fn what_is_there_becomes_text_or_is_said_to_be_none() {
     for (path, expected) in [
         ("/html", "# café"),
         ("/untyped", "**x**"),
+        ("/markdown", "# It is *that* already"),
         ("/mistyped", "**x**"),
         (
             "/json",

@@ -32,7 +32,7 @@ fn open(config: &MemoryConfig) -> Store {
 }
 
 fn add(store: &Store, place: &Place, name: &str) -> Result<bool, String> {
-    let change = |graph: &mut Graph| graph.create_entities(vec![entity(name)], store.bounds());
+    let change = |graph: &mut Graph| graph.create_entities(&[entity(name)], store.bounds());
     let changed = store.change(place, &Stop::never(), change);
     changed
         .map(|(_, is_changed)| is_changed)
@@ -276,7 +276,7 @@ fn who_does_not_get_the_lock_says_so_and_writes_nothing() {
     let held = lock(&beside(&store.file, "lock"), &Stop::never()).expect("free");
     let stopped = Stop::after(Duration::from_millis(20));
     let outcome = store.change(&store.shared(), &stopped, |graph| {
-        graph.create_entities(vec![entity("a")], store.bounds())
+        graph.create_entities(&[entity("a")], store.bounds())
     });
     assert!(matches!(outcome, Err(StoreError::Locked)));
     assert!(!store.file.exists());
