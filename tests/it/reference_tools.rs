@@ -27,6 +27,11 @@ fn compared() -> Vec<(&'static str, &'static str, Value)> {
         ("everything", "everything", json!({})),
         ("fetch", "fetch", json!({})),
         (
+            "filesystem",
+            "filesystem",
+            json!({"filesystem": {"directories": [std::env::temp_dir()], "write": true}}),
+        ),
+        (
             "memory",
             "memory",
             json!({"memory": {"file": std::env::temp_dir().join("never-written.jsonl")}}),

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fetch::FetchConfig;
+use super::filesystem::FilesystemConfig;
 use super::memory::MemoryConfig;
 use super::time::TimeConfig;
 
@@ -21,6 +22,8 @@ use super::time::TimeConfig;
 pub struct BuiltinConfig {
     /// The toolset `fetch`.
     pub fetch: FetchConfig,
+    /// The toolset `filesystem`.
+    pub filesystem: FilesystemConfig,
     /// The toolset `memory`.
     pub memory: MemoryConfig,
     /// The toolset `time`.
@@ -36,6 +39,7 @@ impl BuiltinConfig {
         let unset = Self::default();
         let set = [
             ("fetch", self.fetch != unset.fetch),
+            ("filesystem", self.filesystem != unset.filesystem),
             ("memory", self.memory != unset.memory),
             ("time", self.time != unset.time),
         ];

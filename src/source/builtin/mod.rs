@@ -1,22 +1,22 @@
 //! Toolsets shipped with the program, by name. What one of them may do beyond its own memory stands in its section of
 //! [`BuiltinConfig`]; without that it does not start, or does less.
 
-#[allow(dead_code, reason = "for toolsets that wait for disks and programs")]
 mod blocking;
 mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
 mod fetch;
+mod filesystem;
 mod memory;
 mod time;
 
 use std::sync::Arc;
 
-#[allow(unused_imports, reason = "see above")]
 pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
 pub use fetch::FetchConfig;
+pub use filesystem::{FilesystemConfig, FilesystemLimits};
 pub use memory::MemoryConfig;
 pub use time::TimeConfig;
 
@@ -52,7 +52,14 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 5] = ["demo", "everything", "fetch", "memory", "time"];
+const NAMES: [&str; 6] = [
+    "demo",
+    "everything",
+    "fetch",
+    "filesystem",
+    "memory",
+    "time",
+];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -77,6 +84,7 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
         "fetch" => fetch::toolset(&grounds.settings.fetch),
+        "filesystem" => filesystem::toolset(&grounds.settings.filesystem),
         "memory" => memory::toolset(grounds),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {

@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod fetch;
+mod filesystem;
 mod memory;
 mod reference;
 mod time;
