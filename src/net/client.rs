@@ -101,6 +101,7 @@ pub struct ClientBuilder {
     deadlines: Deadlines,
     max_body: usize,
     redirects: usize,
+    idle_connections: usize,
     resolver: Option<Arc<dyn Resolve>>,
     roots: Vec<CertificateDer<'static>>,
     user_roots_only: bool,
@@ -148,6 +149,14 @@ impl ClientBuilder {
     #[must_use]
     pub fn redirects(mut self, redirects: usize) -> Self {
         self.redirects = redirects;
+        self
+    }
+
+    /// How many connections to one host are kept for a next request, for a minute. Default: 32. With 0 none is, which is
+    /// for clients that go to wherever they are sent: how many hosts that are is not bounded.
+    #[must_use]
+    pub fn idle_connections(mut self, connections: usize) -> Self {
+        self.idle_connections = connections;
         self
     }
 
@@ -199,7 +208,7 @@ impl ClientBuilder {
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_LIFE)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_max_idle_per_host(self.idle_connections)
             .http1_max_buf_size(usize::from(HEAD_BYTES))
             .http1_max_headers(HEADERS)
             .http2_max_header_list_size(u32::from(HEAD_BYTES))
@@ -342,6 +351,7 @@ impl Client {
             deadlines: Deadlines::default(),
             max_body: MAX_BODY,
             redirects: 0,
+            idle_connections: IDLE_CONNECTIONS,
             resolver: None,
             roots: Vec::new(),
             user_roots_only: false,
@@ -501,7 +511,7 @@ fn clean(headers: &mut HeaderMap) {
         .or_insert(HeaderValue::from_static("identity"));
 }
 
-fn is_redirect(status: StatusCode) -> bool {
+pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::MOVED_PERMANENTLY
@@ -512,7 +522,7 @@ fn is_redirect(status: StatusCode) -> bool {
     )
 }
 
-fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
+pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
     let text = std::str::from_utf8(location.as_bytes()).map_err(|_| "that is no URL")?;
     let next = from.join(text).map_err(|_| "that is no URL")?;
     if from.scheme() == "https" && next.scheme() != "https" {

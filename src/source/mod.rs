@@ -20,7 +20,10 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
-pub use builtin::{BuiltinConfig, FilesystemConfig, FilesystemLimits, TimeConfig, ToolsetError};
+pub use builtin::{
+    BuiltinConfig, FetchConfig, FilesystemConfig, FilesystemLimits, MemoryConfig, TimeConfig,
+    ToolsetError,
+};
 pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,

@@ -25,10 +25,16 @@ const REFERENCES: [(&str, &str); 7] = [
 fn compared() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("everything", "everything", json!({})),
+        ("fetch", "fetch", json!({})),
         (
             "filesystem",
             "filesystem",
             json!({"filesystem": {"directories": [std::env::temp_dir()], "write": true}}),
+        ),
+        (
+            "memory",
+            "memory",
+            json!({"memory": {"file": std::env::temp_dir().join("never-written.jsonl")}}),
         ),
         ("time", "time", json!({})),
     ]

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fetch::FetchConfig;
 use super::filesystem::FilesystemConfig;
+use super::memory::MemoryConfig;
 use super::time::TimeConfig;
 
 /// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
@@ -18,8 +20,12 @@ use super::time::TimeConfig;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BuiltinConfig {
+    /// The toolset `fetch`.
+    pub fetch: FetchConfig,
     /// The toolset `filesystem`.
     pub filesystem: FilesystemConfig,
+    /// The toolset `memory`.
+    pub memory: MemoryConfig,
     /// The toolset `time`.
     pub time: TimeConfig,
 }
@@ -32,7 +38,9 @@ impl BuiltinConfig {
     ) -> impl Iterator<Item = &'static str> + use<'a> {
         let unset = Self::default();
         let set = [
+            ("fetch", self.fetch != unset.fetch),
             ("filesystem", self.filesystem != unset.filesystem),
+            ("memory", self.memory != unset.memory),
             ("time", self.time != unset.time),
         ];
         set.into_iter()

@@ -6,14 +6,18 @@ mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
+mod fetch;
 mod filesystem;
+mod memory;
 mod time;
 
 use std::sync::Arc;
 
 pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
+pub use fetch::FetchConfig;
 pub use filesystem::{FilesystemConfig, FilesystemLimits};
+pub use memory::MemoryConfig;
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
@@ -48,7 +52,14 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 4] = ["demo", "everything", "filesystem", "time"];
+const NAMES: [&str; 6] = [
+    "demo",
+    "everything",
+    "fetch",
+    "filesystem",
+    "memory",
+    "time",
+];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -72,7 +83,9 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     match name {
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
+        "fetch" => fetch::toolset(&grounds.settings.fetch),
         "filesystem" => filesystem::toolset(&grounds.settings.filesystem),
+        "memory" => memory::toolset(grounds),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),

@@ -1,6 +1,10 @@
 //! The built-in toolsets with settings, over HTTP.
 
+#[cfg(target_os = "linux")]
+mod fetch;
 mod filesystem;
+mod memory;
+mod reference;
 mod time;
 
 use longshore::environment::Probe;
