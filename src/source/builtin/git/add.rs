@@ -33,7 +33,7 @@ pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolErr
     for file in files {
         paths.push(relative(file, root)?);
     }
-    let untracked: BTreeSet<BString> = place.untracked(&index, false)?.into_iter().collect();
+    let untracked: BTreeSet<BString> = place.untracked(&index, &worktree, false)?.into_iter().collect();
     let wanted = wanted(&paths, &index, &untracked, |path| {
         worktree.look(path.as_bstr()).doing("look at a file")
     })?;

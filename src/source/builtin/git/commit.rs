@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gix::ObjectId;
-use gix::bstr::{BStr, ByteSlice};
+use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::Entry as TreeEntry;
 use gix::state::InProgress;
 
@@ -97,22 +97,21 @@ fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
 
 /// Who commits, now.
 pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, ToolError> {
-    let time = gix::date::Time::now_local_or_utc();
-    if let Some(author) = &place.config.author {
-        return Ok(gix::actor::Signature {
-            name: author.name.as_str().into(),
-            email: author.email.as_str().into(),
-            time,
-        });
-    }
     let snapshot = place.repository.config_snapshot();
-    let name = snapshot.string("user.name").filter(|name| is_sound(name.as_ref()));
-    let email = snapshot.string("user.email").filter(|email| is_sound(email.as_ref()));
+    let known = |configured: &str, own: &str| -> Option<BString> {
+        if configured.is_empty() {
+            snapshot.string(own).filter(|text| is_sound(text.as_ref()))
+        } else {
+            Some(configured.into())
+        }
+    };
+    let author = &place.config.author;
+    let (name, email) = (known(&author.name, "user.name"), known(&author.email, "user.email"));
     match (name, email) {
         (Some(name), Some(email)) => Ok(gix::actor::Signature {
             name,
             email,
-            time,
+            time: gix::date::Time::now_local_or_utc(),
         }),
         _ => Err(ToolError::new(
             "it is not known who commits; whoever runs this server has to set builtin.git.author, or user.name and \

@@ -25,8 +25,8 @@ pub struct GitConfig {
     pub repositories: Vec<PathBuf>,
     /// Whether there are `git_add`, `git_reset`, `git_commit`, `git_create_branch` and `git_checkout`. Default: false.
     pub write: bool,
-    /// Who commits. Default: `user.name` and `user.email` of the repository's own configuration.
-    pub author: Option<AuthorConfig>,
+    /// Who commits.
+    pub author: AuthorConfig,
     /// Whether repositories may be used that belong to somebody else than the user this runs as, or the superuser.
     /// Default: false.
     pub allow_other_owners: bool,
@@ -38,9 +38,9 @@ pub struct GitConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthorConfig {
-    /// Their name.
+    /// Their name. Default: `user.name` of the repository's own configuration.
     pub name: String,
-    /// Their address.
+    /// Their address. Default: `user.email` of the repository's own configuration.
     pub email: String,
 }
 

@@ -95,10 +95,14 @@ impl Place<'_> {
     pub(super) fn lock_index(&self) -> Result<Lock, ToolError> {
         let wait = gix::lock::acquire::Fail::AfterDurationWithBackoff(LOCK_WAIT);
         let path = self.repository.index_path();
-        let lock = gix::lock::File::acquire_to_update_resource(path, wait, None, 0);
+        let lock = gix::lock::File::acquire_to_update_resource(&path, wait, None, 0);
         lock.map(Lock).map_err(|error| {
-            ToolError::new("somebody else is changing the repository; try again in a moment")
-                .caused_by(error)
+            let text = if path.with_extension("lock").exists() {
+                "somebody else is changing the repository; try again in a moment"
+            } else {
+                "the repository cannot be changed by the user this server runs as"
+            };
+            ToolError::new(text).caused_by(error)
         })
     }
 
@@ -191,10 +195,23 @@ impl Place<'_> {
 
     /// Paths that are in the working tree, and neither in the index nor ignored; folders end in a slash. With `collapse`,
     /// a folder that is altogether untracked stands for what is in it.
-    pub(super) fn untracked(&self, index: &Index, collapse: bool) -> Result<Vec<BString>, ToolError> {
+    pub(super) fn untracked(
+        &self,
+        index: &Index,
+        worktree: &Worktree,
+        collapse: bool,
+    ) -> Result<Vec<BString>, ToolError> {
         let mut state: State = State::clone(&index.file);
-        for entry in state.entries_mut() {
-            entry.flags |= Flags::UPTODATE;
+        // The walk takes for tracked what is said to be there: a folder that became a file is not.
+        for (entry, path) in state.entries_mut_with_paths() {
+            self.stop.check()?;
+            let found = worktree.look(path).doing("look at a file")?;
+            let is_there = match found {
+                Some(Found::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
+                Some(Found::Folder) => entry.mode == IndexMode::COMMIT,
+                Some(Found::Other) | None => false,
+            };
+            entry.flags.set(Flags::UPTODATE, is_there);
         }
         let emission = if collapse {
             EmissionMode::CollapseDirectory

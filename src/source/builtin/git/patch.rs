@@ -62,8 +62,10 @@ impl Patch<'_> {
             }
             (Content::Bytes(a), Content::Bytes(b)) => {
                 if !(a.is_empty() && b.is_empty()) {
-                    out.line(format!("--- {old}"));
-                    out.line(format!("+++ {new}"));
+                    // The tab tells where a name with spaces ends.
+                    let tab = |name: &str| if name.contains(' ') { "\t" } else { "" };
+                    out.line(format!("--- {old}{}", tab(&old)));
+                    out.line(format!("+++ {new}{}", tab(&new)));
                     hunks(&a, &b, self.context, out);
                 }
             }

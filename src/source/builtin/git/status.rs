@@ -24,7 +24,7 @@ pub(super) fn status(place: &Place<'_>) -> Result<String, ToolError> {
 
     let staged = with_moves(place.staged_changes(place.head_tree()?, &index)?);
     let unstaged = place.unstaged_changes(&index, &worktree)?;
-    let untracked = place.untracked(&index, true)?;
+    let untracked = place.untracked(&index, &worktree, true)?;
     let merged = |changes: &[Change]| -> Vec<Change> {
         changes.iter().filter(|change| !change.is_conflict).cloned().collect()
     };

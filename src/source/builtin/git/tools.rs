@@ -22,14 +22,12 @@ pub(in crate::source::builtin) fn toolset(config: &GitConfig) -> Result<Toolset,
             "is empty, and toolsets has git; name the folders of repositories, or take git out",
         ));
     }
-    if let Some(author) = &config.author {
-        for (setting, text) in [("name", &author.name), ("email", &author.email)] {
-            if !commit::is_sound(text.as_str().into()) {
-                return Err(ToolsetError::setting(
-                    format!("builtin.git.author.{setting}"),
-                    "is empty or has an angle bracket or a line break in it; write it plainly",
-                ));
-            }
+    for (setting, text) in [("name", &config.author.name), ("email", &config.author.email)] {
+        if !text.is_empty() && !commit::is_sound(text.as_str().into()) {
+            return Err(ToolsetError::setting(
+                format!("builtin.git.author.{setting}"),
+                "is blank, or has an angle bracket or a line break in it; write it plainly",
+            ));
         }
     }
     let repositories = Repositories::new(config).map_err(|(position, problem)| {
