@@ -21,8 +21,8 @@ pub use self::http::{
 };
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use builtin::{
-    AuthorConfig, BuiltinConfig, DatabaseConfig, GitConfig, GitLimits, QueryConfig, SqlConfig, SqlLimits,
-    TimeConfig, ToolsetError,
+    AuthorConfig, BuiltinConfig, DatabaseConfig, GitConfig, GitLimits, QueryConfig, SqlConfig,
+    SqlLimits, TimeConfig, ToolsetError,
 };
 pub(crate) use builtin::{Grounds, builtin};
 pub use command::{

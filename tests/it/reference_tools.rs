@@ -28,11 +28,13 @@ fn compared() -> Vec<(&'static str, &'static str, Value)> {
         ("time", "time", json!({})),
     ];
     if cfg!(feature = "git") {
-        let settings = json!({"git": {"repositories": [env!("CARGO_MANIFEST_DIR")], "write": true}});
+        let settings =
+            json!({"git": {"repositories": [env!("CARGO_MANIFEST_DIR")], "write": true}});
         compared.push(("git", "git", settings));
     }
     if cfg!(feature = "sql") {
-        let database = json!({"name": "x", "postgres": "postgres://x@localhost/x", "read_query": true});
+        let database =
+            json!({"name": "x", "postgres": "postgres://x@localhost/x", "read_query": true});
         compared.push(("sqlite", "sql", json!({"sql": {"databases": [database]}})));
     }
     compared

@@ -34,7 +34,11 @@ impl BuiltinConfig {
         toolsets: &'a [String],
     ) -> impl Iterator<Item = &'static str> + use<'a> {
         let unset = Self::default();
-        let set = [("git", self.git != unset.git), ("sql", self.sql != unset.sql), ("time", self.time != unset.time)];
+        let set = [
+            ("git", self.git != unset.git),
+            ("sql", self.sql != unset.sql),
+            ("time", self.time != unset.time),
+        ];
         set.into_iter()
             .filter(|(name, is_set)| *is_set && !toolsets.iter().any(|named| named == name))
             .map(|(name, _)| name)

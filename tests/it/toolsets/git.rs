@@ -65,12 +65,20 @@ impl Git {
         let more = more.as_object().expect("an object").clone();
         arguments.as_object_mut().expect("an object").extend(more);
         let result = call(&self.server, tool, arguments);
-        let text = result["content"][0]["text"].as_str().expect("a text").to_owned();
-        if result["isError"] == true { Err(text) } else { Ok(text) }
+        let text = result["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .to_owned();
+        if result["isError"] == true {
+            Err(text)
+        } else {
+            Ok(text)
+        }
     }
 
     fn call(&self, tool: &str, more: Value) -> String {
-        self.try_call(tool, more).unwrap_or_else(|error| panic!("{tool}: {error}"))
+        self.try_call(tool, more)
+            .unwrap_or_else(|error| panic!("{tool}: {error}"))
     }
 
     fn refused(&self, tool: &str, more: Value) -> String {
@@ -102,8 +110,18 @@ fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
         .envs(std::env::vars_os().filter(|(name, _)| name == "PATH"))
         .env("HOME", folder)
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .args(["-c", "user.name=A U Thor", "-c", "user.email=author@example.com"])
-        .args(["-c", "advice.statusHints=false", "-c", "protocol.file.allow=always"])
+        .args([
+            "-c",
+            "user.name=A U Thor",
+            "-c",
+            "user.email=author@example.com",
+        ])
+        .args([
+            "-c",
+            "advice.statusHints=false",
+            "-c",
+            "protocol.file.allow=always",
+        ])
         .args(arguments)
         .output();
     let Ok(said) = said else {
@@ -115,7 +133,11 @@ fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
         "git {arguments:?}: {}",
         String::from_utf8_lossy(&said.stderr)
     );
-    Some(String::from_utf8_lossy(&said.stdout).trim_end_matches('\n').to_owned())
+    Some(
+        String::from_utf8_lossy(&said.stdout)
+            .trim_end_matches('\n')
+            .to_owned(),
+    )
 }
 
 #[test]
@@ -134,46 +156,123 @@ fn a_repository_is_filled_looked_at_and_branched() {
         git.call("git_add", json!({"files": ["a.txt"]})),
         "Files staged successfully"
     );
-    assert!(git.status().contains("Changes to be committed:\n\tnew file:   a.txt\n\nUntracked files:\n\tfolder/"));
+    assert!(
+        git.status().contains(
+            "Changes to be committed:\n\tnew file:   a.txt\n\nUntracked files:\n\tfolder/"
+        )
+    );
     let staged = git.call("git_diff_staged", json!({}));
     assert_eq!(
         staged,
         "Staged changes:\ndiff --git a/a.txt b/a.txt\nnew file mode 100644\nindex 0000000..814f4a4\n--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two"
     );
     assert_eq!(git.call("git_reset", json!({})), "All staged changes reset");
-    assert!(git.refused("git_commit", json!({"message": "x"})).starts_with("No changes staged for commit."));
+    assert!(
+        git.refused("git_commit", json!({"message": "x"}))
+            .starts_with("No changes staged for commit.")
+    );
     let first = git.commit("first\n\nwith more");
     assert_eq!(first.len(), 40);
-    assert!(git.status().ends_with("nothing to commit, working tree clean"));
+    assert!(
+        git.status()
+            .ends_with("nothing to commit, working tree clean")
+    );
 
     git.write("a.txt", "one\n2\n");
-    assert!(git.call("git_diff_unstaged", json!({})).ends_with("@@ -1,2 +1,2 @@\n one\n-two\n+2"));
-    assert!(git.call("git_diff_unstaged", json!({"context_lines": 0})).ends_with("@@ -2 +2 @@ one\n-two\n+2"));
+    assert!(
+        git.call("git_diff_unstaged", json!({}))
+            .ends_with("@@ -1,2 +1,2 @@\n one\n-two\n+2")
+    );
+    assert!(
+        git.call("git_diff_unstaged", json!({"context_lines": 0}))
+            .ends_with("@@ -2 +2 @@ one\n-two\n+2")
+    );
     let second = git.commit("second");
     let log = git.call("git_log", json!({}));
-    assert!(log.starts_with(&format!("Commit history:\nCommit: {second}\nAuthor: A U Thor\nDate: ")), "{log}");
+    assert!(
+        log.starts_with(&format!(
+            "Commit history:\nCommit: {second}\nAuthor: A U Thor\nDate: "
+        )),
+        "{log}"
+    );
     assert!(log.contains("\nMessage: second\n\nCommit: "), "{log}");
     assert!(log.ends_with("\nMessage: first\n\nwith more\n"), "{log}");
-    assert_eq!(git.call("git_log", json!({"max_count": 1})).matches("Commit: ").count(), 1);
-    assert_eq!(git.call("git_log", json!({"start_timestamp": "yesterday"})).matches("Commit: ").count(), 2);
-    assert_eq!(git.call("git_log", json!({"end_timestamp": "2001-01-01"})), "Commit history:\n");
+    assert_eq!(
+        git.call("git_log", json!({"max_count": 1}))
+            .matches("Commit: ")
+            .count(),
+        1
+    );
+    assert_eq!(
+        git.call("git_log", json!({"start_timestamp": "yesterday"}))
+            .matches("Commit: ")
+            .count(),
+        2
+    );
+    assert_eq!(
+        git.call("git_log", json!({"end_timestamp": "2001-01-01"})),
+        "Commit history:\n"
+    );
 
     let show = git.call("git_show", json!({"revision": "HEAD"}));
-    assert!(show.starts_with(&format!("commit {second}\nAuthor: A U Thor <author@example.com>\nDate:   ")), "{show}");
-    assert!(show.ends_with("\n\n    second\n\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"), "{show}");
-    assert_eq!(git.call("git_show", json!({"revision": "HEAD~1:a.txt"})), "one\ntwo\n");
-    assert_eq!(git.call("git_show", json!({"revision": "HEAD:"})), "a.txt\nfolder/");
+    assert!(
+        show.starts_with(&format!(
+            "commit {second}\nAuthor: A U Thor <author@example.com>\nDate:   "
+        )),
+        "{show}"
+    );
+    assert!(
+        show.ends_with(
+            "\n\n    second\n\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+        ),
+        "{show}"
+    );
+    assert_eq!(
+        git.call("git_show", json!({"revision": "HEAD~1:a.txt"})),
+        "one\ntwo\n"
+    );
+    assert_eq!(
+        git.call("git_show", json!({"revision": "HEAD:"})),
+        "a.txt\nfolder/"
+    );
 
-    let made = git.call("git_create_branch", json!({"branch_name": "old", "base_branch": "HEAD~1"}));
+    let made = git.call(
+        "git_create_branch",
+        json!({"branch_name": "old", "base_branch": "HEAD~1"}),
+    );
     assert_eq!(made, "Created branch 'old' from 'HEAD~1'");
     let again = git.refused("git_create_branch", json!({"branch_name": "old"}));
-    assert_eq!(again, "Cannot create branch 'old': refs/heads/old already exists");
-    assert_eq!(git.call("git_branch", json!({"branch_type": "local"})), "* main\n  old");
-    assert_eq!(git.call("git_branch", json!({"branch_type": "all", "contains": second})), "* main");
-    assert_eq!(git.call("git_branch", json!({"branch_type": "local", "not_contains": second})), "  old");
-    assert_eq!(git.call("git_checkout", json!({"branch_name": "old"})), "Switched to branch 'old'");
+    assert_eq!(
+        again,
+        "Cannot create branch 'old': refs/heads/old already exists"
+    );
+    assert_eq!(
+        git.call("git_branch", json!({"branch_type": "local"})),
+        "* main\n  old"
+    );
+    assert_eq!(
+        git.call(
+            "git_branch",
+            json!({"branch_type": "all", "contains": second})
+        ),
+        "* main"
+    );
+    assert_eq!(
+        git.call(
+            "git_branch",
+            json!({"branch_type": "local", "not_contains": second})
+        ),
+        "  old"
+    );
+    assert_eq!(
+        git.call("git_checkout", json!({"branch_name": "old"})),
+        "Switched to branch 'old'"
+    );
     assert_eq!(git.read("a.txt"), "one\ntwo\n");
-    assert!(git.status().ends_with("On branch old\nnothing to commit, working tree clean"));
+    assert!(
+        git.status()
+            .ends_with("On branch old\nnothing to commit, working tree clean")
+    );
     let said = git.call("git_checkout", json!({"branch_name": second}));
     assert_eq!(said, format!("HEAD is now detached at {}", &second[..7]));
     assert_eq!(git.read("a.txt"), "one\n2\n");
@@ -182,7 +281,10 @@ fn a_repository_is_filled_looked_at_and_branched() {
         git.call("git_branch", json!({"branch_type": "local"})),
         format!("* (HEAD detached at {short})\n  main\n  old")
     );
-    assert!(git.status().contains(&format!("\nHEAD detached at {short}\n")));
+    assert!(
+        git.status()
+            .contains(&format!("\nHEAD detached at {short}\n"))
+    );
     let said = git.refused("git_create_branch", json!({"branch_name": "x"}));
     assert!(said.contains("pass base_branch"), "{said}");
 }
@@ -191,8 +293,12 @@ fn a_repository_is_filled_looked_at_and_branched() {
 fn what_it_says_is_what_git_says() {
     let ours = Git::new();
     let at = &ours.repository;
-    let Some(_) = git(at, &["version"]) else { return };
-    let long: String = (1..200).map(|n| format!("fn line_{n}() {{\n    {n}\n}}\n\n")).collect();
+    let Some(_) = git(at, &["version"]) else {
+        return;
+    };
+    let long: String = (1..200)
+        .map(|n| format!("fn line_{n}() {{\n    {n}\n}}\n\n"))
+        .collect();
     ours.write("code.rs", &long);
     ours.write("kept.txt", "kept\n");
     ours.write("moved.txt", "moved\nand long enough\n");
@@ -210,7 +316,13 @@ fn what_it_says_is_what_git_says() {
     assert_eq!(git(at, &["fsck", "--strict"]).as_deref(), Some(""));
     assert_eq!(git(at, &["status", "--porcelain"]).as_deref(), Some(""));
 
-    ours.write("code.rs", &long.replace("    7\n", "    seven\n").replace("    9\n", "").replace("    150\n", "    x\n    y\n"));
+    ours.write(
+        "code.rs",
+        &long
+            .replace("    7\n", "    seven\n")
+            .replace("    9\n", "")
+            .replace("    150\n", "    x\n    y\n"),
+    );
     fs::create_dir(at.join("elsewhere")).expect("made");
     fs::rename(at.join("moved.txt"), at.join("elsewhere/moved.txt")).expect("moved");
     fs::remove_file(at.join("gone.txt")).expect("removed");
@@ -228,23 +340,45 @@ fn what_it_says_is_what_git_says() {
     ours.write("empty", "");
     let compared = |what: &str| {
         let status = git(at, &["status"]).expect("git");
-        assert_eq!(ours.status(), format!("Repository status:\n{status}"), "{what}");
+        assert_eq!(
+            ours.status(),
+            format!("Repository status:\n{status}"),
+            "{what}"
+        );
         for (tool, title, arguments) in [
-            ("git_diff_unstaged", "Unstaged changes", vec!["diff", "--unified=3", "-M100%"]),
-            ("git_diff_staged", "Staged changes", vec!["diff", "--unified=3", "-M100%", "--cached"]),
+            (
+                "git_diff_unstaged",
+                "Unstaged changes",
+                vec!["diff", "--unified=3", "-M100%"],
+            ),
+            (
+                "git_diff_staged",
+                "Staged changes",
+                vec!["diff", "--unified=3", "-M100%", "--cached"],
+            ),
         ] {
             let said = git(at, &arguments).expect("git");
-            assert_eq!(ours.call(tool, json!({})), format!("{title}:\n{said}"), "{what}");
+            assert_eq!(
+                ours.call(tool, json!({})),
+                format!("{title}:\n{said}"),
+                "{what}"
+            );
         }
         for context in [0, 1, 10] {
             let option = format!("--unified={context}");
             let said = git(at, &["diff", &option, "-M100%", "HEAD"]).expect("git");
-            let diff = ours.call("git_diff", json!({"target": "HEAD", "context_lines": context}));
+            let diff = ours.call(
+                "git_diff",
+                json!({"target": "HEAD", "context_lines": context}),
+            );
             assert_eq!(diff, format!("Diff with HEAD:\n{said}"), "{what}");
         }
     };
     compared("unstaged");
-    ours.call("git_add", json!({"files": ["code.rs", "gone.txt", "elsewhere", "moved.txt", "script", "empty"]}));
+    ours.call(
+        "git_add",
+        json!({"files": ["code.rs", "gone.txt", "elsewhere", "moved.txt", "script", "empty"]}),
+    );
     compared("partly staged");
     ours.call("git_add", json!({"files": ["."]}));
     compared("staged");
@@ -259,25 +393,60 @@ fn what_it_says_is_what_git_says() {
     for target in ["HEAD~1", "main"] {
         ours.call("git_checkout", json!({"branch_name": target}));
         compared(target);
-        assert_eq!(git(at, &["status", "--porcelain"]).as_deref(), Some(""), "{target}");
+        assert_eq!(
+            git(at, &["status", "--porcelain"]).as_deref(),
+            Some(""),
+            "{target}"
+        );
     }
     assert_eq!(ours.read("crlf.txt"), "a\r\nc\r\n");
-    assert_eq!(fs::read_link(at.join("becomes")).expect("a link"), Path::new("kept.txt"));
+    assert_eq!(
+        fs::read_link(at.join("becomes")).expect("a link"),
+        Path::new("kept.txt")
+    );
 
     git(at, &["branch", "topic", "HEAD~1"]);
     git(at, &["update-ref", "refs/remotes/origin/main", "HEAD~1"]);
-    git(at, &["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
-    git(at, &["config", "remote.origin.url", "https://example.com/x"]);
-    git(at, &["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"]);
+    git(
+        at,
+        &[
+            "symbolic-ref",
+            "refs/remotes/origin/HEAD",
+            "refs/remotes/origin/main",
+        ],
+    );
+    git(
+        at,
+        &["config", "remote.origin.url", "https://example.com/x"],
+    );
+    git(
+        at,
+        &[
+            "config",
+            "remote.origin.fetch",
+            "+refs/heads/*:refs/remotes/origin/*",
+        ],
+    );
     git(at, &["config", "branch.main.remote", "origin"]);
     git(at, &["config", "branch.main.merge", "refs/heads/main"]);
     compared("ahead of another");
-    for (kind, arguments) in [("local", vec![]), ("remote", vec!["-r"]), ("all", vec!["-a"])] {
+    for (kind, arguments) in [
+        ("local", vec![]),
+        ("remote", vec!["-r"]),
+        ("all", vec!["-a"]),
+    ] {
         let mut all = vec!["branch"];
         all.extend(arguments);
-        let said = Command::new("git").current_dir(at).args(&all).output().expect("git");
+        let said = Command::new("git")
+            .current_dir(at)
+            .args(&all)
+            .output()
+            .expect("git");
         let said = String::from_utf8_lossy(&said.stdout);
-        assert_eq!(ours.call("git_branch", json!({"branch_type": kind})), said.trim_end_matches('\n'));
+        assert_eq!(
+            ours.call("git_branch", json!({"branch_type": kind})),
+            said.trim_end_matches('\n')
+        );
     }
     git(at, &["gc", "--quiet"]);
     compared("packed");
@@ -287,7 +456,9 @@ fn what_it_says_is_what_git_says() {
 fn an_unfinished_merge_is_seen_and_concluded() {
     let ours = Git::new();
     let at = &ours.repository;
-    let Some(_) = git(at, &["version"]) else { return };
+    let Some(_) = git(at, &["version"]) else {
+        return;
+    };
     ours.write("a", "base\n");
     ours.commit("base");
     ours.call("git_create_branch", json!({"branch_name": "topic"}));
@@ -300,13 +471,23 @@ fn an_unfinished_merge_is_seen_and_concluded() {
     ours.call("git_checkout", json!({"branch_name": "main"}));
     let merge = Command::new("git")
         .current_dir(at)
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "merge", "topic"])
+        .args([
+            "-c",
+            "user.name=x",
+            "-c",
+            "user.email=x@example.com",
+            "merge",
+            "topic",
+        ])
         .output()
         .expect("git");
     assert!(!merge.status.success(), "it conflicts");
     let status = git(at, &["status"]).expect("git");
     assert_eq!(ours.status(), format!("Repository status:\n{status}"));
-    assert!(ours.call("git_diff_unstaged", json!({})).contains("* Unmerged path a"));
+    assert!(
+        ours.call("git_diff_unstaged", json!({}))
+            .contains("* Unmerged path a")
+    );
     let said = ours.refused("git_commit", json!({"message": "x"}));
     assert!(said.contains("unmerged paths, 'a'"), "{said}");
     let said = ours.refused("git_checkout", json!({"branch_name": "topic"}));
@@ -345,8 +526,14 @@ fn changes_are_not_lost_by_checking_out() {
     let to_main = || git.try_call("git_checkout", json!({"branch_name": "main"}));
     git.write("differs", "mine\n");
     let said = to_first().expect_err("it would be lost");
-    assert!(said.contains("would be overwritten") && said.contains("\tdiffers\n"), "{said}");
-    assert_eq!((git.read("differs"), git.read("new")), ("mine\n".to_owned(), "2\n".to_owned()));
+    assert!(
+        said.contains("would be overwritten") && said.contains("\tdiffers\n"),
+        "{said}"
+    );
+    assert_eq!(
+        (git.read("differs"), git.read("new")),
+        ("mine\n".to_owned(), "2\n".to_owned())
+    );
     git.call("git_add", json!({"files": ["differs"]}));
     to_first().expect_err("staged, it would be lost as well");
     git.write("differs", "2\n");
@@ -354,7 +541,10 @@ fn changes_are_not_lost_by_checking_out() {
 
     git.write("same", "mine\n");
     git.write("untracked", "mine\n");
-    assert_eq!(to_first().expect("nothing is lost"), "Switched to branch 'first'");
+    assert_eq!(
+        to_first().expect("nothing is lost"),
+        "Switched to branch 'first'"
+    );
     assert_eq!(git.read("same"), "mine\n");
     assert_eq!(git.read("untracked"), "mine\n");
     assert_eq!(git.read("differs"), "1\n");
@@ -378,7 +568,9 @@ fn writing_is_offered_only_where_it_is_configured() {
     let folder = tempfile::tempdir().expect("a folder");
     gix::init(folder.path()).expect("a repository");
     let server = serve("git", json!({"git": {"repositories": [folder.path()]}}));
-    let listed = Stateless::new("tools/list", json!({})).send(&server).result();
+    let listed = Stateless::new("tools/list", json!({}))
+        .send(&server)
+        .result();
     let mut names: Vec<_> = listed["tools"]
         .as_array()
         .expect("a list")
@@ -388,12 +580,26 @@ fn writing_is_offered_only_where_it_is_configured() {
     names.sort_unstable();
     assert_eq!(
         names,
-        ["git_branch", "git_diff", "git_diff_staged", "git_diff_unstaged", "git_log", "git_show", "git_status"]
+        [
+            "git_branch",
+            "git_diff",
+            "git_diff_staged",
+            "git_diff_unstaged",
+            "git_log",
+            "git_show",
+            "git_status"
+        ]
     );
     for (settings, setting) in [
         (json!({"git": {}}), "builtin.git.repositories"),
-        (json!({"git": {"repositories": ["/nonexistent"]}}), "builtin.git.repositories[0]"),
-        (json!({"git": {"repositories": ["/"]}}), "builtin.git.repositories[0]"),
+        (
+            json!({"git": {"repositories": ["/nonexistent"]}}),
+            "builtin.git.repositories[0]",
+        ),
+        (
+            json!({"git": {"repositories": ["/"]}}),
+            "builtin.git.repositories[0]",
+        ),
         (
             json!({"git": {"repositories": [folder.path()], "author": {"name": "x\ny", "email": "z"}}}),
             "builtin.git.author.name",
@@ -411,7 +617,15 @@ fn values_are_never_options_and_paths_never_lead_out() {
     git.commit("first");
     let marker = git.folder.path().join("marker");
     let output = format!("--output={}", marker.display());
-    for value in [&*output, "--upload-pack=touch x", "-c", "--", "-h", "--exec=x", "-"] {
+    for value in [
+        &*output,
+        "--upload-pack=touch x",
+        "-c",
+        "--",
+        "-h",
+        "--exec=x",
+        "-",
+    ] {
         for (tool, argument) in [
             ("git_diff", "target"),
             ("git_show", "revision"),
@@ -421,43 +635,108 @@ fn values_are_never_options_and_paths_never_lead_out() {
             let mut arguments = serde_json::Map::new();
             arguments.insert(argument.to_owned(), value.into());
             let said = git.refused(tool, Value::Object(arguments));
-            assert!(said.contains("cannot start with '-'"), "{tool} {value}: {said}");
+            assert!(
+                said.contains("cannot start with '-'"),
+                "{tool} {value}: {said}"
+            );
         }
-        git.refused("git_create_branch", json!({"branch_name": "x", "base_branch": value}));
-        git.refused("git_branch", json!({"branch_type": "local", "contains": value}));
-        git.refused("git_branch", json!({"branch_type": "local", "not_contains": value}));
+        git.refused(
+            "git_create_branch",
+            json!({"branch_name": "x", "base_branch": value}),
+        );
+        git.refused(
+            "git_branch",
+            json!({"branch_type": "local", "contains": value}),
+        );
+        git.refused(
+            "git_branch",
+            json!({"branch_type": "local", "not_contains": value}),
+        );
         git.refused("git_log", json!({"start_timestamp": value}));
         git.refused("git_log", json!({"end_timestamp": value}));
         git.refused("git_add", json!({"files": [value]}));
     }
     for value in [
-        "ext::sh -c touch% x", "HEAD^{/first}", ":/first", "HEAD...main", "no such", "HEAD:../a", "HEAD:/etc/passwd",
-        "HEAD:a/../../b", "\n", "", "@{-1000000}", "HEAD~99999999999",
+        "ext::sh -c touch% x",
+        "HEAD^{/first}",
+        ":/first",
+        "HEAD...main",
+        "no such",
+        "HEAD:../a",
+        "HEAD:/etc/passwd",
+        "HEAD:a/../../b",
+        "\n",
+        "",
+        "@{-1000000}",
+        "HEAD~99999999999",
     ] {
         git.refused("git_show", json!({"revision": value}));
         git.refused("git_diff", json!({"target": value}));
         git.refused("git_checkout", json!({"branch_name": value}));
     }
-    for value in ["a..b", "HEAD", "@", "a b", "a~", "a^", "a:b", ".a", "a.lock", "a/", "/a", "a//b", "", "\x07", "refs/../x", "@{1}"] {
+    for value in [
+        "a..b",
+        "HEAD",
+        "@",
+        "a b",
+        "a~",
+        "a^",
+        "a:b",
+        ".a",
+        "a.lock",
+        "a/",
+        "/a",
+        "a//b",
+        "",
+        "\x07",
+        "refs/../x",
+        "@{1}",
+    ] {
         git.refused("git_create_branch", json!({"branch_name": value}));
     }
-    for path in ["../marker", "/etc/passwd", "a/../../x", ".git/config", "x/.git/y", ".GIT/config", "", "\0"] {
+    for path in [
+        "../marker",
+        "/etc/passwd",
+        "a/../../x",
+        ".git/config",
+        "x/.git/y",
+        ".GIT/config",
+        "",
+        "\0",
+    ] {
         let said = git.try_call("git_add", json!({"files": [path]}));
         assert!(said.is_err() || path.is_empty(), "{path:?}: {said:?}");
     }
-    for path in ["/", "/etc", "..", "../..", "/nonexistent", "", "\0", "~", "file:///etc"] {
+    for path in [
+        "/",
+        "/etc",
+        "..",
+        "../..",
+        "/nonexistent",
+        "",
+        "\0",
+        "~",
+        "file:///etc",
+    ] {
         let result = call(&git.server, "git_status", json!({"repo_path": path}));
         if path.is_empty() {
             continue;
         }
         let text = result["content"][0]["text"].as_str().expect("a text");
         assert_eq!(result["isError"], true, "{path}: {text}");
-        assert!(text.contains("is in no repository that may be used here"), "{path}: {text}");
+        assert!(
+            text.contains("is in no repository that may be used here"),
+            "{path}: {text}"
+        );
     }
     assert!(!marker.exists());
     // A folder in the repository stands for it, and so does its name from the configured folder.
     git.write("folder/b", "b\n");
-    for path in [git.repository.join("folder"), PathBuf::from("project"), PathBuf::from("project/folder/.")] {
+    for path in [
+        git.repository.join("folder"),
+        PathBuf::from("project"),
+        PathBuf::from("project/folder/."),
+    ] {
         let result = call(&git.server, "git_status", json!({"repo_path": path}));
         assert_ne!(result["isError"], true, "{}: {result}", path.display());
     }
@@ -489,20 +768,35 @@ fn what_points_out_of_the_configured_folders_is_refused() {
         fs::remove_dir_all(&git.repository).expect("removed");
         symlink(&outside.repository, &git.repository).expect("linked");
     });
-    refused("a link in place of .git", &|git| replaced(git, ".git", &theirs));
+    refused("a link in place of .git", &|git| {
+        replaced(git, ".git", &theirs)
+    });
     refused("a file in place of .git", &|git| {
         fs::remove_dir_all(git.git_dir("")).expect("removed");
         git.write(".git", &format!("gitdir: {}\n", theirs.display()));
     });
     refused("a relative file in place of .git", &|git| {
         fs::remove_dir_all(git.git_dir("")).expect("removed");
-        git.write(".git", "gitdir: ../../../../../../../../../../../../../etc\n");
+        git.write(
+            ".git",
+            "gitdir: ../../../../../../../../../../../../../etc\n",
+        );
     });
-    refused("objects elsewhere", &|git| replaced(git, ".git/objects", &theirs.join("objects")));
-    refused("references elsewhere", &|git| replaced(git, ".git/refs", &theirs.join("refs")));
-    refused("HEAD elsewhere", &|git| replaced(git, ".git/HEAD", &theirs.join("HEAD")));
-    refused("an index elsewhere", &|git| replaced(git, ".git/index", &theirs.join("index")));
-    refused("a configuration elsewhere", &|git| replaced(git, ".git/config", &theirs.join("config")));
+    refused("objects elsewhere", &|git| {
+        replaced(git, ".git/objects", &theirs.join("objects"))
+    });
+    refused("references elsewhere", &|git| {
+        replaced(git, ".git/refs", &theirs.join("refs"))
+    });
+    refused("HEAD elsewhere", &|git| {
+        replaced(git, ".git/HEAD", &theirs.join("HEAD"))
+    });
+    refused("an index elsewhere", &|git| {
+        replaced(git, ".git/index", &theirs.join("index"))
+    });
+    refused("a configuration elsewhere", &|git| {
+        replaced(git, ".git/config", &theirs.join("config"))
+    });
     refused("objects borrowed from elsewhere", &|git| {
         let list = format!("{}\n", theirs.join("objects").display());
         fs::create_dir_all(git.git_dir("objects/info")).expect("made");
@@ -538,11 +832,18 @@ fn a_working_tree_elsewhere_is_not_read() {
     fs::remove_dir_all(git.repository.join("folder")).expect("removed");
     symlink(&outside, git.repository.join("folder")).expect("linked");
     let said = git.call("git_diff_unstaged", json!({}));
-    assert!(!said.contains("TOP SECRET") && said.contains("deleted file"), "{said}");
+    assert!(
+        !said.contains("TOP SECRET") && said.contains("deleted file"),
+        "{said}"
+    );
     let said = git.try_call("git_add", json!({"files": ["folder/secret"]}));
     assert!(!format!("{said:?}").contains("TOP SECRET"), "{said:?}");
     let said = git.try_call("git_checkout", json!({"branch_name": "HEAD~1"}));
-    assert_eq!(fs::read_to_string(outside.join("secret")).expect("read"), "TOP SECRET\n", "{said:?}");
+    assert_eq!(
+        fs::read_to_string(outside.join("secret")).expect("read"),
+        "TOP SECRET\n",
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -550,7 +851,11 @@ fn nothing_that_a_repository_brings_is_run() {
     let git = Git::new();
     let marker = git.folder.path().join("marker");
     let script = git.folder.path().join("served/script.sh");
-    fs::write(&script, format!("#!/bin/sh\ntouch {}\ncat\n", marker.display())).expect("written");
+    fs::write(
+        &script,
+        format!("#!/bin/sh\ntouch {}\ncat\n", marker.display()),
+    )
+    .expect("written");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
     let script = script.display();
     let config = fs::read_to_string(git.git_dir("config")).expect("read");
@@ -594,10 +899,20 @@ fn nothing_that_a_repository_brings_is_run() {
     .expect("written");
     fs::create_dir_all(git.git_dir("hooks")).expect("made");
     for hook in [
-        "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-checkout", "post-index-change",
-        "reference-transaction", "fsmonitor-watchman",
+        "pre-commit",
+        "prepare-commit-msg",
+        "commit-msg",
+        "post-commit",
+        "post-checkout",
+        "post-index-change",
+        "reference-transaction",
+        "fsmonitor-watchman",
     ] {
-        symlink(git.folder.path().join("served/script.sh"), git.git_dir("hooks").join(hook)).expect("linked");
+        symlink(
+            git.folder.path().join("served/script.sh"),
+            git.git_dir("hooks").join(hook),
+        )
+        .expect("linked");
     }
     git.write(".gitattributes", "* filter=evil diff=evil merge=evil\n");
     git.write("a", "one\n");
@@ -629,10 +944,17 @@ fn results_and_histories_have_an_end() {
         let log = git.call("git_log", json!({"max_count": count}));
         assert_eq!(log.matches("Commit: ").count(), 3, "{count}");
     }
-    assert_eq!(git.call("git_log", json!({"max_count": 0})), "Commit history:\n");
+    assert_eq!(
+        git.call("git_log", json!({"max_count": 0})),
+        "Commit history:\n"
+    );
     git.write("a", &"a line\n".repeat(500));
     let diff = git.call("git_diff_unstaged", json!({}));
-    assert!(diff.len() < 1100 && diff.ends_with("[cut here: there is more than the 1000 bytes that are shown]"), "{diff}");
+    assert!(
+        diff.len() < 1100
+            && diff.ends_with("[cut here: there is more than the 1000 bytes that are shown]"),
+        "{diff}"
+    );
     git.write("a", &"a line\n".repeat(5000));
     let diff = git.call("git_diff_unstaged", json!({}));
     assert!(diff.contains("too large to be compared"), "{diff}");
@@ -664,7 +986,9 @@ fn a_tree_that_holds_itself_a_billion_times_is_given_up_on() {
             filename: format!("d{n}").into(),
             oid: id,
         };
-        let tree = gix::objs::Tree { entries: (0..10).map(entry).collect() };
+        let tree = gix::objs::Tree {
+            entries: (0..10).map(entry).collect(),
+        };
         id = repository.write_object(&tree).expect("written").detach();
         kind = gix::objs::tree::EntryKind::Tree;
     }
@@ -694,7 +1018,12 @@ fn a_tree_that_holds_itself_a_billion_times_is_given_up_on() {
         let said = git.refused(tool, arguments);
         assert!(said.contains("more than 1000 files"), "{tool}: {said}");
     }
-    assert_eq!(git.call("git_show", json!({"revision": "HEAD:d0"})).lines().count(), 10);
+    assert_eq!(
+        git.call("git_show", json!({"revision": "HEAD:d0"}))
+            .lines()
+            .count(),
+        10
+    );
 }
 
 #[test]
@@ -712,7 +1041,9 @@ fn trees_with_names_that_lead_out_are_refused() {
                 oid: blob,
             }],
         };
-        let Ok(tree) = repository.write_object(&tree) else { continue };
+        let Ok(tree) = repository.write_object(&tree) else {
+            continue;
+        };
         let commit = gix::objs::Commit {
             tree: tree.detach(),
             parents: Default::default(),
@@ -749,7 +1080,8 @@ fn files_that_are_ignored_or_missing_are_told_apart() {
     let nested = git.repository.join("nested");
     gix::init(&nested).expect("a repository");
     fs::write(nested.join("x"), "x").expect("written");
-    assert!(git.status().contains("\tnested/\n"));
+    let status = git.status();
+    assert!(status.contains("\tnested/"), "{status}");
     let said = git.refused("git_add", json!({"files": ["nested"]}));
     assert!(said.contains("repository of its own"), "{said}");
 }
@@ -760,7 +1092,10 @@ fn somebody_else_changing_the_repository_is_waited_for_and_told() {
     git.write("a", "x");
     fs::write(git.git_dir("index.lock"), "").expect("written");
     let said = git.refused("git_add", json!({"files": ["."]}));
-    assert!(said.contains("somebody else is changing the repository"), "{said}");
+    assert!(
+        said.contains("somebody else is changing the repository"),
+        "{said}"
+    );
     fs::remove_file(git.git_dir("index.lock")).expect("removed");
     git.commit("first");
     assert!(!git.git_dir("index.lock").exists());
@@ -770,18 +1105,36 @@ fn somebody_else_changing_the_repository_is_waited_for_and_told() {
 fn a_linked_working_tree_is_one_as_long_as_it_is_in_the_configured_folders() {
     let ours = Git::new();
     let at = &ours.repository;
-    let Some(_) = git(at, &["version"]) else { return };
+    let Some(_) = git(at, &["version"]) else {
+        return;
+    };
     ours.write("a", "a\n");
     ours.commit("first");
-    git(at, &["worktree", "add", "--quiet", "-b", "inside", "../inside"]);
+    git(
+        at,
+        &["worktree", "add", "--quiet", "-b", "inside", "../inside"],
+    );
     let inside = ours.folder.path().join("served/inside");
     let status = |path: &Path| call(&ours.server, "git_status", json!({ "repo_path": path }));
     let said = status(&inside);
     let text = said["content"][0]["text"].as_str().expect("a text");
-    assert_eq!(text, "Repository status:\nOn branch inside\nnothing to commit, working tree clean");
+    assert_eq!(
+        text,
+        "Repository status:\nOn branch inside\nnothing to commit, working tree clean"
+    );
     let said = ours.refused("git_checkout", json!({"branch_name": "inside"}));
     assert!(said.contains("another working tree"), "{said}");
-    git(at, &["worktree", "add", "--quiet", "-b", "outside", "../../outside"]);
+    git(
+        at,
+        &[
+            "worktree",
+            "add",
+            "--quiet",
+            "-b",
+            "outside",
+            "../../outside",
+        ],
+    );
     let said = status(&ours.folder.path().join("outside"));
     assert_eq!(said["isError"], true);
 }

@@ -45,7 +45,10 @@ fn what_does_not_exist_is_named_with_what_does() {
 
 #[test]
 fn a_toolset_that_this_build_lacks_says_how_to_have_it() {
-    for (toolset, is_there) in [("git", cfg!(feature = "git")), ("sql", cfg!(feature = "sql"))] {
+    for (toolset, is_there) in [
+        ("git", cfg!(feature = "git")),
+        ("sql", cfg!(feature = "sql")),
+    ] {
         let told = refusal(toolset, json!({}));
         let expected = if is_there {
             format!("builtin.{toolset}.")

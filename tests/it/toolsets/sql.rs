@@ -38,9 +38,13 @@ fn queries() -> Value {
 }
 
 fn names(server: &Running) -> Vec<String> {
-    let listed = Stateless::new("tools/list", json!({})).send(server).result();
+    let listed = Stateless::new("tools/list", json!({}))
+        .send(server)
+        .result();
     let tools = listed["tools"].as_array().expect("a list").iter();
-    let mut names: Vec<_> = tools.map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect();
+    let mut names: Vec<_> = tools
+        .map(|tool| tool["name"].as_str().expect("a name").to_owned())
+        .collect();
     names.sort_unstable();
     names
 }
@@ -57,22 +61,40 @@ fn rows(server: &Running, tool: &str, arguments: Value) -> Value {
 fn failure(server: &Running, tool: &str, arguments: Value) -> String {
     let result = call(server, tool, arguments);
     assert_eq!(result["isError"], true, "{result}");
-    result["content"][0]["text"].as_str().expect("a text").to_owned()
+    result["content"][0]["text"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
 }
 
 #[test]
 fn a_file_is_asked_what_configuration_and_models_want_to_know() {
     let (_folder, path) = file();
-    let server = serve("sql", json!({"sql": {
-        "databases": [{"name": "shop", "sqlite": path, "read_query": true}],
-        "queries": queries(),
-    }}));
-    assert_eq!(names(&server), ["describe_table", "list_tables", "orders_of_customer", "read_query"]);
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "shop", "sqlite": path, "read_query": true}],
+            "queries": queries(),
+        }}),
+    );
+    assert_eq!(
+        names(&server),
+        [
+            "describe_table",
+            "list_tables",
+            "orders_of_customer",
+            "read_query"
+        ]
+    );
     assert_eq!(
         rows(&server, "list_tables", json!({})),
         json!([{"name": "customers", "type": "table"}, {"name": "orders", "type": "table"}])
     );
-    let columns = rows(&server, "describe_table", json!({"table_name": "customers"}));
+    let columns = rows(
+        &server,
+        "describe_table",
+        json!({"table_name": "customers"}),
+    );
     assert_eq!(
         columns[1],
         json!({"cid": 1, "name": "name", "type": "TEXT", "notnull": 1, "dflt_value": null, "pk": 0})
@@ -80,44 +102,86 @@ fn a_file_is_asked_what_configuration_and_models_want_to_know() {
     let said = failure(&server, "describe_table", json!({"table_name": "nothing"}));
     assert!(said.contains("list_tables"), "{said}");
     assert_eq!(
-        rows(&server, "orders_of_customer", json!({"customer": 1, "least": 10})),
+        rows(
+            &server,
+            "orders_of_customer",
+            json!({"customer": 1, "least": 10})
+        ),
         json!([{"id": 2, "total": 20.0}])
     );
-    assert_eq!(rows(&server, "orders_of_customer", json!({"customer": 2})), json!([{"id": 3, "total": 5.0}]));
-    let wrong = call(&server, "orders_of_customer", json!({"customer": "1 OR 1=1"}));
+    assert_eq!(
+        rows(&server, "orders_of_customer", json!({"customer": 2})),
+        json!([{"id": 3, "total": 5.0}])
+    );
+    let wrong = call(
+        &server,
+        "orders_of_customer",
+        json!({"customer": "1 OR 1=1"}),
+    );
     assert_eq!(wrong["isError"], true);
     assert_eq!(
-        rows(&server, "read_query", json!({"query": "SELECT count(*) AS n FROM orders;"})),
+        rows(
+            &server,
+            "read_query",
+            json!({"query": "SELECT count(*) AS n FROM orders;"})
+        ),
         json!([{"n": 3}])
     );
-    let said = failure(&server, "read_query", json!({"query": "DELETE FROM orders"}));
-    assert!(said.contains("may not be asked here") || said.contains("only queries that read"), "{said}");
-    let said = failure(&server, "read_query", json!({"query": "SELECT 1; SELECT 2"}));
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"query": "DELETE FROM orders"}),
+    );
+    assert!(
+        said.contains("may not be asked here") || said.contains("only queries that read"),
+        "{said}"
+    );
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"query": "SELECT 1; SELECT 2"}),
+    );
     assert!(said.contains("several statements"), "{said}");
-    let said = failure(&server, "read_query", json!({"query": format!("SELECT '{}'", "x".repeat(70_000))}));
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"query": format!("SELECT '{}'", "x".repeat(70_000))}),
+    );
     assert!(said.contains("more than 65536 bytes"), "{said}");
 }
 
 #[test]
 fn only_what_is_configured_is_offered() {
     let (_folder, path) = file();
-    let plain = serve("sql", json!({"sql": {"databases": [{"name": "shop", "sqlite": path}]}}));
+    let plain = serve(
+        "sql",
+        json!({"sql": {"databases": [{"name": "shop", "sqlite": path}]}}),
+    );
     assert_eq!(names(&plain), ["describe_table", "list_tables"]);
     let (_other_folder, other) = file();
-    let two = serve("sql", json!({"sql": {
-        "inspection": true,
-        "databases": [{"name": "shop", "sqlite": path}, {"name": "old", "sqlite": other, "read_query": true}],
-    }}));
+    let two = serve(
+        "sql",
+        json!({"sql": {
+            "inspection": true,
+            "databases": [{"name": "shop", "sqlite": path}, {"name": "old", "sqlite": other, "read_query": true}],
+        }}),
+    );
     assert_eq!(names(&two), ["describe_table", "list_tables", "read_query"]);
     let found = rows(&two, "list_tables", json!({"database": "old"}));
     assert_eq!(found.as_array().map(Vec::len), Some(2));
     let wrong = call(&two, "list_tables", json!({"database": "none"}));
     assert_eq!(wrong["isError"], true);
     // With one database that may be asked freely there is nothing to choose.
-    assert_eq!(rows(&two, "read_query", json!({"query": "SELECT 1 AS a"})), json!([{"a": 1}]));
-    let bare = serve("sql", json!({"sql": {
-        "inspection": false, "databases": [{"name": "shop", "sqlite": path}], "queries": queries(),
-    }}));
+    assert_eq!(
+        rows(&two, "read_query", json!({"query": "SELECT 1 AS a"})),
+        json!([{"a": 1}])
+    );
+    let bare = serve(
+        "sql",
+        json!({"sql": {
+            "inspection": false, "databases": [{"name": "shop", "sqlite": path}], "queries": queries(),
+        }}),
+    );
     assert_eq!(names(&bare), ["orders_of_customer"]);
 }
 
@@ -129,32 +193,56 @@ fn a_query_that_writes_needs_leave_twice() {
         "arguments": {"id": {"type": "integer"}, "name": {"max_length": 20}},
         "sql": "UPDATE customers SET name = :name WHERE id = :id",
     });
-    let told = refusal("sql", json!({"sql": {
-        "databases": [{"name": "shop", "sqlite": path}], "queries": [query],
-    }}));
+    let told = refusal(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "shop", "sqlite": path}], "queries": [query],
+        }}),
+    );
     assert!(told.contains("builtin.sql.queries[0].write"), "{told}");
-    let server = serve("sql", json!({"sql": {
-        "databases": [{"name": "shop", "sqlite": path, "writable": true, "read_query": true}], "queries": [query],
-    }}));
-    let result = call(&server, "rename", json!({"id": 2, "name": "'; DROP TABLE orders"}));
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "shop", "sqlite": path, "writable": true, "read_query": true}], "queries": [query],
+        }}),
+    );
+    let result = call(
+        &server,
+        "rename",
+        json!({"id": 2, "name": "'; DROP TABLE orders"}),
+    );
     assert_eq!(result["structuredContent"], json!({"changed": 1}));
     assert_eq!(
-        rows(&server, "read_query", json!({"query": "SELECT name FROM customers WHERE id = 2"})),
+        rows(
+            &server,
+            "read_query",
+            json!({"query": "SELECT name FROM customers WHERE id = 2"})
+        ),
         json!([{"name": "'; DROP TABLE orders"}])
     );
-    failure(&server, "read_query", json!({"query": "UPDATE customers SET name = ''"}));
+    failure(
+        &server,
+        "read_query",
+        json!({"query": "UPDATE customers SET name = ''"}),
+    );
 }
 
 #[test]
 fn mistakes_in_the_configuration_stop_the_start() {
     let (_folder, path) = file();
-    let with = |query: Value| {
-        json!({"sql": {"databases": [{"name": "shop", "sqlite": path}], "queries": [query]}})
-    };
+    let with = |query: Value| json!({"sql": {"databases": [{"name": "shop", "sqlite": path}], "queries": [query]}});
     for (settings, setting, word) in [
         (json!({"sql": {}}), "builtin.sql.databases", "is empty"),
-        (json!({"sql": {"databases": [{"sqlite": path}]}}), "databases[0].name", "give the database a name"),
-        (json!({"sql": {"databases": [{"name": "x"}]}}), "databases[0]", "sqlite or postgres"),
+        (
+            json!({"sql": {"databases": [{"sqlite": path}]}}),
+            "databases[0].name",
+            "give the database a name",
+        ),
+        (
+            json!({"sql": {"databases": [{"name": "x"}]}}),
+            "databases[0]",
+            "sqlite or postgres",
+        ),
         (
             json!({"sql": {"databases": [{"name": "x", "sqlite": "/nonexistent/x.db"}]}}),
             "databases[0].sqlite",
@@ -170,12 +258,36 @@ fn mistakes_in_the_configuration_stop_the_start() {
             "databases[1].name",
             "a name of its own",
         ),
-        (with(json!({"name": "q", "sql": "SELECT :a"})), "queries[0].sql", ":a"),
-        (with(json!({"name": "q", "sql": "SELECT 1", "arguments": {"a": {}}})), "queries[0].arguments", "has a"),
-        (with(json!({"name": "q", "sql": "SELECT nme FROM orders"})), "queries[0].sql", "no such column"),
-        (with(json!({"name": "q", "sql": "DELETE FROM orders"})), "queries[0].sql", "cannot be asked"),
-        (with(json!({"name": "q", "sql": "SELECT 1; SELECT 2"})), "queries[0].sql", "several statements"),
-        (with(json!({"name": "q", "sql": "SELECT 1", "database": "other"})), "queries[0].database", "shop"),
+        (
+            with(json!({"name": "q", "sql": "SELECT :a"})),
+            "queries[0].sql",
+            ":a",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT 1", "arguments": {"a": {}}})),
+            "queries[0].arguments",
+            "has a",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT nme FROM orders"})),
+            "queries[0].sql",
+            "no such column",
+        ),
+        (
+            with(json!({"name": "q", "sql": "DELETE FROM orders"})),
+            "queries[0].sql",
+            "cannot be asked",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT 1; SELECT 2"})),
+            "queries[0].sql",
+            "several statements",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT 1", "database": "other"})),
+            "queries[0].database",
+            "shop",
+        ),
     ] {
         let told = refusal("sql", settings);
         assert!(told.contains(setting) && told.contains(word), "{told}");
@@ -203,26 +315,40 @@ impl Postgres {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         // It refuses to run as the superuser.
-        let is_root = fs::metadata("/proc/self").is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
+        let is_root = fs::metadata("/proc/self")
+            .is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
         let as_user = |program: &Path| {
             if !is_root {
                 return Command::new(program);
             }
             let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+            command
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+                .arg(program);
             command
         };
         if is_root {
             std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("given away");
         }
         let made = as_user(&programs.join("initdb"))
-            .args(["--auth=trust", "--username=owner", "--encoding=UTF8", "--no-sync", "-D"])
+            .args([
+                "--auth=trust",
+                "--username=owner",
+                "--encoding=UTF8",
+                "--no-sync",
+                "-D",
+            ])
             .arg(&data)
             .current_dir(folder.path())
             .output();
         match made {
             Ok(made) if made.status.success() => {}
-            Ok(made) => return skipped(&format!("initdb: {}", String::from_utf8_lossy(&made.stderr))),
+            Ok(made) => {
+                return skipped(&format!(
+                    "initdb: {}",
+                    String::from_utf8_lossy(&made.stderr)
+                ));
+            }
             Err(error) => return skipped(&format!("initdb: {error}")),
         }
         let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -231,8 +357,19 @@ impl Postgres {
         let child = as_user(&programs.join("postgres"))
             .arg("-D")
             .arg(&data)
-            .args(["-F", "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=20"])
-            .args(["-c", &format!("port={port}"), "-c", &format!("unix_socket_directories={}", folder.path().display())])
+            .args([
+                "-F",
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "max_connections=20",
+            ])
+            .args([
+                "-c",
+                &format!("port={port}"),
+                "-c",
+                &format!("unix_socket_directories={}", folder.path().display()),
+            ])
             .current_dir(folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -255,7 +392,10 @@ impl Postgres {
     /// What is done as the owner, besides what the server under test does.
     fn execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         let url = self.url("owner");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
             let connection = tokio::spawn(connection);
@@ -273,7 +413,9 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        let _ = Command::new("kill")
+            .args(["-INT", &self.child.id().to_string()])
+            .status();
         let _ = self.child.wait();
     }
 }
@@ -284,12 +426,16 @@ fn programs() -> Option<PathBuf> {
     if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
         folders.extend(versions.flatten().map(|version| version.path().join("bin")));
     }
-    folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+    folders
+        .into_iter()
+        .find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
 }
 
 #[test]
 fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
-    let Some(postgres) = Postgres::start() else { return };
+    let Some(postgres) = Postgres::start() else {
+        return;
+    };
     postgres
         .execute(&format!(
             "{TABLES}
@@ -300,30 +446,39 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
              CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders; RETURN 1; END $$;"
         ))
         .expect("prepared");
-    let server = serve("sql", json!({"sql": {
-        "databases": [
-            {"name": "free", "postgres": postgres.url("writer"), "read_query": true, "writable": true},
-            {"name": "owned", "postgres": postgres.url("owner"), "read_query": true},
-        ],
-        "limits": {"timeout_seconds": 2, "rows": 100, "result_bytes": 10_000},
-        "queries": [
-            {
-                "name": "orders_of_customer", "database": "free",
-                "arguments": {"customer": {"type": "integer"}, "least": {"type": "number", "default": 0}},
-                "sql": "SELECT id, total FROM orders WHERE customer = :customer AND total >= :least ORDER BY id",
-            },
-            {
-                "name": "some_orders", "database": "free", "arguments": {"ids": {"type": "array", "items": "integer"}},
-                "sql": "SELECT id FROM orders WHERE id = ANY(:ids::int[]) ORDER BY id",
-            },
-            {
-                "name": "rename", "database": "free", "write": true,
-                "arguments": {"id": {"type": "integer"}, "name": {}},
-                "sql": "UPDATE customers SET name = :name WHERE id = :id",
-            },
-        ],
-    }}));
-    let free = |query: &str| call(&server, "read_query", json!({"database": "free", "query": query}));
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [
+                {"name": "free", "postgres": postgres.url("writer"), "read_query": true, "writable": true},
+                {"name": "owned", "postgres": postgres.url("owner"), "read_query": true},
+            ],
+            "limits": {"timeout_seconds": 2, "rows": 100, "result_bytes": 10_000},
+            "queries": [
+                {
+                    "name": "orders_of_customer", "database": "free",
+                    "arguments": {"customer": {"type": "integer"}, "least": {"type": "number", "default": 0}},
+                    "sql": "SELECT id, total FROM orders WHERE customer = :customer AND total >= :least ORDER BY id",
+                },
+                {
+                    "name": "some_orders", "database": "free", "arguments": {"ids": {"type": "array", "items": "integer"}},
+                    "sql": "SELECT id FROM orders WHERE id = ANY(:ids::int[]) ORDER BY id",
+                },
+                {
+                    "name": "rename", "database": "free", "write": true,
+                    "arguments": {"id": {"type": "integer"}, "name": {}},
+                    "sql": "UPDATE customers SET name = :name WHERE id = :id",
+                },
+            ],
+        }}),
+    );
+    let free = |query: &str| {
+        call(
+            &server,
+            "read_query",
+            json!({"database": "free", "query": query}),
+        )
+    };
     let found = |query: &str| {
         let result = free(query);
         assert_ne!(result["isError"], true, "{query}: {result}");
@@ -337,7 +492,11 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
             {"name": "orders", "type": "table"},
         ])
     );
-    let columns = rows(&server, "describe_table", json!({"database": "free", "table_name": "customers"}));
+    let columns = rows(
+        &server,
+        "describe_table",
+        json!({"database": "free", "table_name": "customers"}),
+    );
     assert_eq!(
         columns,
         json!([
@@ -345,18 +504,43 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
             {"cid": 1, "name": "name", "type": "text", "notnull": true, "dflt_value": null, "pk": false},
         ])
     );
-    let odd = rows(&server, "describe_table", json!({"database": "free", "table_name": "\"Odd Name\""}));
+    let odd = rows(
+        &server,
+        "describe_table",
+        json!({"database": "free", "table_name": "\"Odd Name\""}),
+    );
     assert_eq!(odd.as_array().map(Vec::len), Some(4));
     assert_eq!(
-        rows(&server, "orders_of_customer", json!({"customer": 1, "least": 9.75})),
+        rows(
+            &server,
+            "orders_of_customer",
+            json!({"customer": 1, "least": 9.75})
+        ),
         json!([{"id": 2, "total": 20}])
     );
-    assert_eq!(rows(&server, "some_orders", json!({"ids": [3, 1, 9]})), json!([{"id": 1}, {"id": 3}]));
+    assert_eq!(
+        rows(&server, "some_orders", json!({"ids": [3, 1, 9]})),
+        json!([{"id": 1}, {"id": 3}])
+    );
     let odd = found("SELECT tags, doc, big::text FROM \"Odd Name\" -- and nothing else");
-    assert_eq!(odd, json!([{"tags": ["a", "b"], "doc": {"a": [1]}, "big": "12345678901234567890.5"}]));
-    assert_eq!(found("WITH x AS (SELECT 1 AS a) SELECT a FROM x;"), json!([{"a": 1}]));
-    let result = call(&server, "rename", json!({"id": 2, "name": "x'; DROP TABLE orders; --"}));
-    assert_eq!(result["structuredContent"], json!({"changed": 1}), "{result}");
+    assert_eq!(
+        odd,
+        json!([{"tags": ["a", "b"], "doc": {"a": [1]}, "big": "12345678901234567890.5"}])
+    );
+    assert_eq!(
+        found("WITH x AS (SELECT 1 AS a) SELECT a FROM x;"),
+        json!([{"a": 1}])
+    );
+    let result = call(
+        &server,
+        "rename",
+        json!({"id": 2, "name": "x'; DROP TABLE orders; --"}),
+    );
+    assert_eq!(
+        result["structuredContent"],
+        json!({"changed": 1}),
+        "{result}"
+    );
     assert_eq!(
         found("SELECT name FROM customers WHERE id = 2"),
         json!([{"name": "x'; DROP TABLE orders; --"}])
@@ -396,22 +580,43 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         assert_eq!(result["isError"], true, "{query}: {result}");
     }
     // What outlasts a transaction does not reach the next question.
-    found("SELECT set_config('default_transaction_read_only', 'off', false), set_config('statement_timeout', '0', false)");
+    found(
+        "SELECT set_config('default_transaction_read_only', 'off', false), set_config('statement_timeout', '0', false)",
+    );
     found("SELECT set_config('search_path', 'pg_catalog', false)");
     assert_eq!(found("SELECT count(*) AS n FROM orders"), json!([{"n": 3}]));
 
-    let said = failure(&server, "read_query", json!({"database": "free", "query": "SELECT pg_sleep(60)"}));
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "free", "query": "SELECT pg_sleep(60)"}),
+    );
     assert!(said.contains("more than 2 s"), "{said}");
     let endless = "SELECT count(*) FROM generate_series(1, 1000000000000)";
-    let said = failure(&server, "read_query", json!({"database": "free", "query": endless}));
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "free", "query": endless}),
+    );
     assert!(said.contains("more than 2 s"), "{said}");
-    let result = free("SELECT n FROM generate_series(1, 100000000) AS n");
-    assert_eq!(result["structuredContent"]["truncated"], true);
-    assert_eq!(result["structuredContent"]["rows"].as_array().map(Vec::len), Some(100));
-    let result = free("SELECT repeat('x', 100000000) AS x");
-    assert_eq!(result["structuredContent"], json!({"rows": [], "truncated": true}));
+    let result = free("SELECT n FROM generate_series(1, 1000) AS n");
+    assert_eq!(result["structuredContent"]["truncated"], true, "{result}");
+    assert_eq!(
+        result["structuredContent"]["rows"].as_array().map(Vec::len),
+        Some(100)
+    );
+    let result = free("SELECT repeat('x', 10000000) AS x");
+    assert_eq!(
+        result["structuredContent"],
+        json!({"rows": [], "truncated": true}),
+        "{result}"
+    );
 
-    let said = failure(&server, "read_query", json!({"database": "owned", "query": "SELECT 1"}));
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "owned", "query": "SELECT 1"}),
+    );
     assert!(said.contains("superuser"), "{said}");
 
     // A connection that was lost is made again.
@@ -428,7 +633,10 @@ fn a_server_that_is_not_there_is_told_without_saying_where_it_is() {
     let port = socket.local_addr().expect("an address").port();
     drop(socket);
     let url = format!("postgres://me:hunter2@127.0.0.1:{port}/shop");
-    let server = serve("sql", json!({"sql": {"databases": [{"name": "shop", "postgres": url}]}}));
+    let server = serve(
+        "sql",
+        json!({"sql": {"databases": [{"name": "shop", "postgres": url}]}}),
+    );
     let said = failure(&server, "list_tables", json!({}));
     assert_eq!(said, "the database shop cannot be used at the moment");
 }

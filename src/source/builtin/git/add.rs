@@ -22,7 +22,9 @@ pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolErr
         ));
     }
     if NAMED_MAX < files.len() {
-        return Err(ToolError::new(format!("at most {NAMED_MAX} paths can be named at once")));
+        return Err(ToolError::new(format!(
+            "at most {NAMED_MAX} paths can be named at once"
+        )));
     }
     let worktree = place.worktree()?;
     let lock = place.lock_index()?;
@@ -33,7 +35,10 @@ pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolErr
     for file in files {
         paths.push(relative(file, root)?);
     }
-    let untracked: BTreeSet<BString> = place.untracked(&index, &worktree, false)?.into_iter().collect();
+    let untracked: BTreeSet<BString> = place
+        .untracked(&index, &worktree, false)?
+        .into_iter()
+        .collect();
     let wanted = wanted(&paths, &index, &untracked, |path| {
         worktree.look(path.as_bstr()).doing("look at a file")
     })?;
@@ -55,7 +60,11 @@ pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolErr
                 staged.remove(&path);
             }
             Some((mode, stat, bytes)) => {
-                let id = place.repository.write_blob(&bytes).doing("store a file's content")?.detach();
+                let id = place
+                    .repository
+                    .write_blob(&bytes)
+                    .doing("store a file's content")?
+                    .detach();
                 make_room(&mut staged, &path);
                 let version = Version { mode, id };
                 staged.insert(path, Staged { version, stat });
@@ -95,8 +104,12 @@ fn wanted(
                 Some(_) if untracked.contains(&as_folder) => {
                     format!("'{name}' is a repository of its own, and is not added")
                 }
-                Some(Found::Folder) => format!("there is nothing to add in '{name}'; what is there may be ignored"),
-                Some(_) => format!("'{name}' is ignored by the repository's .gitignore, and is not added"),
+                Some(Found::Folder) => {
+                    format!("there is nothing to add in '{name}'; what is there may be ignored")
+                }
+                Some(_) => {
+                    format!("'{name}' is ignored by the repository's .gitignore, and is not added")
+                }
             }));
         }
         wanted.extend(found.into_iter().cloned());
@@ -139,7 +152,9 @@ fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     }
     let relative = BString::from(steps.join("/"));
     if !relative.is_empty() && !is_path(relative.as_bstr()) {
-        return Err(ToolError::new(format!("'{file}' is no path that can be added")));
+        return Err(ToolError::new(format!(
+            "'{file}' is no path that can be added"
+        )));
     }
     Ok(relative)
 }

@@ -26,7 +26,8 @@ pub(super) fn list(
         "all" => (true, true),
         other => return Err(ToolError::new(format!("Invalid branch type: {other}"))),
     };
-    let wanted = |revision: Option<&str>, what: &str| match revision.filter(|text| !text.is_empty()) {
+    let wanted = |revision: Option<&str>, what: &str| match revision.filter(|text| !text.is_empty())
+    {
         Some(revision) => {
             no_option(what, revision)?;
             place.commit(revision).map(Some)
@@ -35,10 +36,7 @@ pub(super) fn list(
     };
     let contains = wanted(contains, "contains value")?;
     let not_contains = wanted(not_contains, "not_contains value")?;
-    let mut search = Search {
-        place,
-        walked: 0,
-    };
+    let mut search = Search { place, walked: 0 };
     let mut fits = |tip: ObjectId| -> Result<bool, ToolError> {
         if let Some(wanted) = contains
             && !search.has(tip, wanted)?
@@ -83,11 +81,17 @@ pub(super) fn list(
                 TargetRef::Symbolic(target) => Some(target.as_bstr().to_owned()),
                 TargetRef::Object(_) => None,
             };
-            let Ok(tip) = branch.peel_to_id() else { continue };
+            let Ok(tip) = branch.peel_to_id() else {
+                continue;
+            };
             if !fits(tip.detach())? {
                 continue;
             }
-            let mark = if current.as_ref() == Some(&name) { "* " } else { "  " };
+            let mark = if current.as_ref() == Some(&name) {
+                "* "
+            } else {
+                "  "
+            };
             let short = name.strip_prefix(prefix.as_bytes()).unwrap_or(&name);
             out.push(format!("{mark}{shown}"));
             out.push(short);
@@ -140,7 +144,9 @@ pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolEr
         const LINES_MAX: usize = 1000;
         for line in lines.take(LINES_MAX).flatten() {
             if let Some(moved) = line.message.strip_prefix(b"checkout: moving from ") {
-                let to = moved.rfind(" to ").map(|at| moved[at + 4..].as_bstr().to_owned());
+                let to = moved
+                    .rfind(" to ")
+                    .map(|at| moved[at + 4..].as_bstr().to_owned());
                 came_from = to.map(|to| (to, line.new_oid));
                 break;
             }
@@ -149,8 +155,18 @@ pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolEr
     let Some((name, at)) = came_from else {
         return Ok(format!("HEAD detached at {}", place.short(id)));
     };
-    let is_id = name.len() == id.kind().len_in_hex() && name.iter().all(u8::is_ascii_hexdigit);
-    let name = if is_id { place.short(at) } else { name.to_str_lossy().into_owned() };
+    // A name that stands for something else by now, or never was a reference's, says nothing.
+    let is_reference = name
+        .to_str()
+        .ok()
+        .and_then(|name| place.repository.try_find_reference(name).ok().flatten())
+        .and_then(|mut reference| reference.peel_to_commit().ok())
+        .is_some_and(|commit| commit.id == at);
+    let name = if is_reference {
+        name.to_str_lossy().into_owned()
+    } else {
+        place.short(at)
+    };
     let preposition = if at == id { "at" } else { "from" };
     Ok(format!("HEAD detached {preposition} {name}"))
 }

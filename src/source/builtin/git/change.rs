@@ -130,7 +130,10 @@ mod tests {
 
     fn side(id: u8) -> Option<Side> {
         let id = ObjectId::from_bytes_or_panic(&[id; 20]);
-        Some(Side::stored(Version { mode: Mode::File, id }))
+        Some(Side::stored(Version {
+            mode: Mode::File,
+            id,
+        }))
     }
 
     fn change(path: &str, old: Option<Side>, new: Option<Side>) -> Change {
@@ -150,7 +153,12 @@ mod tests {
         let moved = with_moves(changes);
         let shown: Vec<_> = moved
             .iter()
-            .map(|change| (change.path.to_string(), change.from.as_ref().map(ToString::to_string)))
+            .map(|change| {
+                (
+                    change.path.to_string(),
+                    change.from.as_ref().map(ToString::to_string),
+                )
+            })
             .collect();
         let expected = [
             ("b/x", None),
@@ -161,7 +169,9 @@ mod tests {
         ];
         let expected: Vec<_> = expected
             .iter()
-            .map(|(path, from): &(&str, Option<&str>)| ((*path).to_owned(), from.map(str::to_owned)))
+            .map(|(path, from): &(&str, Option<&str>)| {
+                ((*path).to_owned(), from.map(str::to_owned))
+            })
             .collect();
         assert_eq!(shown, expected);
     }
@@ -174,7 +184,14 @@ mod tests {
             change("b/y", None, side(1)),
         ];
         let moved = with_moves(changes);
-        assert_eq!(moved[1].from.as_ref().map(|path| path.to_string()).as_deref(), Some("a/y"));
+        assert_eq!(
+            moved[1]
+                .from
+                .as_ref()
+                .map(|path| path.to_string())
+                .as_deref(),
+            Some("a/y")
+        );
         assert_eq!(moved.len(), 2);
     }
 }

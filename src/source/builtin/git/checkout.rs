@@ -55,7 +55,9 @@ pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolErro
 
     let mut staged = index.staged.clone();
     for change in needed.iter().filter(|change| change.new.is_none()) {
-        let was_submodule = change.old.is_some_and(|old| old.version.mode == Mode::Submodule);
+        let was_submodule = change
+            .old
+            .is_some_and(|old| old.version.mode == Mode::Submodule);
         if !was_submodule {
             worktree.remove(change.path.as_bstr()).doing(IN_PART)?;
         }
@@ -111,7 +113,8 @@ fn check_not_elsewhere(place: &Place<'_>, branch: &FullName) -> Result<(), ToolE
             continue;
         }
         let head = folder.join("HEAD");
-        let is_small = fs::symlink_metadata(&head).is_ok_and(|found| found.is_file() && found.len() <= HEAD_BYTES_MAX);
+        let is_small = fs::symlink_metadata(&head)
+            .is_ok_and(|found| found.is_file() && found.len() <= HEAD_BYTES_MAX);
         if !is_small {
             continue;
         }
@@ -193,7 +196,8 @@ fn needed<'c>(
     if lost.is_empty() {
         return Ok(needed);
     }
-    let mut text = "Your local changes to the following files would be overwritten by checkout:\n".to_owned();
+    let mut text =
+        "Your local changes to the following files would be overwritten by checkout:\n".to_owned();
     for path in lost.iter().take(NAMED_MAX) {
         text.push_str(&format!("\t{}\n", super::text::quoted(path.as_bstr())));
     }
@@ -213,7 +217,10 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(place: &'a Place<'a>, worktree: &'a Worktree) -> Result<Self, ToolError> {
-        let (pipeline, _) = place.repository.filter_pipeline(None).doing("read the attributes")?;
+        let (pipeline, _) = place
+            .repository
+            .filter_pipeline(None)
+            .doing("read the attributes")?;
         Ok(Self {
             place,
             worktree,
@@ -228,17 +235,24 @@ impl<'a> Writer<'a> {
         }
         let blob = self.place.repository.find_blob(version.id).doing(IN_PART)?;
         if version.mode == Mode::Link {
-            return self.worktree.write(path, version.mode, &blob.data).doing(IN_PART);
+            return self
+                .worktree
+                .write(path, version.mode, &blob.data)
+                .doing(IN_PART);
         }
         let options = to_worktree::Options::default();
         let converted = self.pipeline.convert_to_worktree(&blob.data, path, options);
         let bytes = match converted.doing(IN_PART)? {
             ToWorktreeOutcome::Unchanged(bytes) | ToWorktreeOutcome::Buffer(bytes) => bytes,
             ToWorktreeOutcome::Process(_) => {
-                return Err(ToolError::internal("a program would have been run as a filter"));
+                return Err(ToolError::internal(
+                    "a program would have been run as a filter",
+                ));
             }
         };
-        self.worktree.write(path, version.mode, bytes).doing(IN_PART)
+        self.worktree
+            .write(path, version.mode, bytes)
+            .doing(IN_PART)
     }
 }
 

@@ -20,10 +20,14 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolError> {
     if message.trim().is_empty() {
-        return Err(ToolError::new("the message is empty; say what the commit is about"));
+        return Err(ToolError::new(
+            "the message is empty; say what the commit is about",
+        ));
     }
     if MESSAGE_BYTES_MAX < message.len() || message.contains('\0') {
-        return Err(ToolError::new("the message is no text that a commit can have"));
+        return Err(ToolError::new(
+            "the message is no text that a commit can have",
+        ));
     }
     let merged = merged(place)?;
     let signature = signature(place)?;
@@ -106,7 +110,10 @@ pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, Tool
         }
     };
     let author = &place.config.author;
-    let (name, email) = (known(&author.name, "user.name"), known(&author.email, "user.email"));
+    let (name, email) = (
+        known(&author.name, "user.name"),
+        known(&author.email, "user.email"),
+    );
     match (name, email) {
         (Some(name), Some(email)) => Ok(gix::actor::Signature {
             name,
@@ -122,7 +129,10 @@ pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, Tool
 
 /// Whether a text can be a name or an address in a commit.
 pub(super) fn is_sound(text: &BStr) -> bool {
-    !text.trim().is_empty() && !text.iter().any(|byte| matches!(byte, b'<' | b'>' | b'\n' | b'\0'))
+    !text.trim().is_empty()
+        && !text
+            .iter()
+            .any(|byte| matches!(byte, b'<' | b'>' | b'\n' | b'\0'))
 }
 
 /// Writes the trees of some entries whose paths begin alike, and are in order.

@@ -8,9 +8,21 @@ use jiff::tz::{Offset, TimeZone};
 use crate::catalog::ToolError;
 
 /// Forms besides those that Git writes itself. A time without a zone is UTC.
-const TIMES: [&str; 4] = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"];
+const TIMES: [&str; 4] = [
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+];
 const DATES: [&str; 8] = [
-    "%Y-%m-%d", "%Y/%m/%d", "%b %d %Y", "%b %d, %Y", "%d %b %Y", "%B %d %Y", "%B %d, %Y", "%d %B %Y",
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+    "%b %d %Y",
+    "%b %d, %Y",
+    "%d %b %Y",
+    "%B %d %Y",
+    "%B %d, %Y",
+    "%d %B %Y",
 ];
 
 /// The second that a text means: a date, a time, or how long ago.
@@ -20,11 +32,19 @@ pub(super) fn read(what: &str, text: &str, now: &Zoned) -> Result<i64, ToolError
     let found = TIMES
         .iter()
         .find_map(|form| DateTime::strptime(form, text).ok())
-        .or_else(|| DATES.iter().find_map(|form| Some(Date::strptime(form, text).ok()?.into())))
+        .or_else(|| {
+            DATES
+                .iter()
+                .find_map(|form| Some(Date::strptime(form, text).ok()?.into()))
+        })
         .and_then(utc)
         .map(|zoned| zoned.timestamp().as_second())
         .or_else(|| text.parse::<Timestamp>().ok().map(Timestamp::as_second))
-        .or_else(|| gix::date::parse(text, Some(now.clone())).ok().map(|time| time.seconds));
+        .or_else(|| {
+            gix::date::parse(text, Some(now.clone()))
+                .ok()
+                .map(|time| time.seconds)
+        });
     found.ok_or_else(|| {
         ToolError::new(format!(
             "{what} is '{text}', which is no point in time; write 2024-01-15T14:30:25, 2024-01-15, '2 weeks ago' or 'yesterday'"
@@ -39,7 +59,9 @@ pub(super) fn shown(time: gix::date::Time, zone: &str) -> String {
         .zip(Offset::from_seconds(time.offset).ok())
         .map(|(at, offset)| at.to_zoned(TimeZone::fixed(offset)));
     match zoned {
-        Some(zoned) => zoned.strftime(&format!("%Y-%m-%d %H:%M:%S{zone}")).to_string(),
+        Some(zoned) => zoned
+            .strftime(&format!("%Y-%m-%d %H:%M:%S{zone}"))
+            .to_string(),
         None => time.seconds.to_string(),
     }
 }
@@ -83,6 +105,9 @@ mod tests {
         let time = gix::date::Time::new(1_700_000_000, 2 * 3600);
         assert_eq!(shown(time, "%:z"), "2023-11-15 00:13:20+02:00");
         assert_eq!(shown(time, " %z"), "2023-11-15 00:13:20 +0200");
-        assert_eq!(shown(gix::date::Time::new(i64::MAX, 0), "%:z"), i64::MAX.to_string());
+        assert_eq!(
+            shown(gix::date::Time::new(i64::MAX, 0), "%:z"),
+            i64::MAX.to_string()
+        );
     }
 }

@@ -26,11 +26,17 @@ pub(super) fn diff(place: &Place<'_>, target: &str, context: usize) -> Result<St
     check_revision(target)?;
     let title = format!("Diff with {target}:\n");
     if target.contains("...") {
-        return Err(ToolError::new("a range is written with two dots here: A..B"));
+        return Err(ToolError::new(
+            "a range is written with two dots here: A..B",
+        ));
     }
     if let Some((old, new)) = target.split_once("..") {
         let tree = |revision: &str| {
-            let revision = if revision.is_empty() { "HEAD" } else { revision };
+            let revision = if revision.is_empty() {
+                "HEAD"
+            } else {
+                revision
+            };
             place.resolve(revision).and_then(|id| place.tree_of(id))
         };
         let changes = with_moves(place.tree_changes(Some(tree(old)?), Some(tree(new)?))?);
@@ -58,6 +64,9 @@ fn written(
         files,
         context: context.min(place.limits().context_lines),
     };
+    if changes.is_empty() {
+        return Ok(out.finish());
+    }
     patch.write(changes, &mut out)?;
     Ok(trimmed(out.finish()))
 }

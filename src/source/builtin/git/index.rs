@@ -65,7 +65,9 @@ impl Place<'_> {
         for entry in index.file.entries() {
             let path = entry.path(&index.file);
             if !is_path(path) {
-                return Err(ToolError::new("the index has a path in it that is no path of a file"));
+                return Err(ToolError::new(
+                    "the index has a path in it that is no path of a file",
+                ));
             }
             index.is_sparse |= entry.flags.contains(Flags::SKIP_WORKTREE);
             match entry.stage() {
@@ -80,7 +82,9 @@ impl Place<'_> {
                     }
                     let version = Version { mode, id: entry.id };
                     let stat = entry.stat;
-                    index.staged.insert(path.to_owned(), Staged { version, stat });
+                    index
+                        .staged
+                        .insert(path.to_owned(), Staged { version, stat });
                 }
                 stage => {
                     let stages = index.conflicts.entry(path.to_owned()).or_default();
@@ -114,7 +118,8 @@ impl Place<'_> {
     ) -> Result<Vec<Change>, ToolError> {
         let old = self.flat(tree)?;
         let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
-        let mut gone: BTreeMap<BString, Version> = old.into_iter().map(|e| (e.path, e.version)).collect();
+        let mut gone: BTreeMap<BString, Version> =
+            old.into_iter().map(|e| (e.path, e.version)).collect();
         for (path, staged) in &index.staged {
             let old = gone.remove(path);
             if old != Some(staged.version) {
@@ -163,8 +168,11 @@ impl Place<'_> {
         index: &Index,
         worktree: &Worktree,
     ) -> Result<Vec<Change>, ToolError> {
-        let mut old: BTreeMap<BString, Version> =
-            self.flat(Some(tree))?.into_iter().map(|e| (e.path, e.version)).collect();
+        let mut old: BTreeMap<BString, Version> = self
+            .flat(Some(tree))?
+            .into_iter()
+            .map(|e| (e.path, e.version))
+            .collect();
         let mut files = Files::new(self, index, worktree)?;
         let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
         for (path, staged) in &index.staged {
@@ -179,7 +187,10 @@ impl Place<'_> {
                         Side::in_worktree(version)
                     }
                 });
-                changes.insert(path.clone(), Change::new(path.clone(), old.map(Side::stored), new));
+                changes.insert(
+                    path.clone(),
+                    Change::new(path.clone(), old.map(Side::stored), new),
+                );
             }
         }
         for path in index.conflicts.keys() {
@@ -229,7 +240,9 @@ impl Place<'_> {
             stop: self.stop,
         };
         let goes_on = AtomicBool::new(false);
-        let walked = self.repository.dirwalk(&state, None::<&BStr>, &goes_on, options, &mut seen);
+        let walked = self
+            .repository
+            .dirwalk(&state, None::<&BStr>, &goes_on, options, &mut seen);
         self.stop.check()?;
         walked.doing("walk through the working tree")?;
         if seen.max < seen.paths.len() {
@@ -290,14 +303,20 @@ impl<'a> Files<'a> {
         worktree: &'a Worktree,
     ) -> Result<Self, ToolError> {
         // Of filters only those that are a part of Git are known here: none that is configured is trusted.
-        let (pipeline, _) = place.repository.filter_pipeline(None).doing("read the attributes")?;
+        let (pipeline, _) = place
+            .repository
+            .filter_pipeline(None)
+            .doing("read the attributes")?;
         let snapshot = place.repository.config_snapshot();
         Ok(Self {
             place,
             index,
             worktree,
             pipeline,
-            stat_options: place.repository.stat_options().doing("read the configuration")?,
+            stat_options: place
+                .repository
+                .stat_options()
+                .doing("read the configuration")?,
             has_modes: snapshot.boolean("core.fileMode").unwrap_or(true),
         })
     }
@@ -323,7 +342,9 @@ impl<'a> Files<'a> {
         if let Some(staged) = staged
             && mode == staged.version.mode
             && staged.stat.matches(&stat, self.stat_options)
-            && !staged.stat.is_racy(self.index.file.timestamp(), self.stat_options)
+            && !staged
+                .stat
+                .is_racy(self.index.file.timestamp(), self.stat_options)
         {
             return Ok(Some(staged.version));
         }
@@ -350,7 +371,9 @@ impl<'a> Files<'a> {
     ) -> Result<Option<(Mode, Stat, Vec<u8>)>, ToolError> {
         match self.read(path)? {
             None => Ok(None),
-            Some(Piece::Whole { mode, stat, bytes }) => Ok(Some((self.mode(mode, staged), stat, bytes))),
+            Some(Piece::Whole { mode, stat, bytes }) => {
+                Ok(Some((self.mode(mode, staged), stat, bytes)))
+            }
             Some(Piece::TooLarge) => Err(ToolError::new(format!(
                 "the file '{path}' has more than {} bytes, which is more than is read",
                 self.place.limits().file_bytes
@@ -369,7 +392,9 @@ impl<'a> Files<'a> {
 
     fn mode(&self, mode: Mode, staged: Option<&Staged>) -> Mode {
         match staged {
-            Some(staged) if !self.has_modes && mode.is_alike(staged.version.mode) => staged.version.mode,
+            Some(staged) if !self.has_modes && mode.is_alike(staged.version.mode) => {
+                staged.version.mode
+            }
             None if !self.has_modes && mode == Mode::Executable => Mode::File,
             _ => mode,
         }
@@ -379,7 +404,9 @@ impl<'a> Files<'a> {
         let content = match self.worktree.read(path, self.place.limits().file_bytes) {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(Some(Piece::TooLarge)),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Ok(Some(Piece::TooLarge));
+            }
             Err(error) => {
                 return Err(error).doing(&format!("read the file '{path}'"));
             }
@@ -398,7 +425,9 @@ impl<'a> Files<'a> {
             ToGitOutcome::Unchanged(_) => None,
             ToGitOutcome::Buffer(bytes) => Some(bytes.to_vec()),
             ToGitOutcome::Process(_) => {
-                return Err(ToolError::internal("a program would have been run as a filter"));
+                return Err(ToolError::internal(
+                    "a program would have been run as a filter",
+                ));
             }
         };
         let bytes = bytes.unwrap_or(content.bytes);
@@ -500,7 +529,9 @@ impl Lock {
         writer.flush().doing("write the index")?;
         let lock = writer.into_inner().map_err(io::IntoInnerError::into_error);
         let lock = lock.doing("write the index")?;
-        lock.commit().map_err(|error| error.error).doing("put the index in its place")?;
+        lock.commit()
+            .map_err(|error| error.error)
+            .doing("put the index in its place")?;
         Ok(())
     }
 }

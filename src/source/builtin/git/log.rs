@@ -33,7 +33,8 @@ pub(super) fn log(
         None => Sorting::ByCommitTime(order),
     };
     // As with git, a negative number is no limit; ours remains.
-    let count_max = usize::try_from(max_count).map_or(limits.log_commits, |max| max.min(limits.log_commits));
+    let count_max =
+        usize::try_from(max_count).map_or(limits.log_commits, |max| max.min(limits.log_commits));
     let mut out = Text::new(limits.output_bytes);
     out.push("Commit history:\n");
     let mut shown = 0;

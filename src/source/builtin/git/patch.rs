@@ -70,7 +70,9 @@ impl Patch<'_> {
                 }
             }
             (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
-                out.line(format!("Files {old} and {new} differ, and are too large to be compared ({size} bytes)"));
+                out.line(format!(
+                    "Files {old} and {new} differ, and are too large to be compared ({size} bytes)"
+                ));
             }
         }
         Ok(())
@@ -89,7 +91,9 @@ impl Patch<'_> {
             }
             (Content::Bytes(a), Content::Bytes(b)) => hunks(&a, &b, self.context, out),
             (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
-                out.line(format!("Files {old} and {new} differ, and are too large to be compared ({size} bytes)"));
+                out.line(format!(
+                    "Files {old} and {new} differ, and are too large to be compared ({size} bytes)"
+                ));
             }
         }
         Ok(())
@@ -161,7 +165,9 @@ impl Patch<'_> {
         }
         let max = self.place.limits().file_bytes;
         let Some(files) = &mut self.files else {
-            return Err(ToolError::internal("a change of the working tree without one"));
+            return Err(ToolError::internal(
+                "a change of the working tree without one",
+            ));
         };
         match files.content_within(path)? {
             Some(bytes) => Ok(Content::Bytes(bytes)),
@@ -170,12 +176,20 @@ impl Patch<'_> {
     }
 
     fn stored(&self, id: ObjectId) -> Result<Content, ToolError> {
-        let header = self.place.repository.find_header(id).doing("find a file's content")?;
+        let header = self
+            .place
+            .repository
+            .find_header(id)
+            .doing("find a file's content")?;
         let size = header.size();
         if usize::try_from(size).map_or(true, |size| self.place.limits().file_bytes < size) {
             return Ok(Content::TooLarge(size));
         }
-        let mut blob = self.place.repository.find_blob(id).doing("read a file's content")?;
+        let mut blob = self
+            .place
+            .repository
+            .find_blob(id)
+            .doing("read a file's content")?;
         Ok(Content::Bytes(blob.take_data()))
     }
 }
@@ -184,8 +198,12 @@ impl Patch<'_> {
 pub(super) fn names(change: &Change) -> (String, String) {
     let nothing = || "/dev/null".to_owned();
     let from: &BString = change.from.as_ref().unwrap_or(&change.path);
-    let old = change.old.map_or_else(nothing, |_| with_prefix("a/", from.as_bstr()));
-    let new = change.new.map_or_else(nothing, |_| with_prefix("b/", change.path.as_bstr()));
+    let old = change
+        .old
+        .map_or_else(nothing, |_| with_prefix("a/", from.as_bstr()));
+    let new = change
+        .new
+        .map_or_else(nothing, |_| with_prefix("b/", change.path.as_bstr()));
     (old, new)
 }
 
@@ -229,7 +247,11 @@ fn write_group(group: &[Hunk], input: &InternedInput<&[u8]>, context: u32, out: 
     let range = |range: &std::ops::Range<u32>| {
         let count = range.end - range.start;
         // Nothing lies behind a line, and something begins with one.
-        let start = if count == 0 { range.start } else { range.start + 1 };
+        let start = if count == 0 {
+            range.start
+        } else {
+            range.start + 1
+        };
         if count == 1 {
             format!("{start}")
         } else {
@@ -247,8 +269,12 @@ fn write_group(group: &[Hunk], input: &InternedInput<&[u8]>, context: u32, out: 
     let mut at = old.start;
     for hunk in group {
         (at..hunk.before.start).for_each(|line| write_line(" ", before(line), out));
-        hunk.before.clone().for_each(|line| write_line("-", before(line), out));
-        hunk.after.clone().for_each(|line| write_line("+", after(line), out));
+        hunk.before
+            .clone()
+            .for_each(|line| write_line("-", before(line), out));
+        hunk.after
+            .clone()
+            .for_each(|line| write_line("+", after(line), out));
         at = hunk.before.end;
         if out.is_full() {
             return;
@@ -334,7 +360,13 @@ mod tests {
     fn changes_that_are_near_are_shown_together() {
         let lines = |change: &[usize]| -> String {
             (1..=20)
-                .map(|n| if change.contains(&n) { format!("x{n}\n") } else { format!("{n}\n") })
+                .map(|n| {
+                    if change.contains(&n) {
+                        format!("x{n}\n")
+                    } else {
+                        format!("{n}\n")
+                    }
+                })
                 .collect()
         };
         let near = shown(&lines(&[]), &lines(&[5, 12]), 3);

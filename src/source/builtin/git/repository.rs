@@ -60,13 +60,20 @@ impl Repositories {
         for (position, folder) in config.repositories.iter().enumerate() {
             let refuse = |problem: String| (position, problem);
             let root = fs::canonicalize(folder).map_err(|error| {
-                refuse(format!("is {}, which cannot be used: {error}", folder.display()))
+                refuse(format!(
+                    "is {}, which cannot be used: {error}",
+                    folder.display()
+                ))
             })?;
             if !root.is_dir() {
-                return Err(refuse(format!("is {}, which is no folder", folder.display())));
+                return Err(refuse(format!(
+                    "is {}, which is no folder",
+                    folder.display()
+                )));
             }
             if root.parent().is_none() {
-                let problem = "is the whole file system; name the folders that have repositories in them";
+                let problem =
+                    "is the whole file system; name the folders that have repositories in them";
                 return Err(refuse(problem.to_owned()));
             }
             roots.push(root);
@@ -144,7 +151,11 @@ impl Repositories {
                 return Ok(folder.to_owned());
             }
         }
-        let roots: Vec<_> = self.roots.iter().map(|root| root.display().to_string()).collect();
+        let roots: Vec<_> = self
+            .roots
+            .iter()
+            .map(|root| root.display().to_string())
+            .collect();
         Err(ToolError::new(format!(
             "{path:?} is in no repository that may be used here; those in {} may",
             roots.join(", ")
@@ -178,20 +189,36 @@ impl Repositories {
         let common_dir = match fs::symlink_metadata(&common_file) {
             Ok(_) => {
                 let target = small_file(&common_file).ok_or_else(escapes)?;
-                self.inside(&git_dir.join(target.trim_end())).ok_or_else(escapes)?
+                self.inside(&git_dir.join(target.trim_end()))
+                    .ok_or_else(escapes)?
             }
             Err(_) => git_dir.clone(),
         };
         for own in ["HEAD", "index", "config.worktree", "logs", "MERGE_HEAD"] {
-            self.absent_or_inside(&git_dir.join(own)).ok_or_else(escapes)?;
+            self.absent_or_inside(&git_dir.join(own))
+                .ok_or_else(escapes)?;
         }
         for shared in [
-            "config", "info", "info/exclude", "info/attributes", "logs", "objects", "objects/info",
-            "objects/pack", "packed-refs", "refs", "refs/heads", "refs/remotes", "refs/tags", "shallow",
+            "config",
+            "info",
+            "info/exclude",
+            "info/attributes",
+            "logs",
+            "objects",
+            "objects/info",
+            "objects/pack",
+            "packed-refs",
+            "refs",
+            "refs/heads",
+            "refs/remotes",
+            "refs/tags",
+            "shallow",
         ] {
-            self.absent_or_inside(&common_dir.join(shared)).ok_or_else(escapes)?;
+            self.absent_or_inside(&common_dir.join(shared))
+                .ok_or_else(escapes)?;
         }
-        self.check_alternates(&common_dir.join("objects"), 0).ok_or_else(escapes)?;
+        self.check_alternates(&common_dir.join("objects"), 0)
+            .ok_or_else(escapes)?;
         if !self.config.allow_other_owners {
             for part in [folder, &git_dir, &common_dir, &common_dir.join("objects")] {
                 let is_ours = fs::metadata(part).is_ok_and(|found| belongs_to_us(&found));
@@ -203,7 +230,11 @@ impl Repositories {
                 }
             }
         }
-        let watched = [common_dir.join("config"), git_dir.join("config.worktree"), git_dir];
+        let watched = [
+            common_dir.join("config"),
+            git_dir.join("config.worktree"),
+            git_dir,
+        ];
         Ok(Stamp(watched.iter().map(|file| stamp(file)).collect()))
     }
 
@@ -321,7 +352,8 @@ impl<'a> Place<'a> {
     /// The working tree.
     pub(super) fn worktree(&self) -> Result<Worktree, ToolError> {
         let path = self.repository.workdir();
-        let path = path.ok_or_else(|| ToolError::new("the repository has no working tree; it is bare"))?;
+        let path =
+            path.ok_or_else(|| ToolError::new("the repository has no working tree; it is bare"))?;
         Worktree::open(path).doing("open the working tree")
     }
 
@@ -346,7 +378,9 @@ pub(super) trait Doing<T> {
 
 impl<T, E: std::error::Error + Send + Sync + 'static> Doing<T> for Result<T, E> {
     fn doing(self, what: &str) -> Result<T, ToolError> {
-        self.map_err(|error| ToolError::new(format!("it was not possible to {what}")).caused_by(error))
+        self.map_err(|error| {
+            ToolError::new(format!("it was not possible to {what}")).caused_by(error)
+        })
     }
 }
 
@@ -385,7 +419,9 @@ pub(super) fn no_option(what: &str, value: &str) -> Result<(), ToolError> {
 
 fn looks_like_a_repository(folder: &Path) -> bool {
     fs::symlink_metadata(folder.join(".git")).is_ok()
-        || (folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir())
+        || (folder.join("HEAD").is_file()
+            && folder.join("objects").is_dir()
+            && folder.join("refs").is_dir())
 }
 
 /// A file that is expected to be small, and text.
@@ -402,8 +438,16 @@ fn small_file(path: &Path) -> Option<String> {
 fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
     let found = fs::metadata(file).ok()?;
     // A folder's time changes with every file in it; that it is the same folder is enough.
-    let len = if found.is_dir() { inode(&found) } else { found.len() };
-    let time = if found.is_dir() { SystemTime::UNIX_EPOCH } else { found.modified().ok()? };
+    let len = if found.is_dir() {
+        inode(&found)
+    } else {
+        found.len()
+    };
+    let time = if found.is_dir() {
+        SystemTime::UNIX_EPOCH
+    } else {
+        found.modified().ok()?
+    };
     Some((time, len))
 }
 

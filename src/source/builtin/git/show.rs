@@ -21,11 +21,17 @@ pub(super) fn show(place: &Place<'_>, revision: &str) -> Result<String, ToolErro
         Kind::Blob => {
             let max = u64::try_from(place.limits().file_bytes).unwrap_or(u64::MAX);
             place.bounded(id, max)?;
-            let blob = place.repository.find_blob(id).doing("read a file's content")?;
+            let blob = place
+                .repository
+                .find_blob(id)
+                .doing("read a file's content")?;
             out.push(&blob.data);
         }
         Kind::Tree => {
-            place.bounded(id, u64::try_from(place.limits().file_bytes).unwrap_or(u64::MAX))?;
+            place.bounded(
+                id,
+                u64::try_from(place.limits().file_bytes).unwrap_or(u64::MAX),
+            )?;
             let tree = place.repository.find_tree(id).doing("read a tree")?;
             for (position, entry) in tree.iter().enumerate() {
                 let entry = entry.doing("read a tree")?;

@@ -26,11 +26,19 @@ pub(super) fn status(place: &Place<'_>) -> Result<String, ToolError> {
     let unstaged = place.unstaged_changes(&index, &worktree)?;
     let untracked = place.untracked(&index, &worktree, true)?;
     let merged = |changes: &[Change]| -> Vec<Change> {
-        changes.iter().filter(|change| !change.is_conflict).cloned().collect()
+        changes
+            .iter()
+            .filter(|change| !change.is_conflict)
+            .cloned()
+            .collect()
     };
     let staged = merged(&staged);
     let unstaged = merged(&unstaged);
-    section("Changes to be committed:", staged.iter().map(change_line), &mut out);
+    section(
+        "Changes to be committed:",
+        staged.iter().map(change_line),
+        &mut out,
+    );
     let conflicts = index.conflicts.iter().map(|(path, stages)| {
         let label = match stages {
             [_, true, true] if stages[0] => "both modified:",
@@ -44,8 +52,16 @@ pub(super) fn status(place: &Place<'_>) -> Result<String, ToolError> {
         format!("{label:<16} {}", quoted(path.as_bstr()))
     });
     section("Unmerged paths:", conflicts, &mut out);
-    section("Changes not staged for commit:", unstaged.iter().map(change_line), &mut out);
-    section("Untracked files:", untracked.iter().map(|path| quoted(path.as_bstr())), &mut out);
+    section(
+        "Changes not staged for commit:",
+        unstaged.iter().map(change_line),
+        &mut out,
+    );
+    section(
+        "Untracked files:",
+        untracked.iter().map(|path| quoted(path.as_bstr())),
+        &mut out,
+    );
     if staged.is_empty() {
         if !unstaged.is_empty() || !index.conflicts.is_empty() {
             out.line("no changes added to commit");
@@ -90,11 +106,7 @@ fn change_line(change: &Change) -> String {
 }
 
 /// Which branch it is, and how that stands to the one that it follows.
-fn branch(
-    place: &Place<'_>,
-    id: Option<gix::ObjectId>,
-    out: &mut Text,
-) -> Result<(), ToolError> {
+fn branch(place: &Place<'_>, id: Option<gix::ObjectId>, out: &mut Text) -> Result<(), ToolError> {
     let head = place.repository.head().doing("read HEAD")?;
     let Some(name) = head.referent_name() else {
         if let Some(id) = id {
@@ -105,15 +117,22 @@ fn branch(
     out.push("On branch ");
     out.line(name.shorten());
     let direction = gix::remote::Direction::Fetch;
-    let upstream = place.repository.branch_remote_tracking_ref_name(name, direction);
+    let upstream = place
+        .repository
+        .branch_remote_tracking_ref_name(name, direction);
     let (Some(Ok(upstream)), Some(ours)) = (upstream, id) else {
         return Ok(());
     };
     let shown = upstream.shorten().to_str_lossy().into_owned();
     let theirs = place.repository.try_find_reference(upstream.as_ref());
-    let theirs = theirs.ok().flatten().and_then(|mut reference| reference.peel_to_id().ok().map(gix::Id::detach));
+    let theirs = theirs
+        .ok()
+        .flatten()
+        .and_then(|mut reference| reference.peel_to_id().ok().map(gix::Id::detach));
     let Some(theirs) = theirs else {
-        out.line(format!("Your branch is based on '{shown}', but the upstream is gone.\n"));
+        out.line(format!(
+            "Your branch is based on '{shown}', but the upstream is gone.\n"
+        ));
         return Ok(());
     };
     let commits = |count: usize| if count == 1 { "commit" } else { "commits" };
@@ -134,15 +153,25 @@ fn branch(
     Ok(())
 }
 
-fn progress<T>(place: &Place<'_>, conflicts: &std::collections::BTreeMap<T, [bool; 3]>, out: &mut Text) {
+fn progress<T>(
+    place: &Place<'_>,
+    conflicts: &std::collections::BTreeMap<T, [bool; 3]>,
+    out: &mut Text,
+) {
     let what = match place.repository.state() {
         None => return,
-        Some(InProgress::Merge) if conflicts.is_empty() => "All conflicts fixed but you are still merging.",
+        Some(InProgress::Merge) if conflicts.is_empty() => {
+            "All conflicts fixed but you are still merging."
+        }
         Some(InProgress::Merge) => "You have unmerged paths.",
         Some(InProgress::Rebase | InProgress::RebaseInteractive) => "A rebase is in progress.",
-        Some(InProgress::ApplyMailbox | InProgress::ApplyMailboxRebase) => "Patches are being applied.",
+        Some(InProgress::ApplyMailbox | InProgress::ApplyMailboxRebase) => {
+            "Patches are being applied."
+        }
         Some(InProgress::Bisect) => "A bisection is in progress.",
-        Some(InProgress::CherryPick | InProgress::CherryPickSequence) => "A cherry-pick is in progress.",
+        Some(InProgress::CherryPick | InProgress::CherryPickSequence) => {
+            "A cherry-pick is in progress."
+        }
         Some(InProgress::Revert | InProgress::RevertSequence) => "A revert is in progress.",
     };
     out.line(what);

@@ -22,7 +22,10 @@ pub(in crate::source::builtin) fn toolset(config: &GitConfig) -> Result<Toolset,
             "is empty, and toolsets has git; name the folders of repositories, or take git out",
         ));
     }
-    for (setting, text) in [("name", &config.author.name), ("email", &config.author.email)] {
+    for (setting, text) in [
+        ("name", &config.author.name),
+        ("email", &config.author.email),
+    ] {
         if !text.is_empty() && !commit::is_sound(text.as_str().into()) {
             return Err(ToolsetError::setting(
                 format!("builtin.git.author.{setting}"),
@@ -55,13 +58,19 @@ struct Shared {
 
 fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
     let reads = |name: &str, title: &str, description: &str| {
-        definition(shared, name, title, description, ToolAnnotations {
-            read_only_hint: Some(true),
-            destructive_hint: Some(false),
-            idempotent_hint: Some(true),
-            open_world_hint: Some(false),
-            ..ToolAnnotations::default()
-        })
+        definition(
+            shared,
+            name,
+            title,
+            description,
+            ToolAnnotations {
+                read_only_hint: Some(true),
+                destructive_hint: Some(false),
+                idempotent_hint: Some(true),
+                open_world_hint: Some(false),
+                ..ToolAnnotations::default()
+            },
+        )
     };
     vec![
         tool(
@@ -80,12 +89,20 @@ fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
         ),
         tool(
             shared,
-            reads("git_diff_staged", "Staged changes", "Shows changes that are staged for commit"),
+            reads(
+                "git_diff_staged",
+                "Staged changes",
+                "Shows changes that are staged for commit",
+            ),
             |place, of: &OfContext| diff::staged(place, of.context_lines),
         ),
         tool(
             shared,
-            reads("git_diff", "Differences", "Shows differences between branches or commits"),
+            reads(
+                "git_diff",
+                "Differences",
+                "Shows differences between branches or commits",
+            ),
             |place, of: &OfDiff| diff::diff(place, &of.target, of.context_lines),
         ),
         tool(
@@ -117,29 +134,54 @@ fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
 }
 
 fn writing(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
-    let writes = |name: &str, title: &str, description: &str, destructive: bool, idempotent: bool| {
-        definition(shared, name, title, description, ToolAnnotations {
-            read_only_hint: Some(false),
-            destructive_hint: Some(destructive),
-            idempotent_hint: Some(idempotent),
-            open_world_hint: Some(false),
-            ..ToolAnnotations::default()
-        })
-    };
+    let writes =
+        |name: &str, title: &str, description: &str, destructive: bool, idempotent: bool| {
+            definition(
+                shared,
+                name,
+                title,
+                description,
+                ToolAnnotations {
+                    read_only_hint: Some(false),
+                    destructive_hint: Some(destructive),
+                    idempotent_hint: Some(idempotent),
+                    open_world_hint: Some(false),
+                    ..ToolAnnotations::default()
+                },
+            )
+        };
     vec![
         tool(
             shared,
-            writes("git_add", "Stage", "Adds file contents to the staging area", false, true),
+            writes(
+                "git_add",
+                "Stage",
+                "Adds file contents to the staging area",
+                false,
+                true,
+            ),
             |place, of: &OfAdd| add::add(place, &of.files),
         ),
         tool(
             shared,
-            writes("git_reset", "Unstage", "Unstages all staged changes", true, true),
+            writes(
+                "git_reset",
+                "Unstage",
+                "Unstages all staged changes",
+                true,
+                true,
+            ),
             |place, _: &OfRepository| add::reset(place),
         ),
         tool(
             shared,
-            writes("git_commit", "Commit", "Records changes to the repository", false, false),
+            writes(
+                "git_commit",
+                "Commit",
+                "Records changes to the repository",
+                false,
+                false,
+            ),
             |place, of: &OfCommit| commit::commit(place, &of.message),
         ),
         tool(
@@ -151,11 +193,19 @@ fn writing(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
                 false,
                 false,
             ),
-            |place, of: &OfCreateBranch| branch::create(place, &of.branch_name, of.base_branch.as_deref()),
+            |place, of: &OfCreateBranch| {
+                branch::create(place, &of.branch_name, of.base_branch.as_deref())
+            },
         ),
         tool(
             shared,
-            writes("git_checkout", "Switch branches", "Switches branches", false, false),
+            writes(
+                "git_checkout",
+                "Switch branches",
+                "Switches branches",
+                false,
+                false,
+            ),
             |place, of: &OfCheckout| checkout::checkout(place, &of.branch_name),
         ),
     ]
@@ -210,7 +260,16 @@ macro_rules! of_repository {
 }
 
 of_repository!(
-    OfRepository, OfContext, OfDiff, OfLog, OfShow, OfBranch, OfAdd, OfCommit, OfCreateBranch, OfCheckout
+    OfRepository,
+    OfContext,
+    OfDiff,
+    OfLog,
+    OfShow,
+    OfBranch,
+    OfAdd,
+    OfCommit,
+    OfCreateBranch,
+    OfCheckout
 );
 
 fn context_lines() -> usize {

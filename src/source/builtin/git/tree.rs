@@ -133,8 +133,16 @@ impl Place<'_> {
                 (None, Some(_)) => Ordering::Greater,
                 (Some(a), Some(b)) => a.0.cmp(&b.0),
             };
-            let a = if order == Ordering::Greater { None } else { olds.next() };
-            let b = if order == Ordering::Less { None } else { news.next() };
+            let a = if order == Ordering::Greater {
+                None
+            } else {
+                olds.next()
+            };
+            let b = if order == Ordering::Less {
+                None
+            } else {
+                news.next()
+            };
             if let (Some(a), Some(b)) = (a, b)
                 && (a.1, a.2) == (b.1, b.2)
             {
@@ -151,7 +159,10 @@ impl Place<'_> {
                 _ => None,
             };
             let file = |side: Option<&(BString, Option<Mode>, ObjectId)>| match side {
-                Some((_, Some(mode), id)) => Some(Side::stored(Version { mode: *mode, id: *id })),
+                Some((_, Some(mode), id)) => Some(Side::stored(Version {
+                    mode: *mode,
+                    id: *id,
+                })),
                 _ => None,
             };
             if folder(a).is_some() || folder(b).is_some() {
@@ -171,7 +182,9 @@ impl Place<'_> {
     fn level(&self, tree: Option<ObjectId>) -> Result<Level, ToolError> {
         const TREE_BYTES_MAX: u64 = 32 * 1024 * 1024;
         let Some(id) = tree else {
-            return Ok(Level { entries: Vec::new() });
+            return Ok(Level {
+                entries: Vec::new(),
+            });
         };
         self.bounded(id, TREE_BYTES_MAX)?;
         let tree = self.repository.find_tree(id).doing("read a tree")?;
@@ -179,7 +192,9 @@ impl Place<'_> {
         for entry in TreeRefIter::from_bytes(&tree.data, id.kind()) {
             let entry = entry.doing("read a tree")?;
             if !is_component(entry.filename) {
-                return Err(ToolError::new("a tree has a name in it that is no name of a file"));
+                return Err(ToolError::new(
+                    "a tree has a name in it that is no name of a file",
+                ));
             }
             let mode = Mode::of_tree(entry.mode.kind());
             entries.push((entry.filename.to_owned(), mode, entry.oid.to_owned()));
@@ -214,5 +229,7 @@ pub(super) fn is_path(path: &BStr) -> bool {
 }
 
 pub(super) fn too_many(max: usize) -> ToolError {
-    ToolError::new(format!("there are more than {max} files; that is more than is looked at"))
+    ToolError::new(format!(
+        "there are more than {max} files; that is more than is looked at"
+    ))
 }

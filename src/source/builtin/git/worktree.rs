@@ -27,7 +27,10 @@ pub(super) struct Worktree {
 /// What stands at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    Tracked { mode: Mode, stat: Stat },
+    Tracked {
+        mode: Mode,
+        stat: Stat,
+    },
     Folder,
     /// A pipe, a socket, a device: nothing that Git knows.
     Other,
@@ -83,7 +86,8 @@ impl Worktree {
             }));
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty()) {
+        let file = match rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty())
+        {
             Ok(file) => file,
             Err(error) if is_absence(error) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -95,7 +99,10 @@ impl Worktree {
         let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
         File::from(file).take(limit).read_to_end(&mut bytes)?;
         if max < bytes.len() {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large"));
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the file is too large",
+            ));
         }
         Ok(Some(Content { mode, stat, bytes }))
     }
@@ -125,7 +132,11 @@ impl Worktree {
             if mode == Mode::Link {
                 rustix::fs::symlinkat(bytes, &*folder, temporary.as_str())?;
             } else {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let flags = OFlags::WRONLY
+                    | OFlags::CREATE
+                    | OFlags::EXCL
+                    | OFlags::NOFOLLOW
+                    | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(&*folder, temporary.as_str(), flags, permissions)?;
                 File::from(file).write_all(bytes)?;
             }
@@ -156,11 +167,12 @@ impl Worktree {
             let Some((handle, name)) = self.parent(folder.as_bstr())? else {
                 continue;
             };
-            let handle = match rustix::fs::openat(&*handle, name.as_bytes(), FOLDER, Permissions::empty()) {
-                Ok(handle) => handle,
-                Err(error) if is_absence(error) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let handle =
+                match rustix::fs::openat(&*handle, name.as_bytes(), FOLDER, Permissions::empty()) {
+                    Ok(handle) => handle,
+                    Err(error) if is_absence(error) => continue,
+                    Err(error) => return Err(error.into()),
+                };
             for entry in rustix::fs::Dir::read_from(&handle)? {
                 let entry = entry?;
                 let name = entry.file_name().to_bytes();
@@ -230,7 +242,8 @@ impl Worktree {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.last.replace(Some((folder.to_owned(), Rc::clone(&handle))));
+        self.last
+            .replace(Some((folder.to_owned(), Rc::clone(&handle))));
         Ok(Some((handle, name)))
     }
 
@@ -244,7 +257,12 @@ impl Worktree {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            handle = Rc::new(rustix::fs::openat(&*handle, step, FOLDER, Permissions::empty())?);
+            handle = Rc::new(rustix::fs::openat(
+                &*handle,
+                step,
+                FOLDER,
+                Permissions::empty(),
+            )?);
         }
         Ok((handle, name))
     }
@@ -271,13 +289,19 @@ fn check_step(step: &[u8]) -> io::Result<()> {
     if is_sound {
         Ok(())
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads out of the working tree"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path leads out of the working tree",
+        ))
     }
 }
 
 /// Nothing is there, or a step to it is no folder: a file, or a link.
 fn is_absence(error: Errno) -> bool {
-    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK)
+    matches!(
+        error,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK
+    )
 }
 
 fn found(stat: &rustix::fs::Stat) -> Found {
@@ -296,7 +320,10 @@ fn found(stat: &rustix::fs::Stat) -> Found {
 }
 
 /// As an index keeps it: the low 32 bits of everything.
-#[allow(clippy::unnecessary_cast, reason = "the types differ from system to system")]
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the types differ from system to system"
+)]
 fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     Stat {
         mtime: Time {
@@ -342,19 +369,45 @@ mod tests {
 
         assert_eq!(read("real/file").expect("read").expect("there").bytes, b"f");
         let link = read("straight").expect("read").expect("there");
-        assert_eq!((link.mode, &*link.bytes), (Mode::Link, &b"../out/secret"[..]));
+        assert_eq!(
+            (link.mode, &*link.bytes),
+            (Mode::Link, &b"../out/secret"[..])
+        );
         assert!(read("link/secret").expect("read").is_none());
-        assert!(worktree.look("link/secret".into()).expect("looked").is_none());
-        for outside in ["../out/secret", "real/../../out/secret", "./real/file", "real//file", ".git/config"] {
+        assert!(
+            worktree
+                .look("link/secret".into())
+                .expect("looked")
+                .is_none()
+        );
+        for outside in [
+            "../out/secret",
+            "real/../../out/secret",
+            "./real/file",
+            "real//file",
+            ".git/config",
+        ] {
             assert!(read(outside).is_err(), "{outside}");
         }
-        worktree.write("link/secret".into(), Mode::File, b"x").expect_err("through a link");
-        worktree.write("../new".into(), Mode::File, b"x").expect_err("outside");
-        assert_eq!(std::fs::read(folder.path().join("out/secret")).expect("read"), b"s");
+        worktree
+            .write("link/secret".into(), Mode::File, b"x")
+            .expect_err("through a link");
+        worktree
+            .write("../new".into(), Mode::File, b"x")
+            .expect_err("outside");
+        assert_eq!(
+            std::fs::read(folder.path().join("out/secret")).expect("read"),
+            b"s"
+        );
 
         // A link that stands where a file is to be is replaced, and not followed.
-        worktree.write("straight".into(), Mode::File, b"x").expect("written");
-        assert_eq!(std::fs::read(folder.path().join("out/secret")).expect("read"), b"s");
+        worktree
+            .write("straight".into(), Mode::File, b"x")
+            .expect("written");
+        assert_eq!(
+            std::fs::read(folder.path().join("out/secret")).expect("read"),
+            b"s"
+        );
         assert_eq!(std::fs::read(tree.join("straight")).expect("read"), b"x");
     }
 
@@ -362,10 +415,20 @@ mod tests {
     fn folders_are_made_and_taken_away_as_needed() {
         let folder = tempfile::tempdir().expect("a folder");
         let worktree = Worktree::open(folder.path()).expect("open");
-        worktree.write("a/b/c".into(), Mode::Executable, b"1").expect("written");
-        worktree.write("a/d".into(), Mode::Link, b"b/c").expect("written");
-        let content = worktree.read("a/b/c".into(), 1).expect("read").expect("there");
-        assert_eq!((content.mode, &*content.bytes), (Mode::Executable, &b"1"[..]));
+        worktree
+            .write("a/b/c".into(), Mode::Executable, b"1")
+            .expect("written");
+        worktree
+            .write("a/d".into(), Mode::Link, b"b/c")
+            .expect("written");
+        let content = worktree
+            .read("a/b/c".into(), 1)
+            .expect("read")
+            .expect("there");
+        assert_eq!(
+            (content.mode, &*content.bytes),
+            (Mode::Executable, &b"1"[..])
+        );
         worktree.read("a/b/c".into(), 0).expect_err("too large");
         worktree.remove("a/b/c".into()).expect("removed");
         assert!(!folder.path().join("a/b").exists());

@@ -154,10 +154,7 @@ mod tests {
             "SELECT $1, $2, $1::text FROM t WHERE x=$2"
         );
         assert_eq!(statement.names, ["b", "a"]);
-        assert_eq!(
-            statement.named,
-            "SELECT :b, :a, :b::text FROM t WHERE x=:a"
-        );
+        assert_eq!(statement.named, "SELECT :b, :a, :b::text FROM t WHERE x=:a");
     }
 
     #[test]
@@ -182,6 +179,9 @@ mod tests {
             assert_eq!(statement.names, Vec::<String>::new(), "{sql}");
             assert_eq!(statement.numbered, sql);
         }
-        assert_eq!(Statement::read("SELECT '' || :a -- x\n + :b").names, ["a", "b"]);
+        assert_eq!(
+            Statement::read("SELECT '' || :a -- x\n + :b").names,
+            ["a", "b"]
+        );
     }
 }

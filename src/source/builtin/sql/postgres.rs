@@ -84,7 +84,8 @@ impl Postgres {
     ) -> Result<Self, (&'static str, String)> {
         // The parser's own words may repeat what it could not read.
         let mut config: Config = url.expose().parse().map_err(|_| {
-            let problem = "is no URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
+            let problem =
+                "is no URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
             (".postgres", problem.to_owned())
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -251,7 +252,9 @@ impl Postgres {
                     return Ok(Err(SqlError::Refused(problem.to_owned())));
                 }
             }
-            self.rows(client, text, &question.values).await.map(|rows| Ok(Answer::Rows(rows)))
+            self.rows(client, text, &question.values)
+                .await
+                .map(|rows| Ok(Answer::Rows(rows)))
         };
         ask.await.map_err(|error: Error| self.in_words(error))?
     }
@@ -259,12 +262,18 @@ impl Postgres {
     async fn rows(&self, client: &Client, text: &str, values: &[Value]) -> Result<Rows, Error> {
         // One more than there may be, to know whether there are more.
         let rows_max = self.limits.rows.saturating_add(1).min(i64::MAX as usize);
-        let bytes_max = self.limits.result_bytes.saturating_add(1).min(i32::MAX as usize);
+        let bytes_max = self
+            .limits
+            .result_bytes
+            .saturating_add(1)
+            .min(i32::MAX as usize);
         let query = format!(
             "SELECT left(row_to_json(longshore)::text, {bytes_max}) FROM (\n{text}\n) AS longshore LIMIT {rows_max}"
         );
         let mut found = Rows::new(&self.limits);
-        let rows = client.query_raw(&query, values.iter().map(Parameter)).await?;
+        let rows = client
+            .query_raw(&query, values.iter().map(Parameter))
+            .await?;
         pin_mut!(rows);
         while let Some(row) = rows.next().await {
             let row = row?;

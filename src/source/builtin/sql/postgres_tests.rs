@@ -3,7 +3,12 @@ use serde_json::json;
 use super::*;
 
 fn at(url: &str) -> Result<Postgres, (&'static str, String)> {
-    Postgres::new("shop", &Secret::from(url.to_owned()), None, &SqlLimits::default())
+    Postgres::new(
+        "shop",
+        &Secret::from(url.to_owned()),
+        None,
+        &SqlLimits::default(),
+    )
 }
 
 #[test]
@@ -29,7 +34,10 @@ fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
         ("postgres://me@10.0.0.1/shop", SslMode::Require),
         ("postgres://me@localhost/shop", SslMode::Prefer),
         ("postgres://me@127.0.0.1/shop", SslMode::Prefer),
-        ("postgres://me@db.internal/shop?sslmode=disable", SslMode::Disable),
+        (
+            "postgres://me@db.internal/shop?sslmode=disable",
+            SslMode::Disable,
+        ),
         ("postgres://me@localhost,db.internal/shop", SslMode::Require),
     ] {
         let postgres = at(url).expect("a URL");

@@ -30,7 +30,8 @@ pub(super) const TABLES: &str = "SELECT name, type FROM sqlite_schema WHERE type
      AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name";
 
 /// The columns of one of them.
-pub(super) const COLUMNS: &str = "SELECT cid, name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(:table_name)";
+pub(super) const COLUMNS: &str =
+    "SELECT cid, name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(:table_name)";
 
 /// How many bytes a value, a row or a statement may have.
 const VALUE_BYTES: i32 = 16 * 1024 * 1024;
@@ -92,10 +93,11 @@ impl Sqlite {
     }
 
     fn answer(&self, question: &Question, stop: &Stop) -> Result<Answer, SqlError> {
-        self.try_answer(question, stop).map_err(|problem| match problem {
-            Problem::Database(error) => self.in_words(error),
-            Problem::Refused(problem) => SqlError::Refused(problem.to_owned()),
-        })
+        self.try_answer(question, stop)
+            .map_err(|problem| match problem {
+                Problem::Database(error) => self.in_words(error),
+                Problem::Refused(problem) => SqlError::Refused(problem.to_owned()),
+            })
     }
 
     fn try_answer(&self, question: &Question, stop: &Stop) -> Result<Answer, Problem> {
@@ -138,9 +140,8 @@ impl Sqlite {
         };
         let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(
-            std::time::Duration::from_millis(BUSY_MS).min(self.limits.timeout()),
-        )?;
+        connection
+            .busy_timeout(std::time::Duration::from_millis(BUSY_MS).min(self.limits.timeout()))?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         for (limit, value) in [
@@ -212,7 +213,9 @@ fn prepared<'a>(
         return Err(Problem::Refused("there is no statement"));
     };
     if statements.next()?.is_some() {
-        return Err(Problem::Refused("there are several statements; ask one at a time"));
+        return Err(Problem::Refused(
+            "there are several statements; ask one at a time",
+        ));
     }
     if kind != Kind::Write && !(prepared.readonly() && 0 < prepared.column_count()) {
         return Err(Problem::Refused("only queries that read may be asked here"));

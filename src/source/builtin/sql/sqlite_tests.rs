@@ -54,7 +54,10 @@ fn free(sqlite: &Sqlite, sql: &str) -> Result<Value, String> {
 #[test]
 fn rows_are_objects_with_the_columns_in_their_order() {
     let (_folder, sqlite) = database(&SqlLimits::default());
-    let found = free(&sqlite, "SELECT id, total, note, seal FROM orders ORDER BY id");
+    let found = free(
+        &sqlite,
+        "SELECT id, total, note, seal FROM orders ORDER BY id",
+    );
     let expected = r#"{"rows":[{"id":1,"total":9.5,"note":"first","seal":"AP8="},{"id":2,"total":1e+300,"note":null,"seal":null},{"id":3,"total":3.0,"note":"ü","seal":null}],"truncated":false}"#;
     assert_eq!(found.expect("rows").to_string(), expected);
     let twice = free(&sqlite, "SELECT id, id, id FROM orders WHERE id = 1").expect("rows");
@@ -101,7 +104,11 @@ fn the_tables_and_their_columns_can_be_looked_at() {
         json!({"cid": 1, "name": "customer", "type": "INT", "notnull": 1, "dflt_value": null, "pk": 0})
     );
     assert_eq!(found["rows"][2]["dflt_value"], "0");
-    let none = question(COLUMNS, vec![json!("orders; DROP TABLE orders")], Kind::Fixed);
+    let none = question(
+        COLUMNS,
+        vec![json!("orders; DROP TABLE orders")],
+        Kind::Fixed,
+    );
     let Answer::Rows(none) = sqlite.answer(&none, &Stop::never()).expect("no columns") else {
         panic!("rows");
     };
@@ -159,7 +166,10 @@ fn nothing_but_reading_is_possible() {
     assert!(!elsewhere.exists());
     free(&sqlite, &";".repeat(60_000)).expect_err("nothing, many times");
     free(&sqlite, &"SELECT 1;".repeat(6_000)).expect_err("many");
-    let count = free(&sqlite, "SELECT count(*) AS n, sum(total) AS s FROM orders WHERE id <> 2");
+    let count = free(
+        &sqlite,
+        "SELECT count(*) AS n, sum(total) AS s FROM orders WHERE id <> 2",
+    );
     assert_eq!(count.expect("rows")["rows"], json!([{"n": 2, "s": 12.5}]));
     let error = free(&sqlite, "SELECT 1; SELECT 2").expect_err("two");
     assert_eq!(error, "there are several statements; ask one at a time");
@@ -199,7 +209,8 @@ fn a_query_without_an_end_is_stopped() {
         ..SqlLimits::default()
     };
     let (_folder, sqlite) = database(&limits);
-    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let endless =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -208,7 +219,11 @@ fn a_query_without_an_end_is_stopped() {
         let asked = sqlite.ask(question(endless, vec![], Kind::Free));
         asked.await.expect_err("it has no end")
     });
-    assert!(error.message().contains("more than 1 s"), "{}", error.message());
+    assert!(
+        error.message().contains("more than 1 s"),
+        "{}",
+        error.message()
+    );
     // The thread that ran it is free again, or this would wait for ever.
     runtime.shutdown_timeout(Duration::from_secs(60));
 }
@@ -231,9 +246,16 @@ fn a_query_that_writes_writes_and_does_no_more() {
     let write = |sql: &str| ask(&sqlite, sql, Kind::Write);
     let changed = write("UPDATE orders SET note = 'seen' WHERE customer = 7");
     assert_eq!(changed.expect("written"), json!({"changed": 2}));
-    let seen = free(&sqlite, "SELECT count(*) AS n FROM orders WHERE note = 'seen'");
+    let seen = free(
+        &sqlite,
+        "SELECT count(*) AS n FROM orders WHERE note = 'seen'",
+    );
     assert_eq!(seen.expect("rows")["rows"], json!([{"n": 2}]));
-    for sql in ["DROP TABLE orders", "PRAGMA user_version = 7", "ATTACH ':memory:' AS x"] {
+    for sql in [
+        "DROP TABLE orders",
+        "PRAGMA user_version = 7",
+        "ATTACH ':memory:' AS x",
+    ] {
         write(sql).expect_err(sql);
     }
 }

@@ -73,10 +73,16 @@ pub(in crate::source::builtin) fn toolset(config: &SqlConfig) -> Result<Toolset,
             ToolsetError::setting(setting, problem)
         };
         if one.name.is_empty() {
-            return Err(refuse(".name", "is empty; give the database a name".to_owned()));
+            return Err(refuse(
+                ".name",
+                "is empty; give the database a name".to_owned(),
+            ));
         }
         if databases.iter().any(|other| other.name == one.name) {
-            let problem = format!("is {:?}, as another's is; give each a name of its own", one.name);
+            let problem = format!(
+                "is {:?}, as another's is; give each a name of its own",
+                one.name
+            );
             return Err(refuse(".name", problem));
         }
         let database =
@@ -121,7 +127,8 @@ impl Database {
                 Backend::Postgres(Arc::new(postgres))
             }
             _ => {
-                let problem = "has to say where the database is; give it sqlite or postgres, one of them";
+                let problem =
+                    "has to say where the database is; give it sqlite or postgres, one of them";
                 return Err(("", problem.to_owned()));
             }
         };
@@ -174,7 +181,12 @@ fn read_query(databases: Vec<Arc<Database>>, bytes_max: usize) -> SqlTool {
         .title("Ask a database")
         .description("Execute a SELECT query on the database");
     let query = json!({"type": "string", "description": "SELECT SQL query to execute"});
-    SqlTool::reading(definition, &[("query", query)], databases, What::Free { bytes_max })
+    SqlTool::reading(
+        definition,
+        &[("query", query)],
+        databases,
+        What::Free { bytes_max },
+    )
 }
 
 fn list_tables(databases: &[Arc<Database>]) -> SqlTool {
@@ -199,24 +211,36 @@ fn describe_table(databases: &[Arc<Database>]) -> SqlTool {
         postgres: Arc::new(Statement::read(postgres::COLUMNS)),
         nothing: Some("there is no table of this name; list_tables says which there are"),
     };
-    SqlTool::reading(definition, &[("table_name", table)], databases.to_vec(), what)
+    SqlTool::reading(
+        definition,
+        &[("table_name", table)],
+        databases.to_vec(),
+        what,
+    )
 }
 
 /// A query of the configuration's as a tool.
 fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wrong> {
     let database = match (&query.database, databases) {
-        (Some(name), _) => databases.iter().find(|one| one.name == *name).ok_or_else(|| {
-            let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
-            let problem = format!("is {name:?}, and there is {}", names.join(", "));
-            (".database", problem)
-        })?,
+        (Some(name), _) => databases
+            .iter()
+            .find(|one| one.name == *name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
+                let problem = format!("is {name:?}, and there is {}", names.join(", "));
+                (".database", problem)
+            })?,
         (None, [only]) => only,
         (None, _) => {
-            return Err((".database", "is missing, and there are several; name one".to_owned()));
+            return Err((
+                ".database",
+                "is missing, and there are several; name one".to_owned(),
+            ));
         }
     };
     if query.write && !database.writable {
-        let problem = "is true, and the database is not writable; set writable there, or take write away";
+        let problem =
+            "is true, and the database is not writable; set writable there, or take write away";
         return Err((".write", problem.to_owned()));
     }
     let statement = Statement::read(&query.sql);
@@ -228,11 +252,16 @@ fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wr
     }
     for name in query.arguments.keys() {
         if !statement.names.contains(name) {
-            let problem = format!("has {name}, which sql does not use; write :{name} there, or take it away");
+            let problem =
+                format!("has {name}, which sql does not use; write :{name} there, or take it away");
             return Err((".arguments", problem));
         }
     }
-    let kind = if query.write { Kind::Write } else { Kind::Fixed };
+    let kind = if query.write {
+        Kind::Write
+    } else {
+        Kind::Fixed
+    };
     if let Backend::Sqlite(sqlite) = &database.backend {
         sqlite
             .check(&statement, kind)
@@ -295,7 +324,8 @@ impl SqlTool {
         }
         if 1 < databases.len() {
             let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
-            let schema = json!({"type": "string", "description": "Name of the database", "enum": names});
+            let schema =
+                json!({"type": "string", "description": "Name of the database", "enum": names});
             properties.insert("database".to_owned(), schema);
         }
         let required: Vec<String> = properties.keys().cloned().collect();
@@ -390,7 +420,10 @@ impl Asks {
             What::Named { statement, kind } => (Arc::clone(statement), *kind),
             What::Free { bytes_max } => {
                 let text = arguments.get("query").and_then(Value::as_str);
-                (Arc::new(free(text.unwrap_or_default(), *bytes_max)?), Kind::Free)
+                (
+                    Arc::new(free(text.unwrap_or_default(), *bytes_max)?),
+                    Kind::Free,
+                )
             }
         };
         let values = statement
@@ -426,6 +459,8 @@ fn free(text: &str, bytes_max: usize) -> Result<Statement, SqlError> {
 
 impl fmt::Debug for SqlTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SqlTool").field(&self.definition.name).finish()
+        f.debug_tuple("SqlTool")
+            .field(&self.definition.name)
+            .finish()
     }
 }
