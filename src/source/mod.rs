@@ -21,7 +21,8 @@ pub use self::http::{
 };
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use builtin::{
-    BuiltinConfig, FetchConfig, FilesystemConfig, FilesystemLimits, MemoryConfig, TimeConfig,
+    AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
+    GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
     ToolsetError,
 };
 pub(crate) use builtin::{Grounds, builtin};

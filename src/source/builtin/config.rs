@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::fetch::FetchConfig;
 use super::filesystem::FilesystemConfig;
 use super::memory::MemoryConfig;
+use super::git::GitConfig;
+use super::sql::SqlConfig;
 use super::time::TimeConfig;
 
 /// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
@@ -26,6 +28,10 @@ pub struct BuiltinConfig {
     pub filesystem: FilesystemConfig,
     /// The toolset `memory`.
     pub memory: MemoryConfig,
+    /// The toolset `git`.
+    pub git: GitConfig,
+    /// The toolset `sql`.
+    pub sql: SqlConfig,
     /// The toolset `time`.
     pub time: TimeConfig,
 }
@@ -41,6 +47,8 @@ impl BuiltinConfig {
             ("fetch", self.fetch != unset.fetch),
             ("filesystem", self.filesystem != unset.filesystem),
             ("memory", self.memory != unset.memory),
+            ("git", self.git != unset.git),
+            ("sql", self.sql != unset.sql),
             ("time", self.time != unset.time),
         ];
         set.into_iter()

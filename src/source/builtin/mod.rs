@@ -9,6 +9,8 @@ mod everything;
 mod fetch;
 mod filesystem;
 mod memory;
+mod git;
+mod sql;
 mod time;
 
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub use config::BuiltinConfig;
 pub use fetch::FetchConfig;
 pub use filesystem::{FilesystemConfig, FilesystemLimits};
 pub use memory::MemoryConfig;
+pub use git::{AuthorConfig, GitConfig, GitLimits};
+pub use sql::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
@@ -52,12 +56,14 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 8] = [
     "demo",
     "everything",
     "fetch",
     "filesystem",
+    "git",
     "memory",
+    "sql",
     "time",
 ];
 
@@ -86,9 +92,26 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
         "fetch" => fetch::toolset(&grounds.settings.fetch),
         "filesystem" => filesystem::toolset(&grounds.settings.filesystem),
         "memory" => memory::toolset(grounds),
+        #[cfg(feature = "git")]
+        "git" => git::toolset(&grounds.settings.git),
+        #[cfg(not(feature = "git"))]
+        "git" => Err(lacking("git")),
+        #[cfg(feature = "sql")]
+        "sql" => sql::toolset(&grounds.settings.sql),
+        #[cfg(not(feature = "sql"))]
+        "sql" => Err(lacking("sql")),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),
         }),
     }
+}
+
+/// For a toolset that this program was built without.
+#[cfg(not(all(feature = "git", feature = "sql")))]
+fn lacking(name: &str) -> ToolsetError {
+    let problem = format!(
+        "has {name}, which this program was built without; take the image, or build with --features {name}"
+    );
+    ToolsetError::setting("toolsets", problem)
 }

@@ -5,6 +5,10 @@ mod fetch;
 mod filesystem;
 mod memory;
 mod reference;
+#[cfg(feature = "git")]
+mod git;
+#[cfg(feature = "sql")]
+mod sql;
 mod time;
 
 use longshore::environment::Probe;
@@ -42,6 +46,22 @@ fn refusal(toolset: &str, builtin: Value) -> String {
 fn what_does_not_exist_is_named_with_what_does() {
     let told = refusal("tiem", json!({}));
     assert!(told.contains("\"tiem\"") && told.contains("time"), "{told}");
+}
+
+#[test]
+fn a_toolset_that_this_build_lacks_says_how_to_have_it() {
+    for (toolset, is_there) in [
+        ("git", cfg!(feature = "git")),
+        ("sql", cfg!(feature = "sql")),
+    ] {
+        let told = refusal(toolset, json!({}));
+        let expected = if is_there {
+            format!("builtin.{toolset}.")
+        } else {
+            format!("build with --features {toolset}")
+        };
+        assert!(told.contains(&expected), "{told}");
+    }
 }
 
 #[test]
