@@ -53,6 +53,15 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     }
 }
 
+/// Whether a server of ours answers at an address.
+pub(super) fn is_served(address: SocketAddr) -> bool {
+    let address = SocketAddr::new(reachable(address.ip()), address.port());
+    ask(address, "/livez").is_ok_and(|answer| {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        head.split(' ').nth(1) == Some("200") && body.contains("\"ok\":")
+    })
+}
+
 /// Nobody can connect to the address that stands for all of them.
 fn reachable(host: IpAddr) -> IpAddr {
     match host {

@@ -332,6 +332,14 @@ impl Server {
             .collect()
     }
 
+    /// What is configured and cannot be offered, with the reasons, for whoever runs the server.
+    #[cfg(feature = "cli")]
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let generation = self.generation.load();
+        let refused = generation.catalog.refused().iter();
+        refused.map(ToString::to_string).collect()
+    }
+
     /// How many tools there are.
     pub(crate) fn tool_count(&self) -> usize {
         self.generation.load().catalog.len()

@@ -16,6 +16,8 @@ mod collector;
 mod client;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
+mod doctor;
+#[cfg(all(feature = "cli", unix))]
 mod drain;
 mod reload;
 mod everything;

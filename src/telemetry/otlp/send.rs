@@ -196,7 +196,7 @@ fn headers(target: &Target) -> HashMap<String, String> {
     target.headers.iter().cloned().collect()
 }
 
-fn metadata(target: &Target) -> MetadataMap {
+pub(super) fn metadata(target: &Target) -> MetadataMap {
     let mut metadata = MetadataMap::new();
     for (name, value) in &target.headers {
         let name = MetadataKey::from_str(&name.to_ascii_lowercase());
