@@ -426,7 +426,12 @@ mod tests {
         assert_eq!(missing.status, Status::Failure);
         assert!(missing.advice[0].contains("image.variant"), "{missing:?}");
         assert_eq!(
-            program("x".to_owned(), "/etc/hostname", "").status,
+            program(
+                "x".to_owned(),
+                concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+                ""
+            )
+            .status,
             Status::Failure,
             "a file that is no program"
         );
