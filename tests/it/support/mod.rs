@@ -12,6 +12,6 @@ pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use mcp::{Session, Stateless, meta, request};
 #[cfg(feature = "redis")]
-pub(crate) use redis::RedisServer;
+pub(crate) use redis::{RedisServer, free_port};
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};
