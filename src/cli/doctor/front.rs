@@ -126,7 +126,10 @@ mod tests {
     fn fronts_are_told_by_what_they_say() {
         for (fields, expected) in [
             (&[("server", "nginx/1.26")][..], Front::Nginx),
-            (&[("server", "cloudflare"), ("cf-ray", "1")], Front::Cloudflare),
+            (
+                &[("server", "cloudflare"), ("cf-ray", "1")],
+                Front::Cloudflare,
+            ),
             (&[("server", "Google Frontend")], Front::Google),
             (&[("via", "1.1 google")], Front::Google),
             (&[("server", "awselb/2.0")], Front::Amazon),

@@ -61,10 +61,10 @@ fn settings(loaded: &Loaded) -> Finding {
         .iter()
         .filter(|one| one.origin != Origin::Default)
         .count();
-    let file = loaded.file.as_deref().map_or_else(
-        || "no file".to_owned(),
-        |file| file.display().to_string(),
-    );
+    let file = loaded
+        .file
+        .as_deref()
+        .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
     Finding::ok(
         "configuration",
         "settings",
@@ -101,7 +101,9 @@ fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
             check,
             format!("this user may not listen on {address}"),
         )
-        .advise(format!("give {setting} a port of 1024 or more, such as 8080")),
+        .advise(format!(
+            "give {setting} a port of 1024 or more, such as 8080"
+        )),
         io::ErrorKind::AddrNotAvailable => Finding::failure(
             AREA,
             check,
@@ -234,7 +236,12 @@ fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
 fn callers(config: &Config, probe: &Probe) -> Finding {
     const CHECK: &str = "callers";
     if config.auth.proves_anything() {
-        let kinds: Vec<_> = config.auth.kinds().iter().map(|kind| kind.names().0).collect();
+        let kinds: Vec<_> = config
+            .auth
+            .kinds()
+            .iter()
+            .map(|kind| kind.names().0)
+            .collect();
         return match &config.auth.anonymous {
             None => Finding::ok(AREA, CHECK, format!("asked for {}", kinds.join(", "))),
             Some(name) => Finding::ok(
@@ -248,7 +255,11 @@ fn callers(config: &Config, probe: &Probe) -> Finding {
         };
     }
     if config.http.host.is_loopback() || config.http.unix_socket.is_some() {
-        return Finding::ok(AREA, CHECK, "nobody is asked for a proof; only this machine can call");
+        return Finding::ok(
+            AREA,
+            CHECK,
+            "nobody is asked for a proof; only this machine can call",
+        );
     }
     let place = if probe.is_in_container() {
         "whoever reaches the container"
@@ -296,14 +307,16 @@ fn certificate(config: &Config) -> Option<Finding> {
     const CHECK: &str = "certificate";
     let path = config.http.tls.certificate.as_ref()?;
     Some(match Tls::load(&config.http.tls) {
-        Err(error) => Finding::failure(AREA, CHECK, error.to_string())
-            .advise("name files in PEM with http.tls.certificate (the whole chain) and http.tls.key"),
+        Err(error) => Finding::failure(AREA, CHECK, error.to_string()).advise(
+            "name files in PEM with http.tls.certificate (the whole chain) and http.tls.key",
+        ),
         Ok(_) => match super::remote::not_after_in(path) {
             None => Finding::ok(AREA, CHECK, format!("{} can be used", path.display())),
-            Some(end) => super::remote::judge_expiry(AREA, end, SystemTime::now())
-                .unwrap_or_else(|| {
+            Some(end) => {
+                super::remote::judge_expiry(AREA, end, SystemTime::now()).unwrap_or_else(|| {
                     Finding::ok(AREA, CHECK, format!("{} can be used", path.display()))
-                }),
+                })
+            }
         },
     })
 }
@@ -381,8 +394,12 @@ fn clock() -> Finding {
             jiff::Timestamp::from_second(i64::try_from(now.as_secs()).unwrap_or(0))
                 .map_or_else(|_| "set".to_owned(), |now| now.to_string()),
         ),
-        _ => Finding::failure(AREA, "clock", "it is far behind: tokens and certificates will not be believed")
-            .advise("set it: `timedatectl set-ntp true`"),
+        _ => Finding::failure(
+            AREA,
+            "clock",
+            "it is far behind: tokens and certificates will not be believed",
+        )
+        .advise("set it: `timedatectl set-ntp true`"),
     }
 }
 
@@ -400,7 +417,11 @@ mod tests {
         assert!(found.advice[0].contains("http.port"), "{found:?}");
         drop(taken);
         assert_eq!(port("port", address, "http.port").status, Status::Ok);
-        let elsewhere = port("port", SocketAddr::from(([192, 0, 2, 1], 8080)), "http.port");
+        let elsewhere = port(
+            "port",
+            SocketAddr::from(([192, 0, 2, 1], 8080)),
+            "http.port",
+        );
         assert_eq!(elsewhere.status, Status::Failure);
         assert!(elsewhere.advice[0].contains("http.host"), "{elsewhere:?}");
     }

@@ -124,7 +124,12 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
     };
     print(&text)?;
     let worst = report.worst();
-    Ok(worst < if args.strict { Status::Warning } else { Status::Failure })
+    Ok(worst
+        < if args.strict {
+            Status::Warning
+        } else {
+            Status::Failure
+        })
 }
 
 /// This machine, with the settings that `run` would have.

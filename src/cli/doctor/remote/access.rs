@@ -60,10 +60,10 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
         }
     };
     if let Some(location) = seen.redirect() {
-        let target = wire.url.join(location).map_or_else(
-            |_| location.to_owned(),
-            |target| target.to_string(),
-        );
+        let target = wire
+            .url
+            .join(location)
+            .map_or_else(|_| location.to_owned(), |target| target.to_string());
         let loses_body = matches!(seen.status, 301..=303);
         let said = if loses_body {
             "which makes a GET of the POST in most clients"
@@ -85,7 +85,11 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
         let finding = Finding::failure(
             AREA,
             "endpoint",
-            format!("`initialize` at {} is answered {}", wire.url, seen.summary()),
+            format!(
+                "`initialize` at {} is answered {}",
+                wire.url,
+                seen.summary()
+            ),
         );
         report.add(match seen.status {
             502..=504 => finding.advise("the balancer reaches no server: readiness of the pods, Service selector and targetPort, NetworkPolicy; Cloud Run: the container has to listen on $PORT"),
@@ -162,8 +166,12 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report
         .collect();
     if servers.is_empty() {
         report.add(
-            Finding::failure(AREA, "issuers", "the metadata names no authorization server")
-                .advise("auth.oauth.issuer"),
+            Finding::failure(
+                AREA,
+                "issuers",
+                "the metadata names no authorization server",
+            )
+            .advise("auth.oauth.issuer"),
         );
     }
     const SERVERS_MAX: usize = 4;
@@ -200,11 +208,16 @@ async fn issuer(wire: &Wire, server: &str) -> Finding {
     };
     let path = url.path().trim_end_matches('/');
     let Ok(addresses) = Wire::resolve(&url).await else {
-        return Finding::failure(AREA, "issuer", format!("{server} has no address"))
-            .advise("clients have to reach it by that name: make a DNS record, or name it as they do");
+        return Finding::failure(AREA, "issuer", format!("{server} has no address")).advise(
+            "clients have to reach it by that name: make a DNS record, or name it as they do",
+        );
     };
     let other = Wire {
-        host: url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned(),
+        host: url
+            .host_str()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .to_owned(),
         port: url.port_or_known_default().unwrap_or(443),
         addresses,
         patience: wire.patience,

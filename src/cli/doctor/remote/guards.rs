@@ -62,7 +62,8 @@ async fn strange_origin(wire: &Wire, report: &mut Report) {
         ));
         return;
     }
-    const ADVICE: &str = "check Origin, and answer 403 to sites that are not known (http.allowed_origins)";
+    const ADVICE: &str =
+        "check Origin, and answer 403 to sites that are not known (http.allowed_origins)";
     let seen = "a page of any site may call: the specification asks that Origin is checked";
     report.add(if is_private(wire) {
         Finding::failure(AREA, CHECK, seen).advise(ADVICE)
@@ -91,7 +92,9 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
     let allowed = seen.header("access-control-allow-origin");
     let credentials = seen.header("access-control-allow-credentials") == Some("true");
     let is_allowed = seen.is_success() && allowed.is_some_and(|to| to == "*" || to == wanted);
-    let advice = format!("http.allowed_origins = [{wanted:?}]; a proxy must pass OPTIONS on, without a proof");
+    let advice = format!(
+        "http.allowed_origins = [{wanted:?}]; a proxy must pass OPTIONS on, without a proof"
+    );
     match (origin, is_allowed) {
         (None, true) if credentials => report.add(
             Finding::failure(
@@ -102,17 +105,28 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
             .advise("name the origins that may call, and no Access-Control-Allow-Credentials"),
         ),
         (None, true) => report.add(
-            Finding::warning(AREA, CHECK, format!("pages of any site may call ({wanted} may)"))
-                .advise("name the origins that may call: http.allowed_origins"),
+            Finding::warning(
+                AREA,
+                CHECK,
+                format!("pages of any site may call ({wanted} may)"),
+            )
+            .advise("name the origins that may call: http.allowed_origins"),
         ),
         (None, false) => report.add(Finding::ok(
             AREA,
             CHECK,
-            format!("pages of other sites may not call ({}); --origin says which should", seen.status),
+            format!(
+                "pages of other sites may not call ({}); --origin says which should",
+                seen.status
+            ),
         )),
         (Some(_), false) => report.add(
-            Finding::failure(AREA, CHECK, format!("pages of {wanted} may not call ({})", seen.status))
-                .advise(advice),
+            Finding::failure(
+                AREA,
+                CHECK,
+                format!("pages of {wanted} may not call ({})", seen.status),
+            )
+            .advise(advice),
         ),
         (Some(_), true) => readable(wire, wanted, &seen, advice, report).await,
     }
@@ -121,17 +135,34 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
 /// Whether a page that may call can send what it has to and read what it needs.
 async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report: &mut Report) {
     const CHECK: &str = "preflight";
-    let list = seen.header("access-control-allow-headers").unwrap_or_default();
+    let list = seen
+        .header("access-control-allow-headers")
+        .unwrap_or_default();
     let list = list.to_ascii_lowercase();
-    let may = |name: &str| list.split(',').any(|word| matches!(word.trim(), word if word == name || word == "*"));
-    let missing: Vec<_> = ["authorization", "content-type", "mcp-session-id", "mcp-protocol-version"]
-        .into_iter()
-        .filter(|name| !may(name))
-        .collect();
+    let may = |name: &str| {
+        list.split(',')
+            .any(|word| matches!(word.trim(), word if word == name || word == "*"))
+    };
+    let missing: Vec<_> = [
+        "authorization",
+        "content-type",
+        "mcp-session-id",
+        "mcp-protocol-version",
+    ]
+    .into_iter()
+    .filter(|name| !may(name))
+    .collect();
     if !missing.is_empty() {
         report.add(
-            Finding::failure(AREA, CHECK, format!("pages of {wanted} may not send {}", missing.join(", ")))
-                .advise(format!("Access-Control-Allow-Headers has to name {}", missing.join(", "))),
+            Finding::failure(
+                AREA,
+                CHECK,
+                format!("pages of {wanted} may not send {}", missing.join(", ")),
+            )
+            .advise(format!(
+                "Access-Control-Allow-Headers has to name {}",
+                missing.join(", ")
+            )),
         );
         return;
     }
@@ -142,14 +173,27 @@ async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report
         .and_then(|answer| answer.header("access-control-expose-headers"))
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let has_origin = answer.is_some_and(|answer| answer.header("access-control-allow-origin").is_some());
+    let has_origin =
+        answer.is_some_and(|answer| answer.header("access-control-allow-origin").is_some());
     report.add(if !has_origin {
-        Finding::failure(AREA, CHECK, format!("the preflight lets pages of {wanted} call, and they cannot read the answer"))
-            .advise(advice)
+        Finding::failure(
+            AREA,
+            CHECK,
+            format!("the preflight lets pages of {wanted} call, and they cannot read the answer"),
+        )
+        .advise(advice)
     } else if exposed.contains("mcp-session-id") || exposed.contains('*') {
-        Finding::ok(AREA, CHECK, format!("pages of {wanted} may call, and read what they need"))
+        Finding::ok(
+            AREA,
+            CHECK,
+            format!("pages of {wanted} may call, and read what they need"),
+        )
     } else {
-        Finding::failure(AREA, CHECK, format!("pages of {wanted} may call, and not read Mcp-Session-Id"))
-            .advise("Access-Control-Expose-Headers: mcp-session-id, www-authenticate")
+        Finding::failure(
+            AREA,
+            CHECK,
+            format!("pages of {wanted} may call, and not read Mcp-Session-Id"),
+        )
+        .advise("Access-Control-Expose-Headers: mcp-session-id, www-authenticate")
     });
 }

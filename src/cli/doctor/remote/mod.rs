@@ -107,14 +107,19 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     access::authorization(&wire, &first, report).await;
     if wire.token.is_none() && first.status == 401 {
         report.add(
-            Finding::skipped("protocol", "everything", "callers have to prove who they are")
-                .advise("put a token or an API key into the variable LONGSHORE_TOKEN, and ask again"),
+            Finding::skipped(
+                "protocol",
+                "everything",
+                "callers have to prove who they are",
+            )
+            .advise("put a token or an API key into the variable LONGSHORE_TOKEN, and ask again"),
         );
         return Ok(());
     }
     let eras = protocol::examine(&wire, report).await;
     guards::examine(&wire, remote.origin.as_deref(), report).await;
-    let session = sessions::examine(&wire, remote.connections, eras.handshake.as_deref(), report).await;
+    let session =
+        sessions::examine(&wire, remote.connections, eras.handshake.as_deref(), report).await;
     streams::examine(&wire, front, session.as_deref(), &eras, remote.hold, report).await;
     sessions::end(&wire, session.as_deref(), report).await;
     Ok(())
@@ -178,8 +183,9 @@ async fn health(wire: &Wire, report: &mut Report) {
     let statuses = answered.join(", ");
     if found.iter().any(|(_, seen)| seen.status == 503) {
         report.add(
-            Finding::warning(AREA, "pages", format!("not ready: {statuses}"))
-                .advise("the server's log, and /health/detailed with a proof, say what it waits for"),
+            Finding::warning(AREA, "pages", format!("not ready: {statuses}")).advise(
+                "the server's log, and /health/detailed with a proof, say what it waits for",
+            ),
         );
     } else if found.iter().any(|(_, seen)| is_ok(seen)) {
         report.add(Finding::ok(AREA, "pages", statuses));

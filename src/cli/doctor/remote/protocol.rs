@@ -80,8 +80,12 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
                     report.add(if revision == HANDSHAKE[0] {
                         Finding::ok(AREA, "sessions", seen)
                     } else {
-                        Finding::warning(AREA, "sessions", format!("{seen}, and not {}", HANDSHAKE[0]))
-                            .advise("a newer version of the server or its SDK")
+                        Finding::warning(
+                            AREA,
+                            "sessions",
+                            format!("{seen}, and not {}", HANDSHAKE[0]),
+                        )
+                        .advise("a newer version of the server or its SDK")
                     });
                     eras.handshake = Some(revision.to_owned());
                 }
@@ -147,7 +151,12 @@ async fn negotiation(wire: &Wire, report: &mut Report) {
 
 async fn accept(wire: &Wire, eras: &Eras, report: &mut Report) {
     let mut refused = Vec::new();
-    for accept in [Some("*/*"), Some("application/json"), Some("text/event-stream"), None] {
+    for accept in [
+        Some("*/*"),
+        Some("application/json"),
+        Some("text/event-stream"),
+        None,
+    ] {
         let asked = match accept {
             Some(accept) => usual(wire, eras).header("accept", accept),
             None => usual(wire, eras).without("accept"),
@@ -183,11 +192,22 @@ async fn slash(wire: &Wire, eras: &Eras, report: &mut Report) {
         Ok(seen) if seen.redirect().is_some() => Finding::warning(
             AREA,
             CHECK,
-            format!("{other} is redirected ({}): a POST that is redirected is lost in many clients", seen.status),
+            format!(
+                "{other} is redirected ({}): a POST that is redirected is lost in many clients",
+                seen.status
+            ),
         )
-        .advise(format!("answer at {other} too: nginx: location ~ ^/mcp/?$ instead of location /mcp/")),
-        Ok(seen) => Finding::warning(AREA, CHECK, format!("{other} is answered {}", seen.summary()))
-            .advise(format!("tell clients the URL to the letter, or route {other} too: ingress: pathType Prefix")),
+        .advise(format!(
+            "answer at {other} too: nginx: location ~ ^/mcp/?$ instead of location /mcp/"
+        )),
+        Ok(seen) => Finding::warning(
+            AREA,
+            CHECK,
+            format!("{other} is answered {}", seen.summary()),
+        )
+        .advise(format!(
+            "tell clients the URL to the letter, or route {other} too: ingress: pathType Prefix"
+        )),
         Err(problem) => Finding::warning(AREA, CHECK, format!("{other}: {problem}"))
             .advise("route it to the server too"),
     });
@@ -208,6 +228,10 @@ async fn content_type(wire: &Wire, eras: &Eras, report: &mut Report) {
         )
         .advise("refuse all but application/json with 415")
     } else {
-        Finding::ok(AREA, CHECK, format!("what is no JSON is answered {}", seen.status))
+        Finding::ok(
+            AREA,
+            CHECK,
+            format!("what is no JSON is answered {}", seen.status),
+        )
     });
 }

@@ -19,9 +19,16 @@ pub(super) async fn examine(
     report: &mut Report,
 ) -> Option<String> {
     let revision = revision?;
-    let begun = wire.ask(&Ask::message(wire, &initialize(revision))).await.ok()?;
+    let begun = wire
+        .ask(&Ask::message(wire, &initialize(revision)))
+        .await
+        .ok()?;
     let Some(id) = begun.header("mcp-session-id").map(str::to_owned) else {
-        report.add(Finding::ok(AREA, "id", "none: the server keeps no sessions"));
+        report.add(Finding::ok(
+            AREA,
+            "id",
+            "none: the server keeps no sessions",
+        ));
         return None;
     };
     let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -80,7 +87,12 @@ fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
 async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
     const CHECK: &str = "unknown session";
     let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
-    let asked = of_session(wire, &ping, "00000000-0000-0000-0000-000000000000", revision);
+    let asked = of_session(
+        wire,
+        &ping,
+        "00000000-0000-0000-0000-000000000000",
+        revision,
+    );
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };
@@ -90,7 +102,10 @@ async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
         Finding::warning(
             AREA,
             CHECK,
-            format!("answered {}: only at 404 clients begin a new one, after a restart for example", seen.summary()),
+            format!(
+                "answered {}: only at 404 clients begin a new one, after a restart for example",
+                seen.summary()
+            ),
         )
         .advise("answer 404 to a session id that is not known")
     });
@@ -103,11 +118,21 @@ pub(super) async fn end(wire: &Wire, id: Option<&str>, report: &mut Report) {
         .header("mcp-session-id", id)
         .header("accept", "application/json, text/event-stream");
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_success() => Finding::ok(AREA, "end", format!("DELETE is answered {}", seen.status)),
-        Ok(seen) if seen.status == 405 => Finding::ok(AREA, "end", "clients may not end sessions (405)"),
-        Ok(seen) => Finding::warning(AREA, "end", format!("DELETE is answered {}", seen.summary()))
-            .advise("pass DELETE on: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
-        Err(problem) => Finding::warning(AREA, "end", problem).advise("pass DELETE on to the server"),
+        Ok(seen) if seen.is_success() => {
+            Finding::ok(AREA, "end", format!("DELETE is answered {}", seen.status))
+        }
+        Ok(seen) if seen.status == 405 => {
+            Finding::ok(AREA, "end", "clients may not end sessions (405)")
+        }
+        Ok(seen) => Finding::warning(
+            AREA,
+            "end",
+            format!("DELETE is answered {}", seen.summary()),
+        )
+        .advise("pass DELETE on: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
+        Err(problem) => {
+            Finding::warning(AREA, "end", problem).advise("pass DELETE on to the server")
+        }
     });
 }
 
@@ -125,13 +150,20 @@ mod tests {
     #[test]
     fn a_session_has_to_hold_everywhere() {
         let of = |pairs: &[(&str, u32)]| {
-            let pairs = pairs.iter().map(|(status, count)| ((*status).to_owned(), *count));
+            let pairs = pairs
+                .iter()
+                .map(|(status, count)| ((*status).to_owned(), *count));
             judge(&pairs.collect(), 8)
         };
         assert_eq!(of(&[("200", 8)]).status, Status::Ok);
         let found = of(&[("200", 3), ("404", 5)]);
         assert_eq!(found.status, Status::Failure);
-        assert!(found.seen.contains("8 connections 3 knew the session; 5 times 404"), "{found:?}");
+        assert!(
+            found
+                .seen
+                .contains("8 connections 3 knew the session; 5 times 404"),
+            "{found:?}"
+        );
         assert!(found.advice[0].contains("seal.keys"));
     }
 }

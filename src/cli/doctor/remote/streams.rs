@@ -35,7 +35,11 @@ pub(super) async fn examine(
     }
     match held {
         Some(stream) => report.add(watch(stream, front, hold).await),
-        None => report.add(Finding::skipped(AREA, "cut-off", "no stream could be held open")),
+        None => report.add(Finding::skipped(
+            AREA,
+            "cut-off",
+            "no stream could be held open",
+        )),
     }
 }
 
@@ -48,17 +52,29 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
     let mut stream = match wire.open(&asked).await {
         Ok(stream) => stream,
         Err(problem) => {
-            report.add(buffered(CHECK, &format!("its head does not arrive: {problem}"), front));
+            report.add(buffered(
+                CHECK,
+                &format!("its head does not arrive: {problem}"),
+                front,
+            ));
             return None;
         }
     };
     if !stream.is_stream() {
         let status = stream.status;
         report.add(if status == 200 {
-            Finding::failure(AREA, CHECK, "it is answered, and not with text/event-stream")
-                .advise("something in front changes Content-Type, or the server does not stream")
+            Finding::failure(
+                AREA,
+                CHECK,
+                "it is answered, and not with text/event-stream",
+            )
+            .advise("something in front changes Content-Type, or the server does not stream")
         } else {
-            Finding::skipped(AREA, CHECK, format!("answered {status}: the server has no such streams"))
+            Finding::skipped(
+                AREA,
+                CHECK,
+                format!("answered {status}: the server has no such streams"),
+            )
         });
         return None;
     }
@@ -70,7 +86,10 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
             report.add(Finding::ok(
                 AREA,
                 CHECK,
-                format!("its first event arrives after {} ms", begun.elapsed().as_millis()),
+                format!(
+                    "its first event arrives after {} ms",
+                    begun.elapsed().as_millis()
+                ),
             ));
             Some(stream)
         }
@@ -94,12 +113,20 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}))
         .header("accept-encoding", "gzip, deflate, br");
     let Ok(mut stream) = wire.open(&asked).await else {
-        report.add(buffered(CHECK, "for clients that take gzip its head does not arrive", front));
+        report.add(buffered(
+            CHECK,
+            "for clients that take gzip its head does not arrive",
+            front,
+        ));
         return;
     };
     let coding = stream.header("content-encoding").map(str::to_owned);
     let Some(coding) = coding.filter(|coding| coding != "identity") else {
-        report.add(Finding::ok(AREA, CHECK, "none, also for clients that take gzip"));
+        report.add(Finding::ok(
+            AREA,
+            CHECK,
+            "none, also for clients that take gzip",
+        ));
         return;
     };
     // An acknowledgement takes more than this, however well it is compressed; the head of a block does not.
@@ -121,7 +148,9 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
     }
     report.add(buffered(
         CHECK,
-        &format!("for clients that take {coding} the first event does not arrive within {AT_ONCE:?}"),
+        &format!(
+            "for clients that take {coding} the first event does not arrive within {AT_ONCE:?}"
+        ),
         front,
     ));
 }
@@ -142,18 +171,30 @@ async fn of_session(
     let stream = match wire.open(&asked).await {
         Ok(stream) => stream,
         Err(problem) => {
-            report.add(buffered(CHECK, &format!("its head does not arrive: {problem}"), front));
+            report.add(buffered(
+                CHECK,
+                &format!("its head does not arrive: {problem}"),
+                front,
+            ));
             return None;
         }
     };
     match stream.status {
         200 if stream.is_stream() => {
             headers(&stream, report);
-            report.add(Finding::ok(AREA, CHECK, "a session has a stream of its own"));
+            report.add(Finding::ok(
+                AREA,
+                CHECK,
+                "a session has a stream of its own",
+            ));
             Some(stream)
         }
         405 => {
-            report.add(Finding::skipped(AREA, CHECK, "405: the server has no such stream"));
+            report.add(Finding::skipped(
+                AREA,
+                CHECK,
+                "405: the server has no such stream",
+            ));
             None
         }
         status => {
@@ -170,7 +211,10 @@ fn buffered(check: &str, what: &str, front: Front) -> Finding {
     Finding::failure(
         AREA,
         check,
-        format!("{what}; somebody in between holds streams back (in front: {})", front.name()),
+        format!(
+            "{what}; somebody in between holds streams back (in front: {})",
+            front.name()
+        ),
     )
     .advise_all(front.against_buffering())
 }
@@ -179,8 +223,13 @@ fn buffered(check: &str, what: &str, front: Front) -> Finding {
 fn headers(stream: &Open, report: &mut Report) {
     const CHECK: &str = "headers";
     let mut problems = Vec::new();
-    if let Some(coding) = stream.header("content-encoding").filter(|c| *c != "identity") {
-        problems.push(format!("compressed ({coding}): events wait for a block to be full"));
+    if let Some(coding) = stream
+        .header("content-encoding")
+        .filter(|c| *c != "identity")
+    {
+        problems.push(format!(
+            "compressed ({coding}): events wait for a block to be full"
+        ));
     }
     if stream.header("content-length").is_some() {
         problems.push("it has a Content-Length, so it is no stream any more".to_owned());
@@ -216,7 +265,9 @@ async fn first_message(stream: &mut Open, within: Duration) -> Result<Value, Str
             More::End => return Err("the stream ends without an event".to_owned()),
             More::Broken(problem) => return Err(format!("the stream breaks: {problem}")),
             More::Silence => {
-                return Err(format!("the first event, which is sent at once, does not arrive within {within:?}"));
+                return Err(format!(
+                    "the first event, which is sent at once, does not arrive within {within:?}"
+                ));
             }
         }
     }

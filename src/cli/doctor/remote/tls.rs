@@ -38,7 +38,9 @@ pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
         let before = roots.len();
         for certificate in CertificateDer::pem_slice_iter(own) {
             let certificate = certificate.map_err(|error| format!("--ca: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("--ca: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("--ca: {error}"))?;
         }
         if roots.len() == before {
             return Err("--ca: there is no certificate in PEM form in it".to_owned());
@@ -156,14 +158,22 @@ pub(in crate::cli::doctor) fn judge_expiry(
     const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and have whoever serves it read it again";
     match end.duration_since(now) {
         Err(_) => Some(
-            Finding::failure(area, "expiry", format!("the certificate ended at {}", date(end)))
-                .advise(RENEW),
+            Finding::failure(
+                area,
+                "expiry",
+                format!("the certificate ended at {}", date(end)),
+            )
+            .advise(RENEW),
         ),
         Ok(left) if left < RENEWED => Some(
             Finding::warning(
                 area,
                 "expiry",
-                format!("the certificate ends in {} days, at {}", left.as_secs() / 86_400, date(end)),
+                format!(
+                    "the certificate ends in {} days, at {}",
+                    left.as_secs() / 86_400,
+                    date(end)
+                ),
             )
             .advise(RENEW),
         ),
@@ -188,14 +198,18 @@ pub(super) async fn examine(
         Ok(()) => Finding::ok(
             AREA,
             "chain",
-            format!("{} certificates that lead to an authority which clients trust", chain.len()),
+            format!(
+                "{} certificates that lead to an authority which clients trust",
+                chain.len()
+            ),
         ),
         Err(error) => untrusted(&error, chain.len(), &wire.host),
     });
     if let Some(end) = not_after(chain) {
         report.add(
-            judge_expiry(AREA, end, now)
-                .unwrap_or_else(|| Finding::ok(AREA, "expiry", format!("not before {}", date(end)))),
+            judge_expiry(AREA, end, now).unwrap_or_else(|| {
+                Finding::ok(AREA, "expiry", format!("not before {}", date(end)))
+            }),
         );
     }
     let mut spoken = Vec::new();
@@ -207,7 +221,11 @@ pub(super) async fn examine(
             spoken.push(word);
         }
     }
-    let http2 = if shown.speaks_http2 { "HTTP/2 and HTTP/1.1" } else { "HTTP/1.1" };
+    let http2 = if shown.speaks_http2 {
+        "HTTP/2 and HTTP/1.1"
+    } else {
+        "HTTP/1.1"
+    };
     let seen = format!("TLS {}; {http2}", spoken.join(" and "));
     report.add(match (&spoken[..], shown.version) {
         (["1.3", ..], Some(ProtocolVersion::TLSv1_3)) => Finding::ok(AREA, "versions", seen),
@@ -253,7 +271,10 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let status = |end| judge_expiry(AREA, end, now).map(|finding| finding.status);
         assert_eq!(status(now + RENEWED), None);
-        assert_eq!(status(now + RENEWED - Duration::from_secs(1)), Some(Status::Warning));
+        assert_eq!(
+            status(now + RENEWED - Duration::from_secs(1)),
+            Some(Status::Warning)
+        );
         assert_eq!(status(now), Some(Status::Warning));
         assert_eq!(status(now - Duration::from_secs(1)), Some(Status::Failure));
     }
@@ -264,6 +285,10 @@ mod tests {
         assert!(untrusted(&unknown, 1, "h").advice[0].contains("fullchain.pem"));
         assert!(untrusted(&unknown, 2, "h").advice[0].contains("--ca"));
         let name = Error::InvalidCertificate(CertificateError::NotValidForName);
-        assert!(untrusted(&name, 1, "mcp.example.com").seen.contains("mcp.example.com"));
+        assert!(
+            untrusted(&name, 1, "mcp.example.com")
+                .seen
+                .contains("mcp.example.com")
+        );
     }
 }

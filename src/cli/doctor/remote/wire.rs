@@ -206,7 +206,10 @@ impl Wire {
             .method(ask.method.clone())
             .uri(&ask.target)
             .header("host", ask.host.clone().unwrap_or_else(|| self.authority()))
-            .header("user-agent", concat!("longshore-doctor/", env!("CARGO_PKG_VERSION")));
+            .header(
+                "user-agent",
+                concat!("longshore-doctor/", env!("CARGO_PKG_VERSION")),
+            );
         for (name, value) in &ask.headers {
             request = request.header(*name, value);
         }
@@ -267,7 +270,10 @@ impl Wire {
                 More::End => break,
                 More::Broken(problem) => return Err(problem),
                 More::Silence => {
-                    return Err(format!("the answer was not complete within {:?}", self.patience));
+                    return Err(format!(
+                        "the answer was not complete within {:?}",
+                        self.patience
+                    ));
                 }
             }
         }
