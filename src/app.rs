@@ -486,6 +486,7 @@ impl App {
         let server = self.build(&config, telemetry)?;
         hooks.push(keys_hook(auth.keys()));
         hooks.push(catalog_hook(&server, identity, offers, proved));
+        hooks.push(limits_hook(&server));
         let reloader =
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
@@ -580,7 +581,8 @@ impl App {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let limits = Limits::new(&config.limits, &telemetry.metrics);
-        for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
+        let limited = config.limits.tools.keys();
+        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
                 "there is no such tool: the limit applies to nothing"
@@ -740,6 +742,15 @@ fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers, proved
                 announcer.prompts_changed();
             }
         }))
+    })
+}
+
+/// Holds callers to changed limits.
+fn limits_hook(server: &Arc<Server>) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let (server, limits) = (Arc::clone(&server), config.limits.clone());
+        Ok(Box::new(move || server.limits.take_on(&limits)))
     })
 }
 

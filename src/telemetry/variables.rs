@@ -73,6 +73,7 @@ pub(crate) const VARIABLES: [(&str, Effect); 41] = [
 ];
 
 /// What can be said of the exporter, for all signals and for each.
+#[cfg(test)]
 pub(crate) const OF_EXPORTER: [&str; 9] = [
     "ENDPOINT",
     "PROTOCOL",

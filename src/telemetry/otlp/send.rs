@@ -10,7 +10,7 @@ use opentelemetry::logs::LoggerProvider as _;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::HttpClient;
 use opentelemetry_otlp::{
-    LogExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
+    LogExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig,
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_sdk::Resource;
