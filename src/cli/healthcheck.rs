@@ -44,7 +44,10 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     let socket = config.http.unix_socket.filter(|_| args.port.is_none());
     let answer = match socket {
         Some(socket) => ask_at_file(&socket, path).map_err(|error| {
-            format!("the server at {} does not answer: {error}", socket.display())
+            format!(
+                "the server at {} does not answer: {error}",
+                socket.display()
+            )
         })?,
         None => {
             let address = SocketAddr::new(reachable(config.http.host), config.http.port);

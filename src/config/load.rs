@@ -572,12 +572,21 @@ mod tests {
             ("Off", None),
         ] {
             let config = of(&[("MCP_AUTH", word)]).expect("valid");
-            assert_eq!(config.auth.proofs, proof.into_iter().collect::<Vec<_>>(), "{word}");
+            assert_eq!(
+                config.auth.proofs,
+                proof.into_iter().collect::<Vec<_>>(),
+                "{word}"
+            );
         }
-        let refused = of(&[("MCP_AUTH", "magic")]).expect_err("no proof").to_string();
+        let refused = of(&[("MCP_AUTH", "magic")])
+            .expect_err("no proof")
+            .to_string();
         assert!(refused.contains("MCP_AUTH"), "{refused}");
         let refused = of(&[("MCP_RATE_LIMIT_RPS", "many")]).expect_err("no number");
-        assert!(refused.to_string().contains("MCP_RATE_LIMIT_RPS"), "{refused}");
+        assert!(
+            refused.to_string().contains("MCP_RATE_LIMIT_RPS"),
+            "{refused}"
+        );
     }
 
     #[test]

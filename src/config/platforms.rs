@@ -59,10 +59,7 @@ fn platforms() -> Vec<(&'static str, Probe, Expected)> {
     let pod = |more: &[(&'static str, &'static str)], files: &[(&'static str, &'static str)]| {
         probe(&[&POD, more].concat(), &[&LIMITS, files].concat())
     };
-    let in_pod = Expected {
-        delay: 5,
-        ..SERVED
-    };
+    let in_pod = Expected { delay: 5, ..SERVED };
     vec![
         (
             "Cloud Run",
@@ -84,7 +81,10 @@ fn platforms() -> Vec<(&'static str, Probe, Expected)> {
         ),
         (
             "GKE",
-            pod(&[], &[("/sys/class/dmi/id/product_name", "Google Compute Engine\n")]),
+            pod(
+                &[],
+                &[("/sys/class/dmi/id/product_name", "Google Compute Engine\n")],
+            ),
             in_pod,
         ),
         (
@@ -143,7 +143,11 @@ fn platforms() -> Vec<(&'static str, Probe, Expected)> {
         (
             "Fly",
             probe(
-                &[("FLY_APP_NAME", "weather"), ("FLY_MACHINE_ID", "148e"), ("FLY_REGION", "fra")],
+                &[
+                    ("FLY_APP_NAME", "weather"),
+                    ("FLY_MACHINE_ID", "148e"),
+                    ("FLY_REGION", "fra"),
+                ],
                 &[],
             ),
             Expected {

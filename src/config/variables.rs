@@ -120,7 +120,9 @@ fn translated(name: &str, value: &str) -> String {
         ("MCP_LOG_LEVEL", "warning") => "warn".to_owned(),
         ("MCP_LOG_LEVEL", "critical" | "fatal") => "error".to_owned(),
         ("MCP_LOG_FORMAT", "pretty" | "console" | "plain") => "text".to_owned(),
-        ("MCP_AUTH" | "MCP_LOG_LEVEL" | "MCP_LOG_FORMAT" | "MCP_TRANSPORT", lower) => lower.to_owned(),
+        ("MCP_AUTH" | "MCP_LOG_LEVEL" | "MCP_LOG_FORMAT" | "MCP_TRANSPORT", lower) => {
+            lower.to_owned()
+        }
         _ => value.to_owned(),
     }
 }

@@ -69,7 +69,10 @@ impl Rules {
     /// What a configuration says; of what was before it, what it says too.
     fn new(config: &LimitConfig, before: Option<&Self>) -> Self {
         let same_buckets = before.filter(|before| before.config.buckets == config.buckets);
-        let keyed = |rate: RateConfig, limit, of: fn(&LimitConfig) -> RateConfig, kept: fn(&Self) -> &Option<Arc<Keyed>>| {
+        let keyed = |rate: RateConfig,
+                     limit,
+                     of: fn(&LimitConfig) -> RateConfig,
+                     kept: fn(&Self) -> &Option<Arc<Keyed>>| {
             match same_buckets.filter(|before| of(&before.config) == rate) {
                 Some(before) => kept(before).clone(),
                 None => Keyed::new(&rate, config.buckets, limit).map(Arc::new),
@@ -102,14 +105,21 @@ impl Rules {
                 Some(before) => before.server.clone(),
                 None => Bucket::new(&config.server, Limit::ServerRate).map(Arc::new),
             },
-            addresses: keyed(config.address, Limit::AddressRate, |c| c.address, |r| &r.addresses),
+            addresses: keyed(
+                config.address,
+                Limit::AddressRate,
+                |c| c.address,
+                |r| &r.addresses,
+            ),
             principals: keyed(
                 config.principal.rate(),
                 Limit::PrincipalRate,
                 |c| c.principal.rate(),
                 |r| &r.principals,
             ),
-            handshakes: keyed(handshakes(config), Limit::Initialize, handshakes, |r| &r.handshakes),
+            handshakes: keyed(handshakes(config), Limit::Initialize, handshakes, |r| {
+                &r.handshakes
+            }),
             failures: keyed(
                 failures(config),
                 Limit::FailedAuthentications,
@@ -192,7 +202,8 @@ impl Limits {
             .addresses
             .as_ref()
             .map_or(Ok(()), |addresses| addresses.take(&subnet(address)));
-        let asked = asked.and_then(|()| rules.server.as_ref().map_or(Ok(()), |server| server.take()));
+        let asked =
+            asked.and_then(|()| rules.server.as_ref().map_or(Ok(()), |server| server.take()));
         self.counted(asked)
     }
 

@@ -130,7 +130,9 @@ impl KeyRing {
         place: &str,
         plain: &[u8],
     ) -> impl Iterator<Item = Vec<u8>> + Send {
-        self.keys.iter().map(move |key| key.seal_stored(place, plain))
+        self.keys
+            .iter()
+            .map(move |key| key.seal_stored(place, plain))
     }
 
     /// Undoes [`seal_stored`](Self::seal_stored). `None` if it was sealed for another place, by an unknown key, or

@@ -185,7 +185,7 @@ impl Subscription for Opening {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Secret, SealConfig};
+    use super::super::{SealConfig, Secret};
     use super::*;
     use crate::state::Memory;
 
@@ -225,7 +225,11 @@ mod tests {
                 .expect("compared")
         );
         assert_eq!(other.get("k").await.expect("read"), Some(next));
-        assert_eq!(one.get("k").await.expect("read"), None, "sealed by a key it has not");
+        assert_eq!(
+            one.get("k").await.expect("read"),
+            None,
+            "sealed by a key it has not"
+        );
     }
 
     #[tokio::test]
@@ -233,22 +237,41 @@ mod tests {
         let store = memory();
         let state = sealed(&store, &["a"]);
         let plain = Bytes::from_static(b"{\"status\":\"completed\"}");
-        store.put("forged", plain.clone(), LIFE).await.expect("written");
+        store
+            .put("forged", plain.clone(), LIFE)
+            .await
+            .expect("written");
         assert_eq!(state.get("forged").await.expect("read"), None);
         // Nor put at another place what is good at its own.
-        state.put("task:1", plain.clone(), LIFE).await.expect("written");
+        state
+            .put("task:1", plain.clone(), LIFE)
+            .await
+            .expect("written");
         let good = store.get("task:1").await.expect("read").expect("there");
-        store.put("task:2", good.clone(), LIFE).await.expect("written");
+        store
+            .put("task:2", good.clone(), LIFE)
+            .await
+            .expect("written");
         assert_eq!(state.get("task:2").await.expect("read"), None);
         for at in 0..good.len() {
             let mut bad = good.to_vec();
             bad[at] ^= 1;
-            store.put("task:1", bad.into(), LIFE).await.expect("written");
+            store
+                .put("task:1", bad.into(), LIFE)
+                .await
+                .expect("written");
             assert_eq!(state.get("task:1").await.expect("read"), None, "byte {at}");
         }
         for end in 0..good.len() {
-            store.put("task:1", good.slice(..end), LIFE).await.expect("written");
-            assert_eq!(state.get("task:1").await.expect("read"), None, "{end} bytes");
+            store
+                .put("task:1", good.slice(..end), LIFE)
+                .await
+                .expect("written");
+            assert_eq!(
+                state.get("task:1").await.expect("read"),
+                None,
+                "{end} bytes"
+            );
         }
     }
 
@@ -261,13 +284,29 @@ mod tests {
             bytes: 1 << 16,
             life: LIFE,
         };
-        let first = state.append("log", Bytes::from_static(b"one"), keep).await.expect("appended");
-        store.append("log", Bytes::from_static(b"forged"), keep).await.expect("appended");
-        let last = state.append("log", Bytes::from_static(b"two"), keep).await.expect("appended");
-        let page = state.read_after("log", 0, 10).await.expect("read").expect("a log");
+        let first = state
+            .append("log", Bytes::from_static(b"one"), keep)
+            .await
+            .expect("appended");
+        store
+            .append("log", Bytes::from_static(b"forged"), keep)
+            .await
+            .expect("appended");
+        let last = state
+            .append("log", Bytes::from_static(b"two"), keep)
+            .await
+            .expect("appended");
+        let page = state
+            .read_after("log", 0, 10)
+            .await
+            .expect("read")
+            .expect("a log");
         assert_eq!(
             page.entries,
-            [(first, Bytes::from_static(b"one")), (last, Bytes::from_static(b"two"))]
+            [
+                (first, Bytes::from_static(b"one")),
+                (last, Bytes::from_static(b"two"))
+            ]
         );
         assert_eq!((page.first, page.last), (first, last));
     }
@@ -277,9 +316,18 @@ mod tests {
         let store = memory();
         let state = sealed(&store, &["a"]);
         let mut listener = state.subscribe("c").await.expect("subscribed");
-        store.publish("c", Bytes::from_static(b"forged")).await.expect("said");
-        state.publish("c", Bytes::from_static(b"true")).await.expect("said");
-        assert_eq!(listener.next().await, Heard::Message(Bytes::from_static(b"true")));
+        store
+            .publish("c", Bytes::from_static(b"forged"))
+            .await
+            .expect("said");
+        state
+            .publish("c", Bytes::from_static(b"true"))
+            .await
+            .expect("said");
+        assert_eq!(
+            listener.next().await,
+            Heard::Message(Bytes::from_static(b"true"))
+        );
     }
 
     #[tokio::test]

@@ -259,7 +259,8 @@ impl Reader<'_> {
         let endpoint = match endpoint.contains("://") {
             false if protocol == Protocol::Grpc => {
                 let insecure = self.exporter(signal, "INSECURE");
-                let insecure = insecure.is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
+                let insecure =
+                    insecure.is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
                 format!("{}://{endpoint}", if insecure { "http" } else { "https" })
             }
             _ => endpoint,
@@ -305,7 +306,9 @@ impl Reader<'_> {
             }
             None => TIMEOUT,
         };
-        let shown = self.exporter(signal, "CLIENT_CERTIFICATE").map(PathBuf::from);
+        let shown = self
+            .exporter(signal, "CLIENT_CERTIFICATE")
+            .map(PathBuf::from);
         let key = self.exporter(signal, "CLIENT_KEY").map(PathBuf::from);
         if shown.is_some() != key.is_some() {
             self.doubts.push(
@@ -407,7 +410,8 @@ impl Reader<'_> {
             resource.insert("service.name".to_owned(), SERVICE.to_owned());
         }
         if !resource.contains_key("service.instance.id")
-            && let Some(host) = self.probe.variable("HOSTNAME") {
+            && let Some(host) = self.probe.variable("HOSTNAME")
+        {
             resource.insert("service.instance.id".to_owned(), host.to_owned());
         }
         if let Some(list) = self.probe.variable("OTEL_RESOURCE_ATTRIBUTES") {
@@ -604,7 +608,10 @@ mod tests {
         }
         for name in OF_EXPORTER {
             let name = format!("`OTEL_EXPORTER_OTLP_{name}`");
-            assert!(document.contains(&name), "{name} is not in docs/observability.md");
+            assert!(
+                document.contains(&name),
+                "{name} is not in docs/observability.md"
+            );
         }
     }
 

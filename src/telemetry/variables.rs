@@ -23,7 +23,10 @@ pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_SDK_DISABLED", Has),
     ("OTEL_SERVICE_NAME", Has),
     ("OTEL_RESOURCE_ATTRIBUTES", Has),
-    ("OTEL_LOG_LEVEL", Without("log.level says how much is logged")),
+    (
+        "OTEL_LOG_LEVEL",
+        Without("log.level says how much is logged"),
+    ),
     ("OTEL_PROPAGATORS", Has),
     ("OTEL_TRACES_SAMPLER", Has),
     ("OTEL_TRACES_SAMPLER_ARG", Has),
@@ -66,8 +69,14 @@ pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_EXPORTER_PROMETHEUS_PORT", Without(OUR_PAGE)),
     ("OTEL_EXPORTER_ZIPKIN_ENDPOINT", Without(NO_ZIPKIN)),
     ("OTEL_EXPORTER_ZIPKIN_TIMEOUT", Without(NO_ZIPKIN)),
-    ("OTEL_EXPORTER_OTLP_SPAN_INSECURE", Without("it is called OTEL_EXPORTER_OTLP_TRACES_INSECURE")),
-    ("OTEL_EXPORTER_OTLP_METRIC_INSECURE", Without("it is called OTEL_EXPORTER_OTLP_METRICS_INSECURE")),
+    (
+        "OTEL_EXPORTER_OTLP_SPAN_INSECURE",
+        Without("it is called OTEL_EXPORTER_OTLP_TRACES_INSECURE"),
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_METRIC_INSECURE",
+        Without("it is called OTEL_EXPORTER_OTLP_METRICS_INSECURE"),
+    ),
     ("OTEL_CONFIG_FILE", Without(ONE_SDK)),
     ("OTEL_EXPERIMENTAL_CONFIG_FILE", Without(ONE_SDK)),
 ];

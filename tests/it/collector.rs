@@ -124,7 +124,11 @@ async fn receive(
         let coding = head.headers.get("content-encoding");
         (coding.is_some_and(|coding| coding == "gzip"), body)
     };
-    let message = if compressed { inflate(&message) } else { message };
+    let message = if compressed {
+        inflate(&message)
+    } else {
+        message
+    };
     let path = head.uri.path();
     let mut received = received.lock().expect("not poisoned");
     if path.ends_with("/v1/traces") || path.contains("TraceService") {
@@ -150,10 +154,12 @@ async fn receive(
             received.resource("logs", resource.resource);
             let scopes = resource.scope_logs.into_iter();
             let records = scopes.flat_map(|scope| scope.log_records);
-            received.log_lines.extend(records.filter_map(|record| match record.body?.value? {
-                any_value::Value::StringValue(text) => Some(text),
-                _ => None,
-            }));
+            received
+                .log_lines
+                .extend(records.filter_map(|record| match record.body?.value? {
+                    any_value::Value::StringValue(text) => Some(text),
+                    _ => None,
+                }));
         }
     }
     received.headers.push(head.headers);
@@ -674,16 +680,28 @@ fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
                 ("process.pid", &id),
                 ("team", "tests"),
             ] {
-                assert_eq!(found.get(name).map(String::as_str), Some(value), "{signal} {name}");
+                assert_eq!(
+                    found.get(name).map(String::as_str),
+                    Some(value),
+                    "{signal} {name}"
+                );
             }
         }
     }
     assert!(
-        received.log_lines.iter().any(|line| line.contains("serving")),
+        received
+            .log_lines
+            .iter()
+            .any(|line| line.contains("serving")),
         "{:?}",
         received.log_lines
     );
-    assert!(received.spans.iter().any(|span| span.name == "tools/call echo"));
+    assert!(
+        received
+            .spans
+            .iter()
+            .any(|span| span.name == "tools/call echo")
+    );
     let coded = |headers: &HeaderMap| {
         ["content-encoding", "grpc-encoding"]
             .iter()

@@ -124,7 +124,14 @@ fn every_variable_that_people_may_copy_is_one() {
         "LONGSHORE_LOG",
     ];
     let settings: Vec<Vec<String>> = longshore::config::settings()
-        .map(|setting| setting.path.replace("[]", "").split('.').map(str::to_uppercase).collect())
+        .map(|setting| {
+            setting
+                .path
+                .replace("[]", "")
+                .split('.')
+                .map(str::to_uppercase)
+                .collect()
+        })
         .collect();
     // A part of a name that stands for any, as in `upstreams.<name>.command`, fits whatever is there.
     let is_setting = |name: &str| {

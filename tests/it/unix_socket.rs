@@ -31,7 +31,9 @@ struct Served {
 
 impl Served {
     fn start(socket: &Path, variables: &[(&str, &str)]) -> Self {
-        let mut child = program(&["run"], socket, variables).spawn().expect("started");
+        let mut child = program(&["run"], socket, variables)
+            .spawn()
+            .expect("started");
         let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
         // By its greeting, or its log.
@@ -96,12 +98,17 @@ fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("longshore.sock");
     let mut server = Served::start(&socket, &[]);
-    let mode = std::fs::metadata(&socket).expect("there").permissions().mode();
+    let mode = std::fs::metadata(&socket)
+        .expect("there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o660);
     let answer = server.ask(&call());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("through a file"), "{answer}");
-    let healthy = program(&["healthcheck"], &socket, &[]).output().expect("run");
+    let healthy = program(&["healthcheck"], &socket, &[])
+        .output()
+        .expect("run");
     assert!(healthy.status.success(), "{}", complaint(&healthy));
     // A second server leaves it alone.
     let second = program(&["run"], &socket, &[]).output().expect("run");
@@ -113,7 +120,9 @@ fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
     );
     assert_eq!(server.stop(), Some(0));
     assert!(!socket.exists());
-    let sick = program(&["healthcheck"], &socket, &[]).output().expect("run");
+    let sick = program(&["healthcheck"], &socket, &[])
+        .output()
+        .expect("run");
     assert_eq!(sick.status.code(), Some(1));
 }
 
@@ -125,7 +134,10 @@ fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
     drop(UnixListener::bind(&socket).expect("bound"));
     assert!(socket.exists());
     let mut server = Served::start(&socket, &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", "600")]);
-    let mode = std::fs::metadata(&socket).expect("there").permissions().mode();
+    let mode = std::fs::metadata(&socket)
+        .expect("there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(server.ask(&call()).contains("through a file"));
     // Another one has put its own there meanwhile.
@@ -140,9 +152,13 @@ fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(std::fs::read_to_string(&file).expect("there"), "dear diary");
     for mode in ["rw", "888", "1777"] {
-        let refused = program(&["run"], &socket, &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", mode)])
-            .output()
-            .expect("run");
+        let refused = program(
+            &["run"],
+            &socket,
+            &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", mode)],
+        )
+        .output()
+        .expect("run");
         assert_eq!(refused.status.code(), Some(1));
         let said = complaint(&refused);
         assert!(said.contains("digits of chmod"), "{said}");
@@ -160,21 +176,33 @@ fn a_signal_before_anything_is_served_ends_it_well() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");
     let socket = folder.path().join("longshore.sock");
     let variables = [
-        ("LONGSHORE_UPSTREAMS__SLOW__COMMAND", script.to_str().expect("UTF-8")),
+        (
+            "LONGSHORE_UPSTREAMS__SLOW__COMMAND",
+            script.to_str().expect("UTF-8"),
+        ),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let child = program(&["run"], &socket, &variables).spawn().expect("started");
+    let child = program(&["run"], &socket, &variables)
+        .spawn()
+        .expect("started");
     let mut server = Served {
         child,
         socket: socket.clone(),
     };
     let begun = Instant::now();
     while !started.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it does not start");
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it does not start"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!server.socket.exists());
     let told = Instant::now();
     assert_eq!(server.stop(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    assert!(
+        told.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        told.elapsed()
+    );
 }

@@ -118,18 +118,30 @@ fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
 /// Whether a socket can be put at a path.
 fn socket(path: &Path) -> Finding {
     const CHECK: &str = "socket";
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| Path::new("."));
     if path.exists() {
         #[cfg(unix)]
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Finding::warning(AREA, CHECK, format!("a program listens at {}", path.display()))
-                .advise("stop it before another one starts, or change http.unix_socket");
+            return Finding::warning(
+                AREA,
+                CHECK,
+                format!("a program listens at {}", path.display()),
+            )
+            .advise("stop it before another one starts, or change http.unix_socket");
         }
-        return Finding::ok(AREA, CHECK, format!("{} was left by a server that is gone", path.display()));
+        return Finding::ok(
+            AREA,
+            CHECK,
+            format!("{} was left by a server that is gone", path.display()),
+        );
     }
     match writable("http.unix_socket", folder) {
-        found if found.advice.is_empty() => Finding::ok(AREA, CHECK, format!("{} is free", path.display())),
+        found if found.advice.is_empty() => {
+            Finding::ok(AREA, CHECK, format!("{} is free", path.display()))
+        }
         found => found,
     }
 }
@@ -448,7 +460,7 @@ mod tests {
         assert_eq!(missing.status, Status::Failure);
         assert!(missing.advice[0].contains("image.variant"), "{missing:?}");
         assert_eq!(
-            program("x".to_owned(), "/etc/hostname", "").status,
+            program("x".to_owned(), concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "").status,
             Status::Failure,
             "a file that is no program"
         );

@@ -180,7 +180,10 @@ mod tests {
     #[test]
     fn one_server_is_what_it_was() {
         for url in ["redis://redis:6379", "rediss://u:p@redis:6379/2"] {
-            assert!(matches!(Address::parse(url), Some(Address::One(_))), "{url}");
+            assert!(
+                matches!(Address::parse(url), Some(Address::One(_))),
+                "{url}"
+            );
         }
     }
 
@@ -201,7 +204,11 @@ mod tests {
         assert_eq!(hosts(&sentinels), ["one:5000", "two:26379", "::1:7"]);
         assert_eq!((&*service, is_secure), ("my master", false));
         assert_eq!(
-            (login.user.as_deref(), login.password.as_deref(), login.database),
+            (
+                login.user.as_deref(),
+                login.password.as_deref(),
+                login.database
+            ),
             (Some("app"), Some("s@cret"), 3)
         );
         assert_eq!(sentinel_login.password.as_deref(), Some("other"));
@@ -220,7 +227,10 @@ mod tests {
         };
         assert_eq!(hosts(&nodes), ["one:7000", "two:6379"]);
         assert!(is_secure);
-        assert_eq!((login.user, login.password.as_deref()), (None, Some("secret")));
+        assert_eq!(
+            (login.user, login.password.as_deref()),
+            (None, Some("secret"))
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
-use redis::aio::PubSub;
 use redis::RedisResult;
+use redis::aio::PubSub;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 

@@ -113,7 +113,9 @@ impl HttpClient for OverHttp {
             outgoing.headers = head.headers;
             outgoing.body = if self.compressed {
                 let gzip = http::HeaderValue::from_static("gzip");
-                outgoing.headers.insert(http::header::CONTENT_ENCODING, gzip);
+                outgoing
+                    .headers
+                    .insert(http::header::CONTENT_ENCODING, gzip);
                 compress(&body)?
             } else {
                 body

@@ -130,8 +130,7 @@ impl<'s> Acceptor<'s> {
         self.hits.count(Limit::OpenFiles);
         if !self.end_longest_idle(None) && self.reserve.take().is_some() {
             // Better closed than left waiting.
-            if let Ok(Ok(refused)) = tokio::time::timeout(SHORT_PAUSE, self.door.accept()).await
-            {
+            if let Ok(Ok(refused)) = tokio::time::timeout(SHORT_PAUSE, self.door.accept()).await {
                 drop(refused);
             }
         }

@@ -84,8 +84,14 @@ async fn a_master_that_sentinels_name_is_a_state_and_so_is_the_one_after_it() {
     contract::holds(|| fresh(&url) as Arc<dyn State>).await;
     let state = fresh(&url);
     let value = Bytes::from_static(b"before");
-    state.put("kept", value.clone(), MINUTE).await.expect("redis");
-    state.append("log", value.clone(), KEEP).await.expect("redis");
+    state
+        .put("kept", value.clone(), MINUTE)
+        .await
+        .expect("redis");
+    state
+        .append("log", value.clone(), KEEP)
+        .await
+        .expect("redis");
     let mut listener = state.subscribe("c").await.expect("redis");
     // Copies lag behind; what they have not is lost with the master.
     becomes("nothing is copied", || {
@@ -118,9 +124,10 @@ fn cluster() -> Option<Vec<RedisServer>> {
             node.say(&["CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1]]),
             ["OK"]
         );
-        if let Some((first, first_bus)) = nodes.first().map(|(node, bus): &(RedisServer, String)| {
-            (node.port().to_string(), bus.clone())
-        }) {
+        if let Some((first, first_bus)) = nodes
+            .first()
+            .map(|(node, bus): &(RedisServer, String)| (node.port().to_string(), bus.clone()))
+        {
             node.say(&["CLUSTER", "MEET", "127.0.0.1", &first, &first_bus]);
         }
         nodes.push((node, bus));
@@ -153,7 +160,10 @@ async fn a_cluster_is_a_state() {
         let [keys] = &node.say(&["DBSIZE"])[..] else {
             panic!("a number");
         };
-        assert!(keys.parse::<u32>().expect("a number") > 0, "node {number} has none");
+        assert!(
+            keys.parse::<u32>().expect("a number") > 0,
+            "node {number} has none"
+        );
     }
     assert_eq!(
         state.get("key-7").await.expect("redis"),
