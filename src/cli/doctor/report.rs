@@ -45,12 +45,12 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(area: &'static str, check: impl Into<String>, status: Status, seen: String) -> Self {
+    fn new(area: &'static str, check: impl Into<String>, status: Status, seen: &str) -> Self {
         Self {
             area,
             check: check.into(),
             status,
-            seen: clean(&seen),
+            seen: clean(seen),
             advice: Vec::new(),
         }
     }
@@ -60,7 +60,7 @@ impl Finding {
         check: impl Into<String>,
         seen: impl Into<String>,
     ) -> Self {
-        Self::new(area, check, Status::Ok, seen.into())
+        Self::new(area, check, Status::Ok, &seen.into())
     }
 
     pub(super) fn skipped(
@@ -68,7 +68,7 @@ impl Finding {
         check: impl Into<String>,
         seen: impl Into<String>,
     ) -> Self {
-        Self::new(area, check, Status::Skipped, seen.into())
+        Self::new(area, check, Status::Skipped, &seen.into())
     }
 
     pub(super) fn warning(
@@ -76,7 +76,7 @@ impl Finding {
         check: impl Into<String>,
         seen: impl Into<String>,
     ) -> Self {
-        Self::new(area, check, Status::Warning, seen.into())
+        Self::new(area, check, Status::Warning, &seen.into())
     }
 
     pub(super) fn failure(
@@ -84,7 +84,7 @@ impl Finding {
         check: impl Into<String>,
         seen: impl Into<String>,
     ) -> Self {
-        Self::new(area, check, Status::Failure, seen.into())
+        Self::new(area, check, Status::Failure, &seen.into())
     }
 
     /// Says what to change.
