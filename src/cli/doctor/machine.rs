@@ -460,16 +460,12 @@ mod tests {
         assert_eq!(missing.status, Status::Failure);
         assert!(missing.advice[0].contains("image.variant"), "{missing:?}");
         assert_eq!(
-<<<<<<< HEAD
-            program("x".to_owned(), concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "").status,
-=======
             program(
                 "x".to_owned(),
                 concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
                 ""
             )
             .status,
->>>>>>> cloud
             Status::Failure,
             "a file that is no program"
         );
