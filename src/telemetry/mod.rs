@@ -24,6 +24,8 @@ mod records;
 mod settings;
 mod snapshot;
 mod trace;
+#[cfg(feature = "otlp")]
+mod variables;
 mod watch;
 
 pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};

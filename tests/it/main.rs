@@ -47,5 +47,7 @@ mod support;
 mod tasks;
 mod tls;
 mod tool_attribute;
+#[cfg(all(feature = "cli", unix))]
+mod unix_socket;
 mod toolsets;
 mod upstream;

@@ -26,11 +26,14 @@ pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
     report.add(settings(loaded));
     let config = &loaded.config;
     if config.transport == Transport::Http {
-        report.add(port(
-            "port",
-            SocketAddr::new(config.http.host, config.http.port),
-            "http.port (--port, LONGSHORE_PORT)",
-        ));
+        report.add(match &config.http.unix_socket {
+            Some(path) => socket(path),
+            None => port(
+                "port",
+                SocketAddr::new(config.http.host, config.http.port),
+                "http.port (--port, LONGSHORE_PORT)",
+            ),
+        });
         if let Some(address) = config.http.admin.address(config.http.host) {
             report.add(port("admin port", address, "http.admin.port"));
         }
@@ -109,6 +112,37 @@ fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
         .advise("set http.host to 0.0.0.0 (all addresses), or to one that `ip addr` shows"),
         _ => Finding::failure(AREA, check, format!("{address}: {error}"))
             .advise(format!("change {setting}")),
+    }
+}
+
+/// Whether a socket can be put at a path.
+fn socket(path: &Path) -> Finding {
+    const CHECK: &str = "socket";
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    if path.exists() {
+        #[cfg(unix)]
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Finding::warning(
+                AREA,
+                CHECK,
+                format!("a program listens at {}", path.display()),
+            )
+            .advise("stop it before another one starts, or change http.unix_socket");
+        }
+        return Finding::ok(
+            AREA,
+            CHECK,
+            format!("{} was left by a server that is gone", path.display()),
+        );
+    }
+    match writable("http.unix_socket", folder) {
+        found if found.advice.is_empty() => {
+            Finding::ok(AREA, CHECK, format!("{} is free", path.display()))
+        }
+        found => found,
     }
 }
 
@@ -232,7 +266,7 @@ fn callers(config: &Config, probe: &Probe) -> Finding {
             ),
         };
     }
-    if config.http.host.is_loopback() {
+    if config.http.host.is_loopback() || config.http.unix_socket.is_some() {
         return Finding::ok(
             AREA,
             CHECK,
