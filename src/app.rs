@@ -10,6 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
-use crate::seal::{KeyError, KeyRing};
+use crate::seal::{KeyError, KeyRing, SealedState};
 use crate::server::{Admission, MethodHandler, Server, Shared};
 use crate::source::{
     Grounds, ToolsetError, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
@@ -139,6 +140,15 @@ pub enum AppError {
         #[source]
         source: io::Error,
     },
+    /// The socket in the file system cannot be listened on.
+    #[error("cannot listen on {}", path.display())]
+    BindFile {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// The system refused something.
     #[error("the system refused what the server needs")]
     Io(#[from] io::Error),
@@ -182,6 +192,11 @@ impl AppError {
     fn advice(&self) -> Option<&'static str> {
         let source = match self {
             Self::Bind { source, .. } => source,
+            Self::BindFile { .. } => {
+                return Some(
+                    "name another path with http.unix_socket (LONGSHORE_HTTP__UNIX_SOCKET), in a folder that this user may write",
+                );
+            }
             Self::Config(ConfigError::Read { .. }) => {
                 return Some("name one that can be read with --config or LONGSHORE_CONFIG");
             }
@@ -407,12 +422,39 @@ impl App {
             .build()
             .map_err(AppError::Io)?;
         let served = runtime.block_on(async {
-            let bound = self.bind()?;
+            let signals = Signals::listen();
+            let (signals, Some(bound)) = self.bind_unless_stopped(signals).await? else {
+                return Ok(());
+            };
             bound.announce();
-            Box::pin(bound.serve()).await
+            Box::pin(bound.serve_until(stop_signal(signals))).await
         });
         runtime.shutdown_background();
         Ok(served?)
+    }
+
+    /// Like [`bind`](Self::bind), which may have to wait for others, but not longer than until the process is told to
+    /// stop; then there is nothing to serve.
+    pub(crate) async fn bind_unless_stopped(
+        self,
+        mut signals: Signals,
+    ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
+        // The first process of a container is not ended by a signal that it does not listen for.
+        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let bound = tokio::select! {
+            bound = binding => bound,
+            name = signals.next() => {
+                tracing::info!(signal = name, "stopping before anything was served");
+                return Ok((signals, None));
+            }
+        };
+        match bound {
+            Ok(bound) => Ok((signals, Some(bound?))),
+            Err(panicked) => match panicked.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(AppError::Io(io::Error::other(error))),
+            },
+        }
     }
 
     /// Checks everything and takes the address, so that the caller knows it before serving.
@@ -444,6 +486,7 @@ impl App {
         let server = self.build(&config, telemetry)?;
         hooks.push(keys_hook(auth.keys()));
         hooks.push(catalog_hook(&server, identity, offers, proved));
+        hooks.push(limits_hook(&server));
         let reloader =
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
@@ -451,8 +494,13 @@ impl App {
             Transport::Http => {
                 let tls = Tls::load(&config.http.tls)?;
                 Some(Listener::bind(&config.http, tls).map_err(|source| {
-                    let address = SocketAddr::new(config.http.host, config.http.port);
-                    AppError::Bind { address, source }
+                    match config.http.unix_socket.clone() {
+                        Some(path) => AppError::BindFile { path, source },
+                        None => {
+                            let address = SocketAddr::new(config.http.host, config.http.port);
+                            AppError::Bind { address, source }
+                        }
+                    }
                 })?)
             }
         };
@@ -526,11 +574,15 @@ impl App {
         let catalog = self.offers.catalog(config)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
-        if config.transport == Transport::Http && !config.http.host.is_loopback() {
+        if config.transport == Transport::Http
+            && !config.http.host.is_loopback()
+            && config.http.unix_socket.is_none()
+        {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let limits = Limits::new(&config.limits, &telemetry.metrics);
-        for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
+        let limited = config.limits.tools.keys();
+        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
                 "there is no such tool: the limit applies to nothing"
@@ -544,6 +596,13 @@ impl App {
         let store = match self.state {
             Some(store) => store,
             None => crate::state::open(&config.state)?,
+        };
+        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
+        let keys = Arc::new(keys);
+        let store = if is_shared && keys.is_shared() {
+            Arc::new(SealedState::new(store, Arc::clone(&keys)))
+        } else {
+            store
         };
         let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
@@ -683,6 +742,15 @@ fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers, proved
                 announcer.prompts_changed();
             }
         }))
+    })
+}
+
+/// Holds callers to changed limits.
+fn limits_hook(server: &Arc<Server>) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let (server, limits) = (Arc::clone(&server), config.limits.clone());
+        Ok(Box::new(move || server.limits.take_on(&limits)))
     })
 }
 
@@ -836,9 +904,15 @@ pub struct Bound {
 const CHILDREN: Duration = Duration::from_millis(1500);
 
 impl Bound {
-    /// Where it listens; `None` over standard input and output.
+    /// Where it listens; `None` over standard input and output, and on a socket in the file system.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref().map(Listener::address)
+        self.listener.as_ref().and_then(Listener::address)
+    }
+
+    /// The socket in the file system that it listens on, if that is where.
+    pub fn unix_socket(&self) -> Option<&Path> {
+        let is_file = self.listener.is_some() && self.address().is_none();
+        self.http.unix_socket.as_deref().filter(|_| is_file)
     }
 
     /// `https` if TLS is spoken, else `http`.
@@ -870,7 +944,10 @@ impl Bound {
                 let scheme = self.scheme();
                 tracing::info!(url = %format_args!("{scheme}://{address}/mcp"), tools, "serving");
             }
-            None => tracing::info!(tools, "serving over standard input and output"),
+            None => match self.unix_socket() {
+                Some(path) => tracing::info!(path = %path.display(), tools, "serving"),
+                None => tracing::info!(tools, "serving over standard input and output"),
+            },
         }
     }
 
@@ -881,7 +958,7 @@ impl Bound {
     ///
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
-        Box::pin(self.serve_until(stop_signal())).await
+        Box::pin(self.serve_until(stop_signal(Signals::listen()))).await
     }
 
     /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
@@ -942,8 +1019,7 @@ impl Bound {
 }
 
 /// Waits for the first signal to stop, and has the second one end the process.
-pub(crate) async fn stop_signal() {
-    let mut signals = Signals::listen();
+pub(crate) async fn stop_signal(mut signals: Signals) {
     let name = signals.next().await;
     tracing::info!(
         signal = name,
@@ -956,7 +1032,7 @@ pub(crate) async fn stop_signal() {
 }
 
 /// The signals to stop, listened for without a gap: one that comes while nobody waits is heard by the next who does.
-struct Signals {
+pub(crate) struct Signals {
     #[cfg(unix)]
     terminate: Option<tokio::signal::unix::Signal>,
     #[cfg(unix)]
@@ -965,7 +1041,7 @@ struct Signals {
 
 impl Signals {
     #[cfg(unix)]
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         Self {
             terminate: signal(SignalKind::terminate()).ok(),
@@ -974,7 +1050,7 @@ impl Signals {
     }
 
     #[cfg(not(unix))]
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         Self {}
     }
 

@@ -167,6 +167,12 @@ impl Harness {
         self.server.question_counts()
     }
 
+    /// What is configured and cannot be offered, with the reasons.
+    #[cfg(feature = "cli")]
+    pub(crate) fn refused(&self) -> Vec<String> {
+        self.server.problems()
+    }
+
     /// Calls a tool.
     ///
     /// # Errors

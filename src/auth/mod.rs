@@ -30,6 +30,8 @@ pub use api_key::{KeyHash, new_key};
 pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, ProofKind};
 pub use error::AuthError;
 pub(crate) use gate::Gate;
+#[cfg(feature = "cli")]
+pub(crate) use oauth::{Found, examine_issuers};
 pub use oauth::{IssuerConfig, OAuthConfig, OAuthSetupError, Preset};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,

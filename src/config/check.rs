@@ -33,7 +33,9 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         });
     };
     let http = &config.http;
-    let public = config.transport == Transport::Http && !http.host.is_loopback();
+    let public = config.transport == Transport::Http
+        && !http.host.is_loopback()
+        && http.unix_socket.is_none();
     let proved = proved || config.auth.proves_anything();
     if public && !proved && !http.insecure && !probe.is_in_container() {
         find(

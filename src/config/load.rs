@@ -432,6 +432,7 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static str, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::ProofKind;
     use crate::config::LogFormat;
 
     fn load(flags: &Flags, variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -546,6 +547,63 @@ mod tests {
         assert_eq!(level(&[("MCP_LOG_LEVEL", "WARNING")]), "warn");
         let config = load(&Flags::default(), &[("MCP_LOG_FORMAT", "JSON")]).expect("valid");
         assert_eq!(config.log.format, LogFormat::Json);
+    }
+
+    #[test]
+    fn names_of_other_products_are_understood_and_outdone() {
+        let of = |variables: &[(&str, &str)]| load(&Flags::default(), variables);
+        let config = of(&[
+            ("MCP_RATE_LIMIT_RPS", "5"),
+            ("MCP_RATE_LIMIT_BURST", "7"),
+            ("MCP_OTEL_ENDPOINT", "http://collector:4318"),
+            ("LONGSHORE_LIMITS__PRINCIPAL__BURST", "9"),
+        ])
+        .expect("valid");
+        assert_eq!(config.limits.principal.per_second, 5.0);
+        assert_eq!(config.limits.principal.burst, 9);
+        let endpoint = config.telemetry.endpoint.as_deref();
+        assert_eq!(endpoint, Some("http://collector:4318"));
+        for (word, proof) in [
+            ("bearer", Some(ProofKind::ApiKey)),
+            ("JWT", Some(ProofKind::OAuth)),
+            ("oauth", Some(ProofKind::OAuth)),
+            ("forwarded", Some(ProofKind::Forwarded)),
+            ("none", None),
+            ("Off", None),
+        ] {
+            let config = of(&[("MCP_AUTH", word)]).expect("valid");
+            assert_eq!(
+                config.auth.proofs,
+                proof.into_iter().collect::<Vec<_>>(),
+                "{word}"
+            );
+        }
+        let refused = of(&[("MCP_AUTH", "magic")])
+            .expect_err("no proof")
+            .to_string();
+        assert!(refused.contains("MCP_AUTH"), "{refused}");
+        let refused = of(&[("MCP_RATE_LIMIT_RPS", "many")]).expect_err("no number");
+        assert!(
+            refused.to_string().contains("MCP_RATE_LIMIT_RPS"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_file_with_other_servers_is_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("servers.json");
+        let text = r#"{"mcpServers": {"time": {"command": "mcp-server-time"}}}"#;
+        std::fs::write(&path, text).expect("written");
+        let path = path.to_str().expect("UTF-8");
+        let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", path)]).expect("valid");
+        assert!(config.upstreams.contains_key("time"));
+        let other = folder.path().join("longshore.toml");
+        std::fs::write(&other, "").expect("written");
+        let other = other.to_str().expect("UTF-8");
+        let variables = [("MCP_SERVERS_CONFIG", path), ("MCP_CONFIG_PATH", other)];
+        let config = load(&Flags::default(), &variables).expect("valid");
+        assert!(config.upstreams.is_empty());
     }
 
     #[test]

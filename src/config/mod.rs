@@ -12,6 +12,8 @@ mod file;
 mod load;
 mod log;
 mod mistake;
+#[cfg(test)]
+mod platforms;
 mod reference;
 mod schema;
 mod tree;
@@ -103,6 +105,7 @@ pub struct Config {
     #[schemars(extend("x-reload" = "live"))]
     pub sources: Vec<SourceConfig>,
     /// How often, and how many at once.
+    #[schemars(extend("x-reload" = "live"))]
     pub limits: LimitConfig,
     /// The log.
     pub log: LogConfig,

@@ -15,8 +15,8 @@ use http_body_util::Full;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Url;
@@ -105,12 +105,16 @@ pub struct ClientBuilder {
     resolver: Option<Arc<dyn Resolve>>,
     roots: Vec<CertificateDer<'static>>,
     user_roots_only: bool,
+    identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
 }
 
 /// Why a client cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// There is no private key in what should have one.
+    #[error("there is no private key in PEM form in it")]
+    NoKey,
     /// There is no certificate in what should have some.
     #[error("there is no certificate in PEM form in it")]
     NoCertificate,
@@ -191,6 +195,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Shows a certificate to servers that ask for one: its chain and its private key, in PEM form.
+    ///
+    /// # Errors
+    ///
+    /// There is no certificate, or no key in it.
+    pub fn identity(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|_| ClientError::NoCertificate)?;
+        if chain.is_empty() {
+            return Err(ClientError::NoCertificate);
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ClientError::NoKey)?;
+        self.identity = Some((chain, Arc::new(key)));
+        Ok(self)
+    }
+
     /// The client.
     ///
     /// # Errors
@@ -247,11 +267,16 @@ impl ClientBuilder {
             roots.add(root.clone()).map_err(ClientError::Certificate)?;
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(ClientError::Tls)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => builder
+                .with_client_auth_cert(chain.clone(), key.clone_key())
+                .map_err(ClientError::Certificate)?,
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
@@ -355,6 +380,7 @@ impl Client {
             resolver: None,
             roots: Vec::new(),
             user_roots_only: false,
+            identity: None,
         }
     }
 

@@ -95,7 +95,7 @@ use watched::Operations;
 pub(crate) struct Server {
     generation: ArcSwap<Generation>,
     config: ServerConfig,
-    keys: KeyRing,
+    keys: Arc<KeyRing>,
     revoked: Revoked,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     /// The name of the endpoint; bound into everything that is sealed.
@@ -220,7 +220,7 @@ impl Server {
     )]
     pub(crate) fn new(
         config: ServerConfig,
-        keys: KeyRing,
+        keys: impl Into<Arc<KeyRing>>,
         shared: Shared,
         mut catalog: Catalog,
         methods: HashMap<String, Arc<dyn MethodHandler>>,
@@ -266,7 +266,7 @@ impl Server {
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
-            keys,
+            keys: keys.into(),
             revoked: Revoked::default(),
             methods,
             mount: mount.into(),
@@ -335,6 +335,14 @@ impl Server {
         refused
             .map(|refused| serde_json::json!({"source": refused.source, "place": refused.place}))
             .collect()
+    }
+
+    /// What is configured and cannot be offered, with the reasons, for whoever runs the server.
+    #[cfg(feature = "cli")]
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let generation = self.generation.load();
+        let refused = generation.catalog.refused().iter();
+        refused.map(ToString::to_string).collect()
     }
 
     /// How many tools there are.

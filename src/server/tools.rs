@@ -60,6 +60,7 @@ impl Server {
                     server: self,
                 };
                 let start = |context| entry.tool.call(context, arguments);
+                let limits = limits.as_deref();
                 let has_room = self.limits.has_room(caller.principal, limits);
                 let begun = if has_room {
                     call::begin(cx, start, &context, terms)
@@ -266,7 +267,7 @@ struct Started<'g> {
     terms: Terms,
     context: Arc<CallContext>,
     /// The tool's own, if it has any.
-    limits: Option<&'g ToolLimits>,
+    limits: Option<Arc<ToolLimits>>,
 }
 
 /// What it takes to write a result once its request is gone.

@@ -96,3 +96,48 @@ impl Export {
         let _ = within;
     }
 }
+
+/// What becomes of a message to each collector, for whoever examines a configuration.
+#[cfg(feature = "cli")]
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    /// What was said that means nothing.
+    pub(crate) doubts: Vec<String>,
+    /// One for each signal that is sent.
+    pub(crate) reached: Vec<Reached>,
+}
+
+/// What one collector answers.
+#[cfg(feature = "cli")]
+#[derive(Debug)]
+pub(crate) struct Reached {
+    /// `traces`, `metrics` or `logs`.
+    pub(crate) signal: &'static str,
+    /// Where they are sent, without secrets.
+    pub(crate) endpoint: String,
+    /// Whether it takes them, or why not.
+    pub(crate) answer: Result<(), String>,
+}
+
+/// Asks every collector that would be sent something whether it takes it.
+#[cfg(all(feature = "cli", feature = "otlp"))]
+pub(crate) async fn examine_export(
+    config: &TelemetryConfig,
+    probe: &Probe,
+    service: (&str, &str),
+) -> Examined {
+    match super::settings::ExportSettings::read(config, probe, service) {
+        Some(settings) => super::otlp::examine(settings).await,
+        None => Examined::default(),
+    }
+}
+
+/// A program that cannot send anything has nobody to ask.
+#[cfg(all(feature = "cli", not(feature = "otlp")))]
+pub(crate) async fn examine_export(
+    _config: &TelemetryConfig,
+    _probe: &Probe,
+    _service: (&str, &str),
+) -> Examined {
+    Examined::default()
+}

@@ -24,6 +24,8 @@ mod records;
 mod settings;
 mod snapshot;
 mod trace;
+#[cfg(feature = "otlp")]
+mod variables;
 mod watch;
 
 pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};
@@ -31,6 +33,8 @@ pub use trace::{TraceContext, current as current_trace};
 
 pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
 pub(crate) use export::Export;
+#[cfg(feature = "cli")]
+pub(crate) use export::{Reached, examine_export};
 pub(crate) use instruments::*;
 pub(crate) use life::Gate;
 pub(crate) use life::{Life, Phase};

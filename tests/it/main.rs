@@ -16,6 +16,8 @@ mod collector;
 mod client;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
+mod doctor;
+#[cfg(all(feature = "cli", unix))]
 mod drain;
 mod reload;
 mod everything;
@@ -45,5 +47,7 @@ mod support;
 mod tasks;
 mod tls;
 mod tool_attribute;
+#[cfg(all(feature = "cli", unix))]
+mod unix_socket;
 mod toolsets;
 mod upstream;

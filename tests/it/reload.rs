@@ -196,3 +196,22 @@ fn in_development_it_starts_again_when_a_setting_takes_that_or_the_program_chang
     program.signal("TERM");
     assert_eq!(program.process.wait().expect("it ends").code(), Some(0));
 }
+
+#[test]
+fn changed_limits_hold_without_a_new_start() {
+    let text = |more: &str| format!("http:\n  port: 0\nlog:\n  level: info\n{more}");
+    let mut program = Program::start(&text(""), &[]);
+    assert!((0..5).all(|_| program.get("/tools", KEY).starts_with("HTTP/1.1 200")));
+    program.write(&text(
+        "limits:\n  address:\n    per_second: 0.001\n    burst: 2\n",
+    ));
+    let line = program.wait_for("is in force");
+    assert!(line.contains("limits.address"), "{line}");
+    let statuses: Vec<_> = (0..3)
+        .map(|_| program.get("/tools", KEY)[9..12].to_owned())
+        .collect();
+    assert_eq!(statuses, ["200", "200", "429"]);
+    program.write(&text(""));
+    program.wait_for("is in force");
+    assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 200"));
+}

@@ -154,3 +154,35 @@ fn certificates_that_cannot_be_used_are_told_at_start() {
     let error = error.expect_err("another's key").to_string();
     assert!(error.contains("cannot be used together"), "{error}");
 }
+
+#[tokio::test]
+async fn our_own_client_shows_a_certificate_if_it_has_one() {
+    use longshore::net::{Client, ClientError, Guard, Outgoing};
+
+    let server = server(true);
+    let url = format!("https://localhost:{}/livez", server.address().port());
+    let url: url::Url = url.parse().expect("a URL");
+    let pem = |name: &str| std::fs::read(file(name)).expect("there");
+    let builder = || {
+        let client = Client::builder(Guard::public().trust(&url));
+        client.roots(&pem("ca.crt")).expect("an authority")
+    };
+    let shows = builder()
+        .identity(&pem("client.crt"), &pem("client.key"))
+        .and_then(longshore::net::ClientBuilder::build)
+        .expect("a client");
+    let answer = shows.fetch(Outgoing::get(url.clone())).await;
+    assert_eq!(answer.expect("an answer").status, StatusCode::OK);
+    let bare = builder().build().expect("a client");
+    assert!(bare.fetch(Outgoing::get(url.clone())).await.is_err());
+    for (certificate, key) in [("client.key", "client.key"), ("client.crt", "client.crt")] {
+        let refused = builder().identity(&pem(certificate), &pem(key));
+        assert!(
+            matches!(
+                refused.err(),
+                Some(ClientError::NoCertificate | ClientError::NoKey)
+            ),
+            "{certificate} {key}"
+        );
+    }
+}

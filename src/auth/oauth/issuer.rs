@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use http::header::CACHE_CONTROL;
+use http::header::{CACHE_CONTROL, DATE};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -70,6 +70,17 @@ pub(super) struct Held {
     life: Duration,
     /// Grows with each change of the keys.
     pub(super) edition: u64,
+}
+
+/// What an issuer shows to whoever examines a configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// How many keys it has that can be used.
+    pub(crate) keys: usize,
+    /// Where.
+    pub(crate) url: Url,
+    /// What it says of the time, as HTTP writes it.
+    pub(crate) date: Option<String>,
 }
 
 /// Why there are no keys.
@@ -266,6 +277,25 @@ impl Issuer {
                 jwks: jwks.chars().take(200).collect(),
             }),
         }
+    }
+
+    /// Asks for the keys once, for whoever examines a configuration. Nothing is kept.
+    pub(super) async fn examine(&self, client: &Client) -> Result<Found, KeysError> {
+        let url = match &self.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover(client).await?,
+        };
+        let answer = get(client, &url).await?;
+        let keys = KeySet::read(&answer.body).map_err(|source| KeysError::Keys {
+            url: url.clone(),
+            source,
+        })?;
+        let date = answer.headers.get(DATE).and_then(|date| date.to_str().ok());
+        Ok(Found {
+            keys: keys.len(),
+            url,
+            date: date.map(str::to_owned),
+        })
     }
 
     /// Asks for the keys once.

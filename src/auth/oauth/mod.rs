@@ -36,6 +36,7 @@ use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
+pub(crate) use issuer::Found;
 use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
 use token::{Demands, Fault, Token, UNKNOWN_KEY};
@@ -48,6 +49,27 @@ const VERIFIED_SECONDS: u64 = 300;
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Most scopes, and most groups, of one token.
 const WORDS_MAX: usize = 1024;
+
+/// Asks every issuer that is configured for its keys, for whoever examines a configuration: each by its own name, with
+/// what was found or what went wrong.
+pub(crate) async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
+    if !config.is_configured() {
+        return Vec::new();
+    }
+    // Whom tokens are for does not matter here.
+    let tokens = match Tokens::new(config, &Implied::default(), Some("https://localhost/mcp")) {
+        Ok(tokens) => tokens,
+        Err(error) => return vec![("settings".to_owned(), Err(error.to_string()))],
+    };
+    let each = tokens.0.issuers.iter().map(|issuer| async {
+        let found = issuer.examine(&tokens.0.client).await;
+        (
+            issuer.names[0].clone(),
+            found.map_err(|error| error.to_string()),
+        )
+    });
+    join_all(each).await
+}
 
 /// The proof that an access token is.
 #[derive(Clone, Debug)]

@@ -254,7 +254,8 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 impl HostGuard {
     pub(crate) fn new(config: &HttpConfig) -> Self {
         let port = config.port;
-        let local = config.host.is_loopback();
+        // A page reaches no socket in the file system, by whatever name.
+        let local = config.host.is_loopback() && config.unix_socket.is_none();
         let configured = config
             .allowed_hosts
             .iter()

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
@@ -13,7 +14,7 @@ use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE,
 };
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
@@ -34,6 +35,8 @@ use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
 use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -88,7 +91,9 @@ impl WorkerService {
         Body: From<B>,
     {
         let router = &*self.router;
-        let last = connection.begin_request(&router.endpoint.config.limits);
+        let config = &router.endpoint.config;
+        let last = connection.begin_request(&config.limits);
+        let begun = config.server_timing.then(Instant::now);
         let _stream = connection.open_stream();
         let (mut head, body) = request.into_parts();
         let watch = router
@@ -125,6 +130,9 @@ impl WorkerService {
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        if let Some(begun) = begun {
+            tell_time(begun, &mut response);
+        }
         if let Some(watch) = watch {
             watch.end(response.status().as_u16());
         }
@@ -146,6 +154,15 @@ impl WorkerService {
             Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+}
+
+/// How long the server took until its answer began (W3C Server Timing).
+#[cold]
+fn tell_time(begun: Instant, response: &mut Response<Body>) {
+    let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
+    if let Ok(value) = HeaderValue::try_from(format!("longshore;dur={milliseconds:.3}")) {
+        response.headers_mut().append(SERVER_TIMING, value);
     }
 }
 
