@@ -33,7 +33,7 @@ pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
 pub(crate) use export::Export;
 pub(crate) use instruments::*;
 pub(crate) use life::Gate;
-pub(crate) use life::{Life, Phase};
+pub(crate) use life::{BackendCounts, Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
 pub(crate) use names::{OperationId, Target};
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
