@@ -40,9 +40,7 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
             down: states.down,
         }
     };
-    telemetry
-        .life
-        .watch_backends(counts, upstreams.described());
+    telemetry.life.watch_backends(counts, upstreams.described());
 }
 
 fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
@@ -59,7 +57,11 @@ fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
         ("tripped", |s| s.refused_tripped as f64),
     ];
     for (reason, count) in reasons {
-        metrics.read(&BACKEND_FAILURES, &[backend, ("reason", reason)], read(count));
+        metrics.read(
+            &BACKEND_FAILURES,
+            &[backend, ("reason", reason)],
+            read(count),
+        );
     }
     let breaker = read(|s| match s.breaker {
         BreakerState::Passing => 0.0,

@@ -14,9 +14,9 @@ use super::relay::Relay;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
-    Completions, Definition, HeaderParameter, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError,
-    PromptFuture, PromptOutput, ReadFuture, Refused, Resource, ResourceDefinition, ResourceError,
-    ResourceTemplate, Tool, ToolError, VariableFuture,
+    Completions, Definition, HeaderParameter, Offered, Output, Parameters, Prompt,
+    PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
+    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{

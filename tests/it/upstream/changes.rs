@@ -177,7 +177,10 @@ fn operators_see_how_each_upstream_is_doing() {
         r#"longshore_backend_breaker{backend="x"} 2"#,
         r#"longshore_backends{state="down"} 1"#,
     ] {
-        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} is not in {metrics}"
+        );
     }
     let details = page("/health/detailed").json();
     let upstream = &details["backends"][0];

@@ -25,7 +25,10 @@ fn text(result: &Value) -> &str {
 }
 
 fn able(request: Stateless) -> Stateless {
-    request.meta("clientCapabilities", json!({"elicitation": {}, "sampling": {}, "roots": {}}))
+    request.meta(
+        "clientCapabilities",
+        json!({"elicitation": {}, "sampling": {}, "roots": {}}),
+    )
 }
 
 /// Calls a tool with nothing but its name and arguments, in rounds, answering each question by `answer`.
@@ -98,11 +101,16 @@ fn a_modern_client_answers_what_an_upstream_with_sessions_asks() {
 fn a_modern_client_samples_for_an_upstream_with_sessions() {
     let upstream = everything();
     let server = behind([("up", http(&upstream))]).start();
-    let result = in_rounds(&server, "up__test_sampling", json!({"prompt": "Hm?"}), |question| {
-        assert_eq!(question["method"], "sampling/createMessage");
-        assert_eq!(question["params"]["messages"][0]["content"]["text"], "Hm?");
-        json!({"role": "assistant", "content": {"type": "text", "text": "Aha!"}, "model": "test-model"})
-    });
+    let result = in_rounds(
+        &server,
+        "up__test_sampling",
+        json!({"prompt": "Hm?"}),
+        |question| {
+            assert_eq!(question["method"], "sampling/createMessage");
+            assert_eq!(question["params"]["messages"][0]["content"]["text"], "Hm?");
+            json!({"role": "assistant", "content": {"type": "text", "text": "Aha!"}, "model": "test-model"})
+        },
+    );
     assert!(text(&result).contains("Aha!"), "{result}");
 }
 
@@ -124,9 +132,12 @@ fn each_era_is_asked_by_an_upstream_of_its_own_era() {
     let arguments = json!({"message": "Who?"});
     let result = in_a_session(&server, "legacy__test_elicitation", arguments, ada);
     assert!(text(&result).contains("action=accept"), "{result}");
-    let result = in_rounds(&server, "modern__ask", json!({}), |_| {
-        json!({"action": "accept", "content": {"name": "Ada"}})
-    });
+    let result = in_rounds(
+        &server,
+        "modern__ask",
+        json!({}),
+        |_| json!({"action": "accept", "content": {"name": "Ada"}}),
+    );
     assert_eq!(text(&result), "Hello, Ada!");
 }
 

@@ -165,6 +165,11 @@ fn what_was_killed_from_outside_is_started_again() {
         .status();
     assert!(killed.expect("there is kill").success());
     nothing_is_left(pair.folder.path());
+    let connected = || {
+        let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        pair.server.connect().send(health).receive().json()["backends_connected"].clone()
+    };
+    becomes(|| connected() == 1);
     let called = session.call("bad__try", &json!({})).result();
     assert_eq!(called["isError"], false, "{called}");
     assert_eq!(processes(pair.folder.path()).len(), 4);
@@ -191,7 +196,11 @@ fn a_call_that_is_cancelled_leaves_the_upstream_to_others() {
     for _ in 0..5 {
         session.call("bad__try", &json!({})).result();
     }
-    assert_eq!(processes(folder.path()).len(), 2, "one program, and its child");
+    assert_eq!(
+        processes(folder.path()).len(),
+        2,
+        "one program, and its child"
+    );
     drop(server);
     nothing_is_left(folder.path());
 }
