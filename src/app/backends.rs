@@ -43,15 +43,17 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
     telemetry.life.watch_backends(counts, upstreams.described());
 }
 
+type Figure = fn(&BulkheadStats) -> f64;
+
 fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
-    let read = |figure: fn(&BulkheadStats) -> f64| {
+    let read = |figure: Figure| {
         let gauge = gauge.clone();
         move || gauge.stats().as_ref().map_or(0.0, figure)
     };
     let backend = ("backend", name);
     metrics.read(&BACKEND_REQUESTS, &[backend], read(|s| s.entered as f64));
     metrics.read(&BACKEND_ACTIVE, &[backend], read(|s| s.under_way as f64));
-    let reasons: [(&str, fn(&BulkheadStats) -> f64); 3] = [
+    let reasons: [(&str, Figure); 3] = [
         ("error", |s| s.failed as f64),
         ("full", |s| s.refused_full as f64),
         ("tripped", |s| s.refused_tripped as f64),

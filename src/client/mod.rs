@@ -135,7 +135,7 @@ pub struct Client {
 enum Link {
     Stdio(stdio::Link),
     Http(Arc<http::Link>),
-    Legacy(legacy::Link),
+    Legacy(Box<legacy::Link>),
 }
 
 /// What asks to be told of changes, in 2026-07-28.
@@ -230,7 +230,7 @@ impl Client {
                     let link =
                         legacy::Link::open(http, url, headers, &client.options, &client.shared)
                             .await;
-                    client.link = Link::Legacy(link.map_err(|_| error)?);
+                    client.link = Link::Legacy(Box::new(link.map_err(|_| error)?));
                     client.initialize().await?;
                 }
             },
