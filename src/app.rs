@@ -36,7 +36,7 @@ use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{Admission, MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, UpstreamError, Upstreams};
+use crate::source::{ToolsetError, UpstreamError, Upstreams};
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
@@ -111,9 +111,9 @@ pub enum AppError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// There is no such toolset.
+    /// There is no such toolset, or it cannot work with its settings.
     #[error(transparent)]
-    Toolset(#[from] UnknownToolset),
+    Toolset(#[from] ToolsetError),
     /// An upstream server is not what its configuration says.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),

@@ -10,7 +10,7 @@ use crate::auth::Policy;
 use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Refused, Skill, Tool};
 use crate::config::Config;
 use crate::server::{Admission, Prepared, Server};
-use crate::source::{Upstreams, builtin, offered};
+use crate::source::{Grounds, Upstreams, builtin, offered};
 
 /// What an application offers beside what its settings name.
 #[derive(Clone, Default)]
@@ -54,8 +54,18 @@ impl Offers {
             skills: self.skills.clone(),
             sources: Vec::new(),
         };
+        let grounds = Grounds {
+            announcer: &self.announcer,
+            settings: &config.builtin,
+        };
+        for toolset in config.builtin.unused(&config.toolsets) {
+            tracing::warn!(
+                setting = %format_args!("builtin.{toolset}"),
+                "the toolset is off: add {toolset} to toolsets, or take its settings away"
+            );
+        }
         for toolset in &config.toolsets {
-            let toolset = builtin(toolset, &self.announcer)?;
+            let toolset = builtin(toolset, &grounds)?;
             gathered.tools.extend(toolset.tools);
             gathered.resources.extend(toolset.resources);
             gathered.prompts.extend(toolset.prompts);
