@@ -2,6 +2,8 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
 mod orphans;
+mod backends;
+mod compose;
 mod policy;
 mod reload;
 
@@ -25,8 +27,8 @@ use crate::auth::{
     ApiKeys, AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
 };
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Prompt,
-    Refused, ResourceTemplate, Skill, Tool,
+    Announcer, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Refused,
+    ResourceTemplate, Skill, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
@@ -35,16 +37,15 @@ use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing, SealedState};
 use crate::server::{Admission, MethodHandler, Server, Shared};
-use crate::source::{
-    Grounds, ToolsetError, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
-};
+use crate::source::{ToolsetError, UpstreamError, Upstreams};
 use crate::state::{OpenStateError, SharedState, State};
-use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
+use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{
     AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler, Tls, TlsError,
 };
 use crate::transport::stdio::{self, StdioConfig};
+use compose::{Composer, Gathered, Identity, Offers, tell_of_refused};
 pub(crate) use reload::Hook;
 use reload::Reloader;
 
@@ -483,9 +484,11 @@ impl App {
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
         let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
-        let server = self.build(&config, telemetry)?;
+        let (server, gathered) = self.build(&config, telemetry)?;
         hooks.push(keys_hook(auth.keys()));
-        hooks.push(catalog_hook(&server, identity, offers, proved));
+        let served = (config.clone(), gathered);
+        let composer = Composer::new(&server, identity, offers, proved, served);
+        hooks.push(composer.hook());
         hooks.push(limits_hook(&server));
         let reloader =
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
@@ -514,6 +517,7 @@ impl App {
         })?;
         Ok(Bound {
             server,
+            composer,
             upstreams,
             listener,
             admin,
@@ -540,7 +544,7 @@ impl App {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
-        self.build(&config, telemetry)
+        Ok(self.build(&config, telemetry)?.0)
     }
 
     /// Whether somebody can look at what is counted.
@@ -569,9 +573,11 @@ impl App {
         self,
         config: &Config,
         telemetry: Telemetry,
-    ) -> std::result::Result<Arc<Server>, AppError> {
+    ) -> std::result::Result<(Arc<Server>, Gathered), AppError> {
         tell_state(&telemetry);
-        let catalog = self.offers.catalog(config)?;
+        let gathered = self.offers.gather(config)?;
+        let catalog = self.offers.catalog(gathered.clone())?;
+        tell_of_refused(&catalog)?;
         let keys = KeyRing::new(&config.seal)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http
@@ -611,9 +617,9 @@ impl App {
             announcer: self.offers.announcer,
         };
         if let Some(upstreams) = &self.offers.upstreams {
-            watch_upstreams(upstreams, &telemetry);
+            backends::watch(upstreams, &telemetry);
         }
-        Ok(Arc::new(Server::new(
+        let server = Server::new(
             config.server.clone(),
             keys,
             shared,
@@ -622,127 +628,9 @@ impl App {
             telemetry,
             admission,
             limits,
-        )))
+        );
+        Ok((Arc::new(server), gathered))
     }
-}
-
-/// What an application offers beside what its settings name.
-#[derive(Clone, Default)]
-struct Offers {
-    tools: Vec<Arc<dyn Tool>>,
-    resources: Vec<AnyResource>,
-    prompts: Vec<Arc<dyn Prompt>>,
-    skills: Vec<Skill>,
-    extensions: Vec<(String, Value)>,
-    announcer: Announcer,
-    /// Those of the settings that the server started with.
-    upstreams: Option<Arc<Upstreams>>,
-}
-
-impl Offers {
-    /// Gets ready to ask upstream servers what they offer.
-    fn reach(&mut self, config: &Config) -> std::result::Result<(), AppError> {
-        if !config.upstreams.is_empty() {
-            let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
-            self.upstreams = Some(Arc::new(upstreams));
-        }
-        Ok(())
-    }
-
-    /// All that is offered, with what the settings name.
-    fn catalog(&self, config: &Config) -> std::result::Result<Catalog, AppError> {
-        let Self {
-            mut tools,
-            mut resources,
-            mut prompts,
-            mut skills,
-            extensions,
-            announcer,
-            upstreams,
-        } = self.clone();
-        let grounds = Grounds {
-            announcer: &announcer,
-            settings: &config.builtin,
-        };
-        for toolset in config.builtin.unused(&config.toolsets) {
-            tracing::warn!(
-                setting = %format_args!("builtin.{toolset}"),
-                "the toolset is off: add {toolset} to toolsets, or take its settings away"
-            );
-        }
-        for toolset in &config.toolsets {
-            let toolset = builtin(toolset, &grounds)?;
-            tools.extend(toolset.tools);
-            resources.extend(toolset.resources);
-            prompts.extend(toolset.prompts);
-            skills.extend(toolset.skills);
-        }
-        let mut catalog = Catalog::new(tools)?
-            .with_resources(resources)?
-            .with_prompts(prompts)?
-            .with_skills(skills)?;
-        for (source, offered) in offered(&config.sources)? {
-            catalog = catalog.with_offered(&source, offered);
-        }
-        if let Some(upstreams) = upstreams {
-            catalog = catalog.with_offered("upstreams", upstreams.offer()?);
-        }
-        tell_of_refused(&catalog)?;
-        Ok(catalog.with_extensions(extensions)?)
-    }
-}
-
-/// What an application says of itself; its settings outdo it.
-#[derive(Clone, Default)]
-struct Identity {
-    name: Option<(String, String)>,
-    instructions: Option<String>,
-}
-
-impl Identity {
-    fn apply(&self, config: &mut Config) {
-        let defaults = Config::default().server;
-        if let Some((name, version)) = &self.name {
-            if config.server.name == defaults.name {
-                config.server.name.clone_from(name);
-            }
-            if config.server.version == defaults.version {
-                config.server.version.clone_from(version);
-            }
-        }
-        if config.server.instructions.is_none() {
-            config.server.instructions.clone_from(&self.instructions);
-        }
-    }
-}
-
-/// Serves what a changed configuration names.
-fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers, proved: bool) -> Hook {
-    let server = Arc::clone(server);
-    Box::new(move |config| {
-        let mut config = config.clone();
-        identity.apply(&mut config);
-        let catalog = offers.catalog(&config)?;
-        let admission = Admission {
-            policy: policy_for(&config.policy, &catalog)?,
-            proved,
-        };
-        let prepared = server.prepare(catalog, &config.server, admission);
-        let server = Arc::clone(&server);
-        let announcer = offers.announcer.clone();
-        Ok(Box::new(move || {
-            let changes = server.install(prepared);
-            if changes.tools {
-                announcer.tools_changed();
-            }
-            if changes.resources {
-                announcer.resources_changed();
-            }
-            if changes.prompts {
-                announcer.prompts_changed();
-            }
-        }))
-    })
 }
 
 /// Holds callers to changed limits.
@@ -784,49 +672,6 @@ fn policy_for(
     let tools: Vec<_> = catalog.names().collect();
     Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
     Ok(policy)
-}
-
-/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
-fn tell_of_refused(catalog: &Catalog) -> std::result::Result<(), AppError> {
-    for refused in catalog.refused() {
-        tracing::error!(
-            source = refused.source,
-            place = refused.place,
-            "not offered: {}",
-            refused.problem
-        );
-    }
-    match catalog.refused().first() {
-        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
-        _ => Ok(()),
-    }
-}
-
-/// How upstream servers are, for whoever looks.
-fn watch_upstreams(upstreams: &Upstreams, telemetry: &Telemetry) {
-    let census = upstreams.census();
-    if census() == UpstreamStates::default() {
-        return;
-    }
-    type Count = fn(UpstreamStates) -> usize;
-    let states: [(&str, Count); 3] = [
-        ("connected", |states| states.connected),
-        ("idle", |states| states.idle),
-        ("down", |states| states.down),
-    ];
-    for (state, count) in states {
-        let census = Arc::clone(&census);
-        telemetry
-            .metrics
-            .read(&BACKENDS, &[("state", state)], move || {
-                count(census()) as f64
-            });
-    }
-    telemetry.life.watch_backends(move || {
-        let states = census();
-        let configured = states.connected + states.idle + states.down;
-        (configured, states.connected)
-    });
 }
 
 /// Has the server's state read whenever somebody looks.
@@ -888,6 +733,7 @@ impl fmt::Debug for App {
 #[derive(Debug)]
 pub struct Bound {
     server: Arc<Server>,
+    composer: Arc<Composer>,
     upstreams: Option<Arc<Upstreams>>,
     listener: Option<Listener>,
     admin: Option<AdminListener>,
@@ -984,6 +830,14 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        if let Some(upstreams) = &self.upstreams {
+            let composer = Arc::downgrade(&self.composer);
+            upstreams.keep_up(move || {
+                if let Some(composer) = composer.upgrade() {
+                    composer.again();
+                }
+            });
+        }
         let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{App, AppError, policy_for};
+use super::{App, AppError, policy_for, tell_of_refused};
 use crate::auth::{
     Access, Authentication, Classified, Decision, Kind, Place, Policy, Principal, Target,
 };
@@ -50,7 +50,8 @@ impl App {
         };
         let proofs = std::mem::take(&mut self.proofs);
         let auth = Authentication::new(&config.auth, place, proofs)?;
-        let catalog = self.offers.catalog(&config)?;
+        let catalog = self.offers.catalog(self.offers.gather(&config)?)?;
+        tell_of_refused(&catalog)?;
         policy_for(&config.policy, &catalog)?;
         Ok(Rules {
             policy: Policy::build(&config.policy)?,

@@ -20,7 +20,7 @@ pub trait Source: Send + Sync + 'static {
 }
 
 /// What a source has, each in the order in which it is listed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Offered {
     /// Tools.

@@ -11,7 +11,7 @@ use url::Url;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
-use super::{ClientError, Options};
+use super::{ClientError, LISTEN, Options, Params};
 use crate::net::{Answer, Client as HttpClient, EventDecoder, Outgoing, Said};
 use crate::protocol::Revision;
 
@@ -45,6 +45,8 @@ struct SessionState {
 pub(super) struct About<'a> {
     pub(super) method: &'a str,
     pub(super) name: Option<&'a str>,
+    /// Arguments that headers repeat.
+    pub(super) arguments: &'a [(HeaderName, String)],
 }
 
 impl Link {
@@ -115,6 +117,9 @@ impl Link {
             }
             if let Some(name) = about.name {
                 outgoing.headers.insert(NAME, mirrored(name));
+            }
+            for (header, value) in about.arguments {
+                outgoing.headers.insert(header, mirrored(value));
             }
         }
         outgoing.body = message;
@@ -336,6 +341,34 @@ impl Link {
         }
     }
 
+    /// The same for a server without sessions, which tells what `params` ask to be told.
+    pub(super) async fn subscribe(self: Arc<Self>, params: Params, shared: Arc<Shared>) {
+        let mut failures = 0_u32;
+        loop {
+            // Without a connection nothing is expected any more.
+            let Ok(mut expected) = shared.expect(None) else {
+                return;
+            };
+            let message = wire::request(expected.id, LISTEN, &params).into();
+            let about = About {
+                method: LISTEN,
+                ..About::default()
+            };
+            let began = tokio::time::Instant::now();
+            let ended = Box::pin(self.exchange(message, Some(expected.id), about, &shared)).await;
+            if ended.is_ok() && matches!(expected.answer().await, Err(ClientError::Rpc(_))) {
+                // It does not want to.
+                return;
+            }
+            failures = match began.elapsed() < RETRY_MAX {
+                true => failures + 1,
+                false => 0,
+            };
+            let pause = RETRY * 2_u32.saturating_pow(failures.min(5));
+            tokio::time::sleep(pause.min(RETRY_MAX)).await;
+        }
+    }
+
     /// Sends it in the background.
     pub(super) fn send_soon(self: &Arc<Self>, message: Bytes, shared: &Arc<Shared>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -369,7 +402,7 @@ impl Link {
     }
 }
 
-/// A name as its header has it: as it is where that is possible, else in Base64 between marks (MH-06).
+/// A name or an argument as its header has it: as it is where that is possible, else in Base64 between marks (MH-06).
 fn mirrored(name: &str) -> HeaderValue {
     use base64::Engine as _;
     let plain = name.bytes().all(|b| (0x20..0x7f).contains(&b))

@@ -135,9 +135,11 @@ pub struct Client {
 enum Link {
     Stdio(stdio::Link),
     Http(Arc<http::Link>),
-    Legacy(legacy::Link),
+    Legacy(Box<legacy::Link>),
 }
 
+/// What asks to be told of changes, in 2026-07-28.
+const LISTEN: &str = "subscriptions/listen";
 /// Entries and pages that one listing may have.
 const ENTRIES_MAX: usize = 100_000;
 const PAGES_MAX: usize = 10_000;
@@ -228,7 +230,7 @@ impl Client {
                     let link =
                         legacy::Link::open(http, url, headers, &client.options, &client.shared)
                             .await;
-                    client.link = Link::Legacy(link.map_err(|_| error)?);
+                    client.link = Link::Legacy(Box::new(link.map_err(|_| error)?));
                     client.initialize().await?;
                 }
             },
@@ -305,7 +307,7 @@ impl Client {
             capabilities: result.capabilities,
             instructions: result.instructions,
         };
-        Ok(())
+        self.subscribe().await
     }
 
     /// What the server said of itself.
@@ -423,19 +425,7 @@ impl Client {
         }
         let stateless = !self.server.revision.has_sessions();
         if stateless {
-            params = params
-                .meta(
-                    "io.modelcontextprotocol/protocolVersion",
-                    self.server.revision.as_str(),
-                )
-                .meta(
-                    "io.modelcontextprotocol/clientInfo",
-                    json!(self.options.implementation),
-                )
-                .meta(
-                    "io.modelcontextprotocol/clientCapabilities",
-                    Value::Object(self.options.capabilities.clone()),
-                );
+            params = self.introduced(params);
             if wants_progress {
                 params = params.meta("io.modelcontextprotocol/logLevel", "debug");
             }
@@ -457,6 +447,7 @@ impl Client {
                     let about = About {
                         method,
                         name: name.as_deref(),
+                        arguments: &params.headers,
                     };
                     link.exchange(message, Some(id), about, &self.shared)
                         .await?;
@@ -467,6 +458,58 @@ impl Client {
         let answered = answered.await.map_err(|_| ClientError::Timeout(limit))?;
         abandoned.tells = false;
         answered
+    }
+
+    /// Parameters of a request that says who sends it.
+    fn introduced(&self, params: Params) -> Params {
+        params
+            .meta(
+                "io.modelcontextprotocol/protocolVersion",
+                self.server.revision.as_str(),
+            )
+            .meta(
+                "io.modelcontextprotocol/clientInfo",
+                json!(self.options.implementation),
+            )
+            .meta(
+                "io.modelcontextprotocol/clientCapabilities",
+                Value::Object(self.options.capabilities.clone()),
+            )
+    }
+
+    /// Asks a server without sessions to be told of changes in its lists, where it tells of any and somebody wants to
+    /// know (SUB-03).
+    async fn subscribe(&mut self) -> Result<(), ClientError> {
+        let mut wanted = Map::new();
+        for (list, notice) in [
+            ("tools", "toolsListChanged"),
+            ("resources", "resourcesListChanged"),
+            ("prompts", "promptsListChanged"),
+        ] {
+            let tells = self.server.capabilities.get(list);
+            if tells.is_some_and(|tells| tells["listChanged"] == true) {
+                wanted.insert(notice.to_owned(), true.into());
+            }
+        }
+        if wanted.is_empty() || self.options.events.is_none() {
+            return Ok(());
+        }
+        let params = Params::new().with("notifications", Value::Object(wanted));
+        let params = self.introduced(params);
+        match &self.link {
+            Link::Http(link) => {
+                let subscribed = Arc::clone(link).subscribe(params, Arc::clone(&self.shared));
+                self.background
+                    .push(tokio::spawn(subscribed).abort_handle());
+                Ok(())
+            }
+            // Its answer is the end of what it tells, which nobody waits for.
+            Link::Stdio(link) => {
+                let id = self.shared.expect(None)?.id;
+                link.send(wire::request(id, LISTEN, &params).into()).await
+            }
+            Link::Legacy(_) => Ok(()),
+        }
     }
 
     /// Tells the server something that it does not answer.

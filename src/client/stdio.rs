@@ -11,17 +11,19 @@ use tokio::task::AbortHandle;
 
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{Child, Program};
+use crate::net::{Program, Watched};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
+/// How long it may take until what a child said last is read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes a second of a child's complaints that are logged.
 const COMPLAINTS: usize = 64 * 1024;
 
 /// A child and the tasks that talk to it. Dropping this ends them all.
 pub(super) struct Link {
     messages: mpsc::Sender<Bytes>,
-    child: Mutex<Option<Child>>,
+    child: Mutex<Option<Watched>>,
     tasks: Vec<AbortHandle>,
     /// Lines that were no messages.
     garbage: Arc<AtomicU64>,
@@ -84,9 +86,17 @@ impl Link {
             })
         };
         let complaints = tokio::spawn(log_complaints(stderr, name.to_owned()));
+        let shared = Arc::clone(shared);
+        let watched = child.watch(move || {
+            // What it said last is still read; unless somebody else holds its output open.
+            tokio::spawn(async move {
+                tokio::time::sleep(LAST_WORDS).await;
+                shared.close(&ClientError::Gone("it has ended".to_owned()));
+            });
+        });
         Ok(Self {
             messages,
-            child: Mutex::new(Some(child)),
+            child: Mutex::new(Some(watched)),
             tasks: vec![
                 writer.abort_handle(),
                 reader.abort_handle(),

@@ -1,5 +1,6 @@
 //! Messages as text.
 
+use http::HeaderName;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,6 +18,7 @@ use serde_json::{Map, Value};
 pub struct Params {
     members: Vec<(&'static str, Box<RawValue>)>,
     pub(super) meta: Map<String, Value>,
+    pub(super) headers: Vec<(HeaderName, String)>,
 }
 
 impl Params {
@@ -43,6 +45,14 @@ impl Params {
     #[must_use]
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(key.into(), value.into());
+        self
+    }
+
+    /// Repeats an argument in a header, for whoever stands between client and server: `Mcp-Param-...`, where the tool's
+    /// schema asks for that with `x-mcp-header`. It is sent over HTTP in 2026-07-28, and nowhere else (MH-10).
+    #[must_use]
+    pub fn mirror(mut self, header: HeaderName, value: impl Into<String>) -> Self {
+        self.headers.push((header, value.into()));
         self
     }
 

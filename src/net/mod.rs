@@ -30,7 +30,7 @@ pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
 pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
-pub use program::{Child, Program};
+pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};

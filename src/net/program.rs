@@ -5,10 +5,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::child::{Group, Limits};
@@ -139,6 +142,81 @@ impl Child {
     }
 }
 
+/// A child that is watched by a task. Dropping this kills it, and those that it started, at once.
+#[derive(Debug)]
+pub struct Watched {
+    group: SharedGroup,
+    stop: oneshot::Sender<Duration>,
+    task: JoinHandle<()>,
+}
+
+type SharedGroup = Arc<Mutex<Option<Group>>>;
+
+fn end(group: &SharedGroup) {
+    drop(group.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+impl Child {
+    /// Watches it. When it ends of its own accord, those that it started are killed, and `ended` is called.
+    pub fn watch(self, ended: impl FnOnce() + Send + 'static) -> Watched {
+        let Self {
+            stdin,
+            mut child,
+            group,
+            ..
+        } = self;
+        let group: SharedGroup = Arc::new(Mutex::new(Some(group)));
+        let (stop, asked) = oneshot::channel();
+        let shared = Arc::clone(&group);
+        let task = tokio::spawn(async move {
+            let asked = async {
+                match asked.await {
+                    Ok(grace) => grace,
+                    // It was killed already.
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            let grace = tokio::select! {
+                _ = child.wait() => None,
+                grace = asked => Some(grace),
+            };
+            let Some(grace) = grace else {
+                end(&shared);
+                ended();
+                return;
+            };
+            drop(stdin);
+            let each = grace / 2;
+            if timeout(each, child.wait()).await.is_err() {
+                if let Some(group) = &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
+                    group.signal(Signal::TERM);
+                }
+                let _ = timeout(each, child.wait()).await;
+            }
+            end(&shared);
+            let _ = child.wait().await;
+        });
+        Watched { group, stop, task }
+    }
+}
+
+impl Watched {
+    /// Ends it as [`Child::stop`] does.
+    pub async fn stop(mut self, grace: Duration) {
+        let (nobody, _) = oneshot::channel();
+        // It may have ended by itself meanwhile.
+        let _ = std::mem::replace(&mut self.stop, nobody).send(grace);
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        end(&self.group);
+        self.task.abort();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +299,44 @@ mod tests {
             status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)),
             Some(9)
         );
+    }
+
+    #[tokio::test]
+    async fn one_that_is_watched_leaves_nothing_when_it_ends_or_is_dropped() {
+        for end in ["exit 0", "wait"] {
+            let mut child = sh(&format!("sleep 1000 & echo $!; {end}"))
+                .start()
+                .expect("there is a shell");
+            let mut said = [0; 32];
+            let mut stdout = child.stdout.take().expect("piped");
+            let read = stdout.read(&mut said).await.expect("it says the number");
+            let grandchild = String::from_utf8_lossy(&said[..read]).into_owned();
+            let (tell, told) = oneshot::channel();
+            let watched = child.watch(move || {
+                let _ = tell.send(());
+            });
+            if end == "wait" {
+                assert!(is_alive(&grandchild));
+                drop(watched);
+                assert!(told.await.is_err(), "it did not end by itself");
+            } else {
+                told.await.expect("it has ended");
+            }
+            // What held the other end of its output is gone.
+            let mut rest = Vec::new();
+            stdout.read_to_end(&mut rest).await.expect("an end");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_watched_is_asked_before_it_is_killed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = format!("cat; echo asked > {}/asked", folder.path().display());
+        let child = sh(&script).start().expect("there is a shell");
+        let watched = child.watch(|| panic!("it did not end by itself"));
+        // The end of its input is enough, however long it takes.
+        watched.stop(Duration::from_secs(60)).await;
+        assert!(folder.path().join("asked").exists());
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub use tasks::TaskConfig;
 
 use crate::auth::{Policy, Principal};
 use crate::catalog::{
-    Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, RequestId, Wanted,
+    Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, Refused, RequestId, Wanted,
 };
 use crate::limit::Limits;
 use crate::protocol::message::{self, Malformed, MalformedKind, Notification, Request, Response};
@@ -326,6 +326,11 @@ impl Server {
     /// What is watched of this server.
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    /// What is configured and not offered.
+    pub(crate) fn refusals(&self) -> Vec<Refused> {
+        self.generation.load().catalog.refused().to_vec()
     }
 
     /// What is configured and not offered: of each the source and the place. What is wrong with it is in the log.

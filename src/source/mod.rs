@@ -34,4 +34,4 @@ pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
-pub(crate) use upstream::{UpstreamStates, Upstreams};
+pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};

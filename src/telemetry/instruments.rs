@@ -120,6 +120,36 @@ pub(crate) const BACKENDS: Instrument = Instrument::gauge(
     "{backend}",
     "Backends by state: connected, or not",
 );
+/// By backend. What they were turned away from is counted too.
+pub(crate) const BACKEND_REQUESTS: Instrument = Instrument::counter(
+    "longshore.backend.requests",
+    "{request}",
+    "Requests to a backend that were let through",
+);
+/// By backend and reason: `error`, `full` or `tripped`.
+pub(crate) const BACKEND_FAILURES: Instrument = Instrument::counter(
+    "longshore.backend.failures",
+    "{request}",
+    "Requests to a backend that failed, or were not let through, by reason",
+);
+/// By backend.
+pub(crate) const BACKEND_ACTIVE: Instrument = Instrument::gauge(
+    "longshore.backend.active_requests",
+    "{request}",
+    "Requests to a backend that are under way",
+);
+/// By backend.
+pub(crate) const BACKEND_BREAKER: Instrument = Instrument::gauge(
+    "longshore.backend.breaker",
+    "1",
+    "0 while requests to a backend pass, 1 while one is let through to probe it, 2 while none is",
+);
+/// By backend.
+pub(crate) const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
+    "longshore.backend.connections",
+    "{connection}",
+    "Connections to a backend that were made, programs that were started among them",
+);
 /// Log lines that nobody took.
 pub(crate) const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
@@ -189,6 +219,11 @@ pub(crate) const ALL: &[&Instrument] = &[
     &RELOADS,
     &GENERATION,
     &BACKENDS,
+    &BACKEND_REQUESTS,
+    &BACKEND_FAILURES,
+    &BACKEND_ACTIVE,
+    &BACKEND_BREAKER,
+    &BACKEND_CONNECTIONS,
     &LOG_DROPPED,
     &EXPORT_DROPPED,
     &DRAINING,

@@ -5,13 +5,26 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio::sync::Notify;
 
-type CountBackends = Box<dyn Fn() -> (usize, usize) + Send + Sync>;
+type CountBackends = Box<dyn Fn() -> BackendCounts + Send + Sync>;
+type DescribeBackends = Box<dyn Fn() -> Value + Send + Sync>;
 
-/// How many backends there are, and how many of them are connected.
+/// How many backends there are, by how they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BackendCounts {
+    pub(crate) configured: usize,
+    pub(crate) connected: usize,
+    pub(crate) down: usize,
+}
+
+/// Who knows how backends are.
 #[derive(Default)]
-struct Backends(OnceLock<CountBackends>);
+struct Backends {
+    counts: OnceLock<CountBackends>,
+    described: OnceLock<DescribeBackends>,
+}
 
 impl std::fmt::Debug for Backends {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -156,17 +169,26 @@ impl Life {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many backends there are, and how many of them are connected.
-    pub(crate) fn backends(&self) -> (usize, usize) {
-        self.backends.0.get().map_or((0, 0), |count| count())
+    /// How many backends there are, by how they are.
+    pub(crate) fn backends(&self) -> BackendCounts {
+        let counts = self.backends.counts.get();
+        counts.map_or_else(BackendCounts::default, |count| count())
     }
 
-    /// Who knows how many backends there are, and how many of them are connected. Only the first is asked.
+    /// Each backend, as whoever runs the server may see it.
+    pub(crate) fn described_backends(&self) -> Value {
+        let described = self.backends.described.get();
+        described.map_or_else(|| Value::Array(Vec::new()), |describe| describe())
+    }
+
+    /// Who knows how backends are. Only the first is asked.
     pub(crate) fn watch_backends(
         &self,
-        backends: impl Fn() -> (usize, usize) + Send + Sync + 'static,
+        counts: impl Fn() -> BackendCounts + Send + Sync + 'static,
+        described: impl Fn() -> Value + Send + Sync + 'static,
     ) {
-        let _ = self.backends.0.set(Box::new(backends));
+        let _ = self.backends.counts.set(Box::new(counts));
+        let _ = self.backends.described.set(Box::new(described));
     }
 
     /// How many connections are open.

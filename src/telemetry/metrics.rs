@@ -87,7 +87,7 @@ enum Source {
 }
 
 /// How many series one instrument may have.
-const SERIES_MAX: usize = 512;
+const SERIES_MAX: usize = 1024;
 
 /// Something that only grows. By default nobody reads it.
 #[derive(Clone, Debug, Default)]

@@ -37,7 +37,7 @@ pub(crate) use export::Export;
 pub(crate) use export::{Reached, examine_export};
 pub(crate) use instruments::*;
 pub(crate) use life::Gate;
-pub(crate) use life::{Life, Phase};
+pub(crate) use life::{BackendCounts, Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
 pub(crate) use names::{OperationId, Target};
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};

@@ -57,11 +57,11 @@ pub struct UpstreamConfig {
     /// After how many seconds without a call it is disconnected, and its program ended; the next call connects again.
     /// 0 for never. Default: from 60 to 300, the longer the more it is used.
     pub idle_seconds: Option<u64>,
-    /// What becomes of its tools when it cannot be reached at start: `keep` those that it had when it was last there,
-    /// if they are remembered; `hide` them; or `error`: do not start. Default: `keep`.
+    /// What becomes of what it offers while it is down: `keep` it listed, as far as it is known or remembered; `hide` it
+    /// until it is back; or `error`: do not start without it. Default: `keep`.
     pub on_down: OnDown,
     /// What happens when a tool that it had before is described otherwise: `warn` in the log; `quarantine`: the tool is
-    /// not offered until its remembered description is removed; `allow`. Default: `warn`.
+    /// not offered until it is what it was, or until what is remembered is removed; `allow`. Default: `warn`.
     pub on_change: OnChange,
     /// Of other products; `stdio`, `http` or `sse`. What counts is whether there is a command or a URL.
     #[serde(rename = "type", alias = "transport", alias = "transportType")]
@@ -79,12 +79,12 @@ pub struct UpstreamConfig {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OnDown {
-    /// Those that are remembered stay listed; calls of them say that it cannot be reached.
+    /// Those that are known or remembered stay listed; calls of them say that it cannot be reached.
     #[default]
     Keep,
-    /// They are not listed.
+    /// They are not listed until it is back.
     Hide,
-    /// The server does not start.
+    /// The server does not start. Once it has, it keeps them.
     Error,
 }
 

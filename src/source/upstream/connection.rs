@@ -10,11 +10,12 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Background;
-use super::config::{UpstreamConfig, UpstreamError};
-use super::listing::Listing;
+use super::config::{OnDown, UpstreamConfig, UpstreamError};
+use super::listing::{self, Listing, Memory};
+use super::upkeep::Upkeep;
 use super::usage::Usage;
-use crate::client::{Client, ClientError, Listener, Options, Params, Target};
-use crate::net::{Bulkhead, Turned};
+use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
+use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
 
 pub(super) struct Upstream {
     pub(super) name: String,
@@ -26,8 +27,13 @@ pub(super) struct Upstream {
     usage: Usage,
     current: ArcSwapOption<Connected>,
     connecting: Mutex<()>,
-    /// The last attempt to connect failed.
-    failed: AtomicBool,
+    /// What it offers, as far as that is known.
+    known: ArcSwapOption<Listing>,
+    /// What it offers is not listed, since it is down.
+    hidden: AtomicBool,
+    /// Why it was not known at start what it offers.
+    problem: ArcSwapOption<String>,
+    pub(super) upkeep: Arc<Upkeep>,
     background: Arc<Background>,
 }
 
@@ -58,7 +64,10 @@ impl Upstream {
             usage: Usage::new(Instant::now()),
             current: ArcSwapOption::empty(),
             connecting: Mutex::new(()),
-            failed: AtomicBool::new(false),
+            known: ArcSwapOption::empty(),
+            hidden: AtomicBool::new(false),
+            problem: ArcSwapOption::empty(),
+            upkeep: Arc::default(),
             background,
             name: name.to_owned(),
             target,
@@ -70,9 +79,111 @@ impl Upstream {
         self.usable().is_some()
     }
 
-    /// Whether the last attempt to reach it failed.
+    /// Whether the last attempt to reach it failed, or too many calls of it did.
     pub(super) fn is_down(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.upkeep.has_failed() || self.stats().breaker != BreakerState::Passing
+    }
+
+    /// How calls of it fare.
+    pub(super) fn stats(&self) -> BulkheadStats {
+        self.bulkhead.stats()
+    }
+
+    /// How much it is used.
+    pub(super) fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// The revision that is spoken with it, and what it calls itself, while it is connected.
+    pub(super) fn spoken(&self) -> Option<(&'static str, String)> {
+        let connected = self.usable()?;
+        let server = connected.client.server();
+        Some((server.revision.as_str(), server.implementation.name.clone()))
+    }
+
+    /// What it offers, unless that is not to be listed.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing is listed.
+    pub(super) fn offered(&self) -> Result<Arc<Listing>, String> {
+        let known = self.known.load_full().ok_or_else(|| {
+            let problem = self.problem.load_full();
+            problem.map_or_else(String::new, |problem| (*problem).clone())
+        })?;
+        if self.hidden.load(Ordering::Relaxed) {
+            return Err("it is down (on_down is hide)".to_owned());
+        }
+        Ok(known)
+    }
+
+    /// What it offered when somebody asked last.
+    pub(super) fn known(&self) -> Option<Arc<Listing>> {
+        self.known.load_full()
+    }
+
+    /// Takes what is remembered for what it offers.
+    pub(super) fn recall(&self, listing: Listing) {
+        self.known.store(Some(Arc::new(listing)));
+    }
+
+    /// Takes note of why it is not known what it offers.
+    pub(super) fn blame(&self, problem: String) {
+        self.problem.store(Some(Arc::new(problem)));
+    }
+
+    /// Takes note of what it offers. Tells whether that is news.
+    pub(super) fn learn(&self, fresh: Listing, memory: &Memory) -> bool {
+        let known = self.known.load_full();
+        let before = match &known {
+            Some(known) => Some((**known).clone()),
+            None => memory.recall_any(&self.name),
+        };
+        let listing = listing::compare(self, before, fresh);
+        if known.is_some_and(|known| *known == listing) {
+            return false;
+        }
+        memory.keep(&self.name, &self.fingerprint, &listing);
+        self.known.store(Some(Arc::new(listing)));
+        true
+    }
+
+    /// Whether nobody lists what it may offer, so that no call will find out that it is back.
+    pub(super) fn is_missed(&self) -> bool {
+        self.known.load().is_none() || self.hidden.load(Ordering::Relaxed)
+    }
+
+    /// Lists or hides what it offers, by how it is. Tells whether that has changed.
+    pub(super) fn hide_or_show(&self) -> bool {
+        let hides = self.config.on_down == OnDown::Hide && self.is_down();
+        let hid = self.hidden.swap(hides, Ordering::Relaxed);
+        if hides && !hid {
+            tracing::warn!(
+                upstream = self.name,
+                "it is down, and not listed until it is back (on_down is hide)"
+            );
+        } else if hid && !hides {
+            tracing::info!(upstream = self.name, "it is back, and listed again");
+        }
+        hides != hid && self.known.load().is_some()
+    }
+
+    /// Leaves nothing of a connection that has ended.
+    pub(super) async fn bury(&self, grace: Duration) {
+        let current = self.current.load_full();
+        if let Some(connected) = &current
+            && connected.client.is_closed()
+        {
+            self.part_from(connected);
+            if let Some(connected) = current.and_then(Arc::into_inner) {
+                connected.client.close(grace).await;
+            }
+        }
+    }
+
+    /// Uses a connection no more; unless another has taken its place already.
+    fn part_from(&self, connected: &Arc<Connected>) {
+        self.current.compare_and_swap(connected, None);
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -114,6 +225,7 @@ impl Upstream {
             capabilities: super::relay::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
             request_timeout: self.timeout(),
+            events: Some(Arc::clone(&self.upkeep) as Arc<dyn Events>),
             ..Options::default()
         };
         let connecting = Client::connect(self.target.clone(), options);
@@ -122,8 +234,7 @@ impl Upstream {
             Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
             None => Err(given_up()),
         };
-        self.failed.store(client.is_err(), Ordering::Relaxed);
-        let client = client?;
+        let client = client.inspect_err(|_| self.upkeep.not_connected())?;
         tracing::info!(
             upstream = self.name,
             server = client.server().implementation.name,
@@ -135,6 +246,7 @@ impl Upstream {
             since: Instant::now(),
         });
         self.current.store(Some(Arc::clone(&connected)));
+        self.upkeep.connected();
         Ok(connected)
     }
 
@@ -155,14 +267,15 @@ impl Upstream {
         let _used = Used::begin(&self.usage);
         let mut again = true;
         loop {
-            let outcome = match self.connected().await {
+            let connected = self.connected().await;
+            let outcome = match &connected {
                 Ok(connected) => {
                     connected
                         .client
                         .request(method, params.clone(), listener.clone(), None)
                         .await
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.clone()),
             };
             let error = match outcome {
                 Ok(result) => {
@@ -176,13 +289,16 @@ impl Upstream {
                 }
                 Err(error) => error,
             };
-            if error.ends_connection() {
-                self.current.store(None);
+            if let Ok(connected) = &connected
+                && error.ends_connection()
+            {
+                self.part_from(connected);
             }
             let retry = !error.may_have_happened() || repeatable && error.ends_connection();
             if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. }))
             {
                 pass.failed();
+                self.upkeep.look();
                 tracing::warn!(upstream = self.name, method, %error, "a request to an upstream server failed");
                 return Err(error.into());
             }
@@ -190,9 +306,20 @@ impl Upstream {
     }
 
     /// Everything that it offers.
-    pub(super) async fn listing(&self) -> Result<Listing, ClientError> {
-        let connected = self.connected().await?;
-        Listing::ask(&connected.client).await
+    pub(super) async fn listing(&self) -> Result<Listing, CallError> {
+        let pass = self.bulkhead.enter().await?;
+        let asked = async { Listing::ask(&self.connected().await?.client).await };
+        match asked.await {
+            Ok(listing) => {
+                pass.succeeded();
+                self.upkeep.is_fresh();
+                Ok(listing)
+            }
+            Err(error) => {
+                pass.failed();
+                Err(error.into())
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a server offers, as it says, and as it is remembered.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::config::OnChange;
 use super::connection::Upstream;
 use crate::client::{Client, ClientError};
+use crate::protocol::canonical;
 
 /// What a server offers, entry by entry as it said it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -22,6 +24,9 @@ pub(super) struct Listing {
     pub(super) completes: bool,
     /// Names of tools that are not offered, since they are not what they were.
     pub(super) quarantined: Vec<String>,
+    /// What each tool was when it was seen first, or accepted: a digest of how it was described. One that goes away
+    /// and comes back as another is found out by that.
+    pub(super) pins: BTreeMap<String, String>,
 }
 
 impl Listing {
@@ -52,43 +57,65 @@ impl Listing {
     }
 }
 
+/// How many tools of one server are remembered that it does not offer any more.
+const PINS_MAX: usize = 10_000;
+
 /// Compares what a server offers with what it offered before, and does about changes what its configuration says.
 pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: Listing) -> Listing {
-    let Some(before) = before else {
-        return fresh;
-    };
-    if upstream.config.on_change == OnChange::Allow {
+    let on_change = upstream.config.on_change;
+    if on_change == OnChange::Allow {
         return fresh;
     }
+    let mut pins = before.map(Listing::into_pins).unwrap_or_default();
     for tool in &fresh.tools {
         let Some(name) = tool["name"].as_str() else {
             continue;
         };
-        let known = before.tools.iter().find(|known| known["name"] == name);
-        let was_quarantined = before
-            .quarantined
-            .iter()
-            .any(|quarantined| quarantined == name);
-        if known.is_none_or(|known| known == tool) && !was_quarantined {
-            continue;
-        }
-        if upstream.config.on_change == OnChange::Quarantine {
-            tracing::warn!(
-                upstream = upstream.name,
-                tool = name,
-                "a tool is described otherwise than before, and not offered (on_change is quarantine); remove what is \
-                 remembered of this upstream to accept it"
-            );
-            fresh.quarantined.push(name.to_owned());
-        } else {
-            tracing::warn!(
+        let digest = digest(tool);
+        match pins.get(name) {
+            Some(known) if *known == digest => continue,
+            Some(_) if on_change == OnChange::Quarantine => {
+                tracing::warn!(
+                    upstream = upstream.name,
+                    tool = name,
+                    "a tool is described otherwise than before, and not offered (on_change is quarantine); remove what \
+                     is remembered of this upstream to accept it"
+                );
+                fresh.quarantined.push(name.to_owned());
+                continue;
+            }
+            Some(_) => tracing::warn!(
                 upstream = upstream.name,
                 tool = name,
                 "a tool is described otherwise than before"
-            );
+            ),
+            None if PINS_MAX <= pins.len() => continue,
+            None => {}
         }
+        pins.insert(name.to_owned(), digest);
     }
+    fresh.pins = pins;
     fresh
+}
+
+impl Listing {
+    /// What each tool was, also where that was not written down.
+    fn into_pins(self) -> BTreeMap<String, String> {
+        let mut pins = self.pins;
+        for tool in &self.tools {
+            if let Some(name) = tool["name"].as_str() {
+                pins.entry(name.to_owned()).or_insert_with(|| digest(tool));
+            }
+        }
+        pins
+    }
+}
+
+/// Stands for how a tool is described, whatever the order of its members.
+fn digest(tool: &Value) -> String {
+    let text = tool.to_string();
+    let text = canonical(&text).unwrap_or(text);
+    hex(&Sha256::digest(text))
 }
 
 /// Listings in files, one for each server.
@@ -205,13 +232,32 @@ mod tests {
         assert!(compared(OnChange::Quarantine, None).is_empty());
         assert!(compared(OnChange::Warn, Some(with("old"))).is_empty());
         assert!(compared(OnChange::Allow, Some(with("old"))).is_empty());
-        let mut still = with("new");
-        still.quarantined.push("a".to_owned());
+    }
+
+    #[test]
+    fn neither_asking_twice_nor_going_away_makes_another_tool_acceptable() {
+        let upstream = upstream(OnChange::Quarantine);
+        let first = compare(&upstream, None, with("old"));
+        let changed = compare(&upstream, Some(first), with("new"));
+        assert_eq!(changed.quarantined, ["a"]);
+        let still = compare(&upstream, Some(changed), with("new"));
+        assert_eq!(still.quarantined, ["a"]);
+        let gone = compare(&upstream, Some(still), Listing::default());
+        assert!(gone.quarantined.is_empty());
+        let returned = compare(&upstream, Some(gone), with("new"));
+        assert_eq!(returned.quarantined, ["a"]);
+        let sorry = compare(&upstream, Some(returned), with("old"));
+        assert!(sorry.quarantined.is_empty(), "it is what it was");
+    }
+
+    #[test]
+    fn the_order_of_members_is_no_change() {
+        let of = |text: &str| digest(&serde_json::from_str(text).expect("JSON"));
         assert_eq!(
-            compared(OnChange::Quarantine, Some(still)),
-            ["a"],
-            "asking twice does not accept it"
+            of(r#"{"name": "a", "inputSchema": {"x": 1, "y": 2}}"#),
+            of(r#"{"inputSchema": {"y": 2, "x": 1}, "name": "a"}"#)
         );
+        assert_ne!(of(r#"{"name": "a"}"#), of(r#"{"name": "b"}"#));
     }
 
     #[test]

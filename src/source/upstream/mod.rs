@@ -9,21 +9,27 @@ mod connection;
 mod listing;
 mod offer;
 mod relay;
+mod upkeep;
 mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
 
 pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
-use listing::{Listing, Memory};
+use listing::Memory;
 
 use crate::catalog::{Offered, Refused};
+use crate::net::{BreakerState, BulkheadStats};
 
 /// How long a start waits for servers whose offer nobody remembers.
 const DISCOVERY: Duration = Duration::from_secs(10);
@@ -39,6 +45,28 @@ pub(crate) struct Upstreams {
     upstreams: Vec<Arc<Upstream>>,
     memory: Memory,
     background: Option<Arc<Background>>,
+    /// Each was asked what it offers, or is remembered.
+    asked: AtomicBool,
+    /// What keeps up with them.
+    attending: Mutex<Vec<AbortHandle>>,
+}
+
+/// How one upstream server is doing, read whenever somebody looks.
+#[derive(Clone)]
+pub(crate) struct UpstreamGauge(Weak<Upstream>);
+
+impl UpstreamGauge {
+    /// How calls of it fare.
+    pub(crate) fn stats(&self) -> Option<BulkheadStats> {
+        Some(self.0.upgrade()?.stats())
+    }
+
+    /// How often a connection was made.
+    pub(crate) fn connections(&self) -> u64 {
+        self.0
+            .upgrade()
+            .map_or(0, |upstream| upstream.upkeep.connections())
+    }
 }
 
 /// The thread that connections live on: they outlive the requests that made them.
@@ -99,6 +127,8 @@ impl Upstreams {
                 upstreams: Vec::new(),
                 memory: Memory::new(None),
                 background: None,
+                asked: AtomicBool::new(false),
+                attending: Mutex::default(),
             });
         }
         let background = Background::start().map_err(|error| UpstreamError::system(&error))?;
@@ -113,16 +143,68 @@ impl Upstreams {
             upstreams,
             memory: Memory::new(folder),
             background: Some(background),
+            asked: AtomicBool::new(false),
+            attending: Mutex::default(),
         })
     }
 
-    /// What they offer: as far as it is remembered at once, else by asking them, for a few seconds at most.
-    pub(crate) fn offer(&self) -> Result<Offered, UpstreamError> {
-        let mut all = Offered::default();
+    /// Keeps up with what they offer and whether they are there, until they are stopped. `changed` is called when what
+    /// is offered has changed, on a thread that may wait.
+    pub(crate) fn keep_up(&self, changed: impl Fn() + Send + Sync + 'static) {
         let Some(background) = &self.background else {
-            return Ok(all);
+            return;
         };
-        let (sender, listings) = std::sync::mpsc::channel();
+        let news = Arc::new(Notify::new());
+        let each = self.upstreams.iter().filter_map(|upstream| {
+            let task = upkeep::attend(
+                Arc::downgrade(upstream),
+                Arc::clone(&upstream.upkeep),
+                self.memory.clone(),
+                Arc::clone(&news),
+            );
+            background.spawn(task)
+        });
+        let mut attending: Vec<_> = each.map(|task| task.abort_handle()).collect();
+        let changed = Arc::new(changed);
+        let telling = background.spawn(async move {
+            loop {
+                news.notified().await;
+                let changed = Arc::clone(&changed);
+                // Catalogs take their time, and connections live on this thread.
+                let _ = tokio::task::spawn_blocking(move || changed()).await;
+            }
+        });
+        attending.extend(telling.map(|task| task.abort_handle()));
+        self.attending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(attending);
+    }
+
+    /// What they offer. The first time they are asked, as far as they are not remembered, for a few seconds at most.
+    pub(crate) fn offer(&self) -> Result<Offered, UpstreamError> {
+        if !self.asked.swap(true, Ordering::Relaxed) {
+            self.discover()?;
+        }
+        let mut all = Offered::default();
+        for upstream in &self.upstreams {
+            match upstream.offered() {
+                Ok(listing) => offer::add(upstream, &listing, &mut all),
+                Err(problem) => {
+                    let place = format!("upstreams.{}", upstream.name);
+                    all.refused
+                        .push(Refused::new(&upstream.name, place, problem));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn discover(&self) -> Result<(), UpstreamError> {
+        let Some(background) = &self.background else {
+            return Ok(());
+        };
+        let (sender, found) = std::sync::mpsc::channel();
         let upstreams = self.upstreams.clone();
         let memory = self.memory.clone();
         background.spawn(async move {
@@ -134,20 +216,33 @@ impl Upstreams {
                 }
             }
         });
-        for (upstream, found) in self.upstreams.iter().zip(listings.into_iter().flatten()) {
+        for (upstream, found) in self.upstreams.iter().zip(found.into_iter().flatten()) {
             match found {
-                Ok(listing) => offer::add(upstream, &listing, &mut all),
                 Err(problem) if upstream.config.on_down == OnDown::Error => {
                     return Err(UpstreamError::down(&upstream.name, &problem));
                 }
-                Err(problem) => {
-                    let place = format!("upstreams.{}", upstream.name);
-                    all.refused
-                        .push(Refused::new(&upstream.name, place, problem));
-                }
+                Err(problem) => upstream.blame(problem),
+                Ok(()) => {}
             }
         }
-        Ok(all)
+        Ok(())
+    }
+
+    /// Each of them by name, for whoever counts.
+    pub(crate) fn gauges(&self) -> impl Iterator<Item = (&str, UpstreamGauge)> {
+        self.upstreams.iter().map(|upstream| {
+            let gauge = UpstreamGauge(Arc::downgrade(upstream));
+            (upstream.name.as_str(), gauge)
+        })
+    }
+
+    /// Describes each of them for whoever runs the server, as long as they are.
+    pub(crate) fn described(&self) -> impl Fn() -> Value + Send + Sync + use<> {
+        let upstreams: Vec<Weak<Upstream>> = self.upstreams.iter().map(Arc::downgrade).collect();
+        move || {
+            let each = upstreams.iter().filter_map(Weak::upgrade);
+            each.map(|upstream| describe(&upstream)).collect()
+        }
     }
 
     /// Tells how they are, as long as they are.
@@ -170,6 +265,13 @@ impl Upstreams {
 
     /// Ends all connections, and the programs that were started.
     pub(crate) async fn stop(&self, grace: Duration) {
+        let attending = std::mem::take(
+            &mut *self
+                .attending
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        attending.iter().for_each(AbortHandle::abort);
         join_all(
             self.upstreams
                 .iter()
@@ -187,21 +289,20 @@ impl std::fmt::Debug for Upstreams {
     }
 }
 
-/// What one offers: as remembered, or as it says.
-async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<Listing, String> {
+/// Finds out what one offers: as remembered, or as it says.
+async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), String> {
     let keeps = upstream.config.on_down == OnDown::Keep;
     // Who wants to know whether it is there has to ask.
     if let Some(listing) = memory.recall(&upstream.name, &upstream.fingerprint)
         && keeps
     {
-        return Ok(listing);
+        upstream.recall(listing);
+        return Ok(());
     }
-    let before = memory.recall_any(&upstream.name);
     let problem = match timeout(DISCOVERY, upstream.listing()).await {
         Ok(Ok(fresh)) => {
-            let listing = listing::compare(upstream, before, fresh);
-            memory.keep(&upstream.name, &upstream.fingerprint, &listing);
-            return Ok(listing);
+            upstream.learn(fresh, memory);
+            return Ok(());
         }
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!(
@@ -209,17 +310,54 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<Listing, 
             DISCOVERY.as_secs()
         ),
     };
-    match before {
+    match memory.recall_any(&upstream.name) {
         Some(remembered) if keeps => {
             tracing::warn!(
                 upstream = upstream.name,
                 problem,
                 "what it offered before its configuration changed stays listed"
             );
-            Ok(remembered)
+            upstream.recall(remembered);
+            Ok(())
         }
         _ => Err(problem),
     }
+}
+
+fn describe(upstream: &Upstream) -> Value {
+    let (stats, usage) = (upstream.stats(), upstream.usage().figures(Instant::now()));
+    let state = if upstream.is_connected() {
+        "connected"
+    } else if upstream.is_down() {
+        "down"
+    } else {
+        "idle"
+    };
+    let known = upstream.known();
+    let mut described = json!({
+        "name": upstream.name,
+        "state": state,
+        "breaker": match stats.breaker {
+            BreakerState::Passing => "passing",
+            BreakerState::Tripped => "tripped",
+            BreakerState::Probing => "probing",
+        },
+        "tools": known.as_ref().map_or(0, |known| known.tools.len()),
+        "quarantined": known.as_ref().map_or(0, |known| known.quarantined.len()),
+        "connections": upstream.upkeep.connections(),
+        "requests": usage.requests,
+        "failed": stats.failed,
+        "refused": stats.refused_full + stats.refused_tripped,
+        "in_flight": stats.under_way,
+        "first_used_seconds_ago": usage.first,
+        "last_used_seconds_ago": usage.last,
+        "seconds_between_uses": usage.pace,
+    });
+    if let Some((revision, server)) = upstream.spoken() {
+        described["revision"] = revision.into();
+        described["server"] = server.into();
+    }
+    described
 }
 
 async fn reap(upstreams: Vec<Weak<Upstream>>) {

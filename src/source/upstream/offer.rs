@@ -11,11 +11,12 @@ use serde_json::{Map, Value, json};
 use super::connection::{CallError, Upstream};
 use super::listing::Listing;
 use super::relay::Relay;
+use crate::catalog::schema::header_parameters;
 use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
-    Completions, Definition, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError,
-    PromptFuture, PromptOutput, ReadFuture, Refused, Resource, ResourceDefinition, ResourceError,
-    ResourceTemplate, Tool, ToolError, VariableFuture,
+    Completions, Definition, HeaderParameter, Offered, Output, Parameters, Prompt,
+    PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
+    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{
@@ -161,6 +162,8 @@ fn tool(upstream: &Arc<Upstream>, prefix: &str, entry: &Value) -> Result<Upstrea
     for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
         definition = definition.meta(key, value);
     }
+    // Where they make no sense, the catalog refuses the tool.
+    let mirrored = header_parameters(&definition.input_schema).unwrap_or_default();
     let hints = &definition.annotations;
     let repeatable = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
     Ok(UpstreamTool {
@@ -168,6 +171,7 @@ fn tool(upstream: &Arc<Upstream>, prefix: &str, entry: &Value) -> Result<Upstrea
         definition,
         name,
         repeatable,
+        mirrored: mirrored.into(),
     })
 }
 
@@ -269,6 +273,8 @@ struct UpstreamTool {
     /// What the upstream calls it.
     name: String,
     repeatable: bool,
+    /// Arguments that headers repeat, for upstreams that want that.
+    mirrored: Arc<[HeaderParameter]>,
 }
 
 #[derive(Deserialize)]
@@ -303,9 +309,14 @@ impl Tool for UpstreamTool {
             self.name.clone(),
             self.repeatable,
         );
+        let mirrored = Arc::clone(&self.mirrored);
         Box::pin(async move {
             let arguments = RawValue::from_string(arguments.to_json())?;
-            let params = Params::new().with("name", name).raw("arguments", arguments);
+            let mut params = Params::new().with("name", name);
+            if !mirrored.is_empty() {
+                params = with_mirrored(params, &mirrored, &arguments)?;
+            }
+            let params = params.raw("arguments", arguments);
             let answered = upstream
                 .request("tools/call", params, listener(&context), repeatable)
                 .await;
@@ -320,6 +331,28 @@ impl Tool for UpstreamTool {
             Ok(output(called))
         })
     }
+}
+
+/// Repeats arguments in headers as a tool's schema asks for it. What is not there is not repeated (MH-11).
+fn with_mirrored(
+    mut params: Params,
+    mirrored: &[HeaderParameter],
+    arguments: &RawValue,
+) -> Result<Params, ToolError> {
+    let arguments: Value = serde_json::from_str(arguments.get())?;
+    for parameter in mirrored {
+        let mut found = Some(&arguments);
+        for step in &parameter.path {
+            found = found.and_then(|found| found.get(step));
+        }
+        let text = match found {
+            Some(Value::String(text)) => text.clone(),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            _ => continue,
+        };
+        params = params.mirror(parameter.header.clone(), text);
+    }
+    Ok(params)
 }
 
 fn output(called: Called) -> Output {

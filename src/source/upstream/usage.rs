@@ -16,9 +16,22 @@ pub(super) struct Usage {
 struct State {
     calls: u64,
     under_way: usize,
+    first: Option<Instant>,
     last: Option<Instant>,
     /// Seconds between calls, the later ones counting more.
     pace: Option<f64>,
+}
+
+/// What is said of how much it is used. Times are in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    pub(super) requests: u64,
+    /// Since the first one began.
+    pub(super) first: Option<u64>,
+    /// Since the last one began or ended.
+    pub(super) last: Option<u64>,
+    /// Between requests, the later ones counting more.
+    pub(super) pace: Option<f64>,
 }
 
 const HOUR: f64 = 3600.0;
@@ -41,6 +54,7 @@ impl Usage {
         }
         state.calls += 1;
         state.under_way += 1;
+        state.first.get_or_insert(now);
         state.last = Some(now);
     }
 
@@ -48,6 +62,18 @@ impl Usage {
         let mut state = self.state();
         state.under_way = state.under_way.saturating_sub(1);
         state.last = Some(now);
+    }
+
+    /// How much it was used until now.
+    pub(super) fn figures(&self, now: Instant) -> Figures {
+        let state = self.state();
+        let ago = |then: Option<Instant>| then.map(|then| now.duration_since(then).as_secs());
+        Figures {
+            requests: state.calls,
+            first: ago(state.first),
+            last: ago(state.last),
+            pace: state.pace,
+        }
     }
 
     /// How long without a call is too long: more than 20 calls an hour earn five minutes, five to twenty three, fewer
@@ -114,6 +140,24 @@ mod tests {
         assert_eq!(idle_after(400, 10), 181);
         assert_eq!(idle_after(2000, 10), 61);
         assert_eq!(idle_after(0, 0), 301, "never used yet");
+    }
+
+    #[test]
+    fn figures_are_kept_from_the_first_use_on() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let usage = Usage::new(start);
+        assert_eq!(usage.figures(at(5)), Figures::default());
+        for began in [10, 20, 30] {
+            usage.begin(at(began));
+            usage.end(at(began + 1));
+        }
+        let figures = usage.figures(at(41));
+        assert_eq!(
+            (figures.requests, figures.first, figures.last),
+            (3, Some(31), Some(10))
+        );
+        assert!(figures.pace.is_some_and(|pace| (9.0..10.0).contains(&pace)));
     }
 
     #[test]

@@ -51,6 +51,7 @@ impl Page {
                 health["ready"] = life.is_ready().into();
                 health["waits_for"] = life.waits_for().into();
                 health["in_flight"] = telemetry.metrics.in_flight().into();
+                health["backends"] = life.described_backends();
                 health["process_id"] = std::process::id().into();
                 status(life.is_ready(), &health)
             }
@@ -75,7 +76,7 @@ fn word(life: &Life) -> &'static str {
 fn health(server: &Server, telemetry: &Telemetry) -> Value {
     let life = &*telemetry.life;
     let tools = server.tool_count();
-    let (configured, connected) = life.backends();
+    let backends = life.backends();
     json!({
         "status": word(life),
         "ok": life.is_ready(),
@@ -85,8 +86,9 @@ fn health(server: &Server, telemetry: &Telemetry) -> Value {
         "tools_registered": tools,
         "tools": tools,
         "refused": server.refused(),
-        "backends_configured": configured,
-        "backends_connected": connected,
+        "backends_configured": backends.configured,
+        "backends_connected": backends.connected,
+        "backends_down": backends.down,
         "active_clients": life.clients(),
         "draining": life.is_draining(),
         "config_generation": life.generation(),

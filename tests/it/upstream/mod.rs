@@ -1,5 +1,10 @@
 //! Other servers behind this one.
 
+mod changes;
+mod eras;
+mod misbehaving;
+mod modern;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -38,18 +43,42 @@ fn result(server: &Running, revision: &str, method: &str, params: Value) -> Valu
 /// A server of one tool that tells how often it was started.
 fn counting(folder: &Path) -> String {
     format!(
-        r#"echo started >> {folder}/starts
+        r#"[ -e {folder}/down ] && exit 1
+        echo started >> {folder}/starts
         while read -r line; do
             id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
             case "$line" in
             *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2024-11-05","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"0"}}}}}}' ;;
             *tools/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"tools":[{{"name":"count","description":"'"$(cat {folder}/description)"'","inputSchema":{{"type":"object"}}}}]}}}}' ;;
+            *announce*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"content":[]}}}}'; echo '{{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}}' ;;
             *die*) exit 1 ;;
             *tools/call*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"content":[{{"type":"text","text":"started '$(wc -l < {folder}/starts)'"}}]}}}}' ;;
             esac
         done"#,
         folder = folder.display()
     )
+}
+
+/// A folder for [`counting`], with what its tool is described by.
+fn folder(description: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    describe(folder.path(), description);
+    folder
+}
+
+fn describe(folder: &Path, description: &str) {
+    std::fs::write(folder.join("description"), description).expect("written");
+}
+
+/// The tools that are listed, by name and description.
+fn listed(server: &Running) -> BTreeMap<String, String> {
+    let list = result(server, "2025-11-25", "tools/list", json!({}));
+    let tools = list["tools"].as_array().expect("tools");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    tools
+        .iter()
+        .map(|tool| (text(&tool["name"]), text(&tool["description"])))
+        .collect()
 }
 
 fn starts(folder: &Path) -> usize {
@@ -151,8 +180,7 @@ fn calls_reads_and_prompts_give_what_they_give_directly() {
 
 #[test]
 fn a_program_is_started_once_for_all_and_again_after_it_died() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("description"), "Counts.").expect("written");
+    let folder = folder("Counts.");
     let server = behind([("x", stdio(&counting(folder.path())))]).start();
     let session = server.session("2025-11-25");
     let call = |arguments: Value| session.call("x__count", &arguments).result();
@@ -173,8 +201,7 @@ fn a_program_is_started_once_for_all_and_again_after_it_died() {
 
 #[test]
 fn what_is_remembered_needs_no_connection() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("description"), "Counts.").expect("written");
+    let folder = folder("Counts.");
     let memory = folder.path().join("memory");
     let start = || {
         behind([("x", stdio(&counting(folder.path())))])

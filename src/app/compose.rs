@@ -1,0 +1,262 @@
+//! What is offered, from whichever place it comes, and how it becomes what is served.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::{AppError, Hook, policy_for};
+use crate::auth::Policy;
+use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Refused, Skill, Tool};
+use crate::config::Config;
+use crate::server::{Admission, Prepared, Server};
+use crate::source::{Grounds, Upstreams, builtin, offered};
+
+/// What an application offers beside what its settings name.
+#[derive(Clone, Default)]
+pub(super) struct Offers {
+    pub(super) tools: Vec<Arc<dyn Tool>>,
+    pub(super) resources: Vec<AnyResource>,
+    pub(super) prompts: Vec<Arc<dyn Prompt>>,
+    pub(super) skills: Vec<Skill>,
+    pub(super) extensions: Vec<(String, Value)>,
+    pub(super) announcer: Announcer,
+    /// Those of the settings that the server started with.
+    pub(super) upstreams: Option<Arc<Upstreams>>,
+}
+
+/// What has been put together from code and settings. What upstream servers offer is not in it, since that changes.
+#[derive(Clone)]
+pub(super) struct Gathered {
+    tools: Vec<Arc<dyn Tool>>,
+    resources: Vec<AnyResource>,
+    prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    sources: Vec<(String, Offered)>,
+}
+
+impl Offers {
+    /// Gets ready to ask upstream servers what they offer.
+    pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
+        if !config.upstreams.is_empty() {
+            let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
+            self.upstreams = Some(Arc::new(upstreams));
+        }
+        Ok(())
+    }
+
+    /// Puts together what the settings name. Documents may have to be fetched for that.
+    pub(super) fn gather(&self, config: &Config) -> Result<Gathered, AppError> {
+        let mut gathered = Gathered {
+            tools: self.tools.clone(),
+            resources: self.resources.clone(),
+            prompts: self.prompts.clone(),
+            skills: self.skills.clone(),
+            sources: Vec::new(),
+        };
+        let grounds = Grounds {
+            announcer: &self.announcer,
+            settings: &config.builtin,
+        };
+        for toolset in config.builtin.unused(&config.toolsets) {
+            tracing::warn!(
+                setting = %format_args!("builtin.{toolset}"),
+                "the toolset is off: add {toolset} to toolsets, or take its settings away"
+            );
+        }
+        for toolset in &config.toolsets {
+            let toolset = builtin(toolset, &grounds)?;
+            gathered.tools.extend(toolset.tools);
+            gathered.resources.extend(toolset.resources);
+            gathered.prompts.extend(toolset.prompts);
+            gathered.skills.extend(toolset.skills);
+        }
+        gathered.sources = offered(&config.sources)?;
+        Ok(gathered)
+    }
+
+    /// All that is offered.
+    pub(super) fn catalog(&self, gathered: Gathered) -> Result<Catalog, AppError> {
+        let mut catalog = Catalog::new(gathered.tools)?
+            .with_resources(gathered.resources)?
+            .with_prompts(gathered.prompts)?
+            .with_skills(gathered.skills)?;
+        for (source, offered) in gathered.sources {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        if let Some(upstreams) = &self.upstreams {
+            catalog = catalog.with_offered("upstreams", upstreams.offer()?);
+        }
+        Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+}
+
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
+pub(super) fn tell_of_refused(catalog: &Catalog) -> Result<(), AppError> {
+    tell(catalog.refused());
+    match catalog.refused().first() {
+        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        _ => Ok(()),
+    }
+}
+
+fn tell<'r>(refused: impl IntoIterator<Item = &'r Refused>) {
+    for refused in refused {
+        tracing::error!(
+            source = refused.source,
+            place = refused.place,
+            "not offered: {}",
+            refused.problem
+        );
+    }
+}
+
+/// What an application says of itself; its settings outdo it.
+#[derive(Clone, Default)]
+pub(super) struct Identity {
+    pub(super) name: Option<(String, String)>,
+    pub(super) instructions: Option<String>,
+}
+
+impl Identity {
+    pub(super) fn apply(&self, config: &mut Config) {
+        let defaults = Config::default().server;
+        if let Some((name, version)) = &self.name {
+            if config.server.name == defaults.name {
+                config.server.name.clone_from(name);
+            }
+            if config.server.version == defaults.version {
+                config.server.version.clone_from(version);
+            }
+        }
+        if config.server.instructions.is_none() {
+            config.server.instructions.clone_from(&self.instructions);
+        }
+    }
+}
+
+/// Has a server serve what is offered now: after its settings have changed, and after an upstream server has.
+pub(super) struct Composer {
+    server: Arc<Server>,
+    identity: Identity,
+    offers: Offers,
+    proved: bool,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    config: Config,
+    gathered: Gathered,
+    /// What is known not to be offered.
+    refused: Vec<Refused>,
+}
+
+impl Composer {
+    /// For a server that serves what was put together from these settings.
+    pub(super) fn new(
+        server: &Arc<Server>,
+        identity: Identity,
+        offers: Offers,
+        proved: bool,
+        served: (Config, Gathered),
+    ) -> Arc<Self> {
+        let (config, gathered) = served;
+        Arc::new(Self {
+            server: Arc::clone(server),
+            identity,
+            offers,
+            proved,
+            current: Mutex::new(Current {
+                config,
+                gathered,
+                refused: server.refusals(),
+            }),
+        })
+    }
+
+    /// Serves what a changed configuration names.
+    pub(super) fn hook(self: &Arc<Self>) -> Hook {
+        let composer = Arc::clone(self);
+        Box::new(move |config| {
+            let mut config = config.clone();
+            composer.identity.apply(&mut config);
+            let gathered = composer.offers.gather(&config)?;
+            let catalog = composer.offers.catalog(gathered.clone())?;
+            tell_of_refused(&catalog)?;
+            // What is wrong is found out before anything is changed.
+            let policy = policy_for(&config.policy, &catalog)?;
+            let refused = catalog.refused().to_vec();
+            let prepared = composer.prepared(catalog, &config, policy);
+            let composer = Arc::clone(&composer);
+            Ok(Box::new(move || {
+                let mut current = composer.current();
+                *current = Current {
+                    config,
+                    gathered,
+                    refused,
+                };
+                composer.install(prepared);
+                drop(current);
+                // Upstream servers may have changed in between.
+                composer.again();
+            }))
+        })
+    }
+
+    /// Serves what upstream servers offer now, and the rest as it is.
+    pub(super) fn again(&self) {
+        let mut current = self.current();
+        let composed = self.offers.catalog(current.gathered.clone());
+        let composed = composed.and_then(|catalog| {
+            // Whether each name in it is one of something was found out at start; upstream servers come and go.
+            let policy = Policy::new(&current.config.policy)?;
+            Ok((catalog, policy))
+        });
+        match composed {
+            Ok((catalog, policy)) => {
+                let refused = catalog.refused().to_vec();
+                tell(refused.iter().filter(|r| !current.refused.contains(r)));
+                current.refused = refused;
+                let prepared = self.prepared(catalog, &current.config, policy);
+                self.install(prepared);
+            }
+            Err(error) => tracing::error!(
+                %error,
+                "what upstream servers offer now cannot be served; what they offered before stays"
+            ),
+        }
+    }
+
+    fn prepared(&self, catalog: Catalog, config: &Config, policy: Option<Policy>) -> Prepared {
+        let admission = Admission {
+            policy,
+            proved: self.proved,
+        };
+        self.server.prepare(catalog, &config.server, admission)
+    }
+
+    fn install(&self, prepared: Prepared) {
+        let changes = self.server.install(prepared);
+        let announcer = &self.offers.announcer;
+        if changes.tools {
+            announcer.tools_changed();
+        }
+        if changes.resources {
+            announcer.resources_changed();
+        }
+        if changes.prompts {
+            announcer.prompts_changed();
+        }
+    }
+
+    /// The lists' present state, held by whoever changes it.
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Composer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Composer").finish_non_exhaustive()
+    }
+}
