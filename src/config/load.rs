@@ -256,13 +256,10 @@ fn detected(environment: &Environment) -> Node {
     let mut tree = Node::empty();
     for detected in environment.settings() {
         let path = parts(detected.setting);
-        // The program knows more of the surroundings than each of its builds can set.
-        if schema::setting(&path).is_some() {
-            let origin = Origin::Detected {
-                evidence: detected.evidence,
-            };
-            tree.overlay(Node::single(&path, &origin, detected.value));
-        }
+        let origin = Origin::Detected {
+            evidence: detected.evidence,
+        };
+        tree.overlay(Node::single(&path, &origin, detected.value));
     }
     tree
 }

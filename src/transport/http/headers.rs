@@ -1,5 +1,6 @@
 //! What can be said of a request before anybody reads its body.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -210,10 +211,11 @@ impl Summary {
 /// HTTP-08).
 #[derive(Debug)]
 pub(crate) struct HostGuard {
-    /// Values that are answered to as they stand: what nearly every client says.
-    exact: Vec<String>,
     /// `None`: any host.
     hosts: Option<Vec<HostPattern>>,
+    /// The first value that was found good, which nearly every client will say again. Any host would be; this one is
+    /// not taken apart once more.
+    usual: OnceLock<Box<str>>,
     origins: Vec<String>,
     /// Pages from loopback may call too.
     local_origins: bool,
@@ -253,7 +255,6 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl HostGuard {
     pub(crate) fn new(config: &HttpConfig) -> Self {
-        let port = config.port;
         // A page reaches no socket in the file system, by whatever name.
         let local = config.host.is_loopback() && config.unix_socket.is_none();
         let configured = config
@@ -272,12 +273,8 @@ impl HostGuard {
             (false, false) => Some(configured.collect()),
         };
         Self {
-            exact: if local {
-                LOCAL_HOSTS.map(|host| format!("{host}:{port}")).into()
-            } else {
-                config.allowed_hosts.clone()
-            },
             hosts,
+            usual: OnceLock::new(),
             origins: config
                 .allowed_origins
                 .iter()
@@ -316,8 +313,10 @@ impl HostGuard {
             (Some(host), None) => host.to_str().map_err(|_| Rejection::HostInvalid)?,
             (None, None) => return Err(Rejection::HostMissing),
         };
-        if !self.exact.iter().any(|exact| exact == host) {
+        let is_usual = self.usual.get().is_some_and(|usual| **usual == *host);
+        if !is_usual {
             self.check_host(host)?;
+            self.usual.get_or_init(|| host.into());
         }
         match fields.origin.value()? {
             None => Ok(()),

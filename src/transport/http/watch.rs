@@ -19,6 +19,11 @@ pub(crate) struct HeadWatch {
     read: u64,
     /// Where the latest request ends, if its length was said.
     end: Option<u64>,
+    /// Up to where there is only the body of a request, which need not be looked at.
+    body_end: u64,
+    /// There was a request whose end its head did not say: what is a body and what is not is no longer known, and
+    /// everything is looked at.
+    lost: bool,
     /// A head that has begun, and one of the two fields with it, and whose end has not come.
     head: Option<Head>,
     /// The last bytes that came, since a name may come in two parts.
@@ -40,19 +45,28 @@ enum Field {
     Coding,
 }
 
+/// Where to go on.
+#[derive(Clone, Copy)]
+enum Next {
+    /// A line begins here.
+    Line(usize),
+    /// Somewhere from here on.
+    Search(usize),
+}
+
 impl HeadWatch {
     /// Looks at what was read, before anybody else does.
     #[inline]
     pub(crate) fn look(&mut self, bytes: &mut [u8]) {
-        if bytes.is_empty() {
-            return;
+        let from = self.body_left(bytes.len());
+        if 0 < from {
+            self.tail_len = 0;
         }
-        let begun = self.begun_in_tail(bytes);
-        if self.head.is_some() || begun.is_some() || next_candidate(bytes, 0).is_some() {
-            self.follow(bytes, begun);
+        if from < bytes.len() {
+            self.follow(bytes, from);
+            self.keep_tail(&bytes[from..]);
         }
         self.read += bytes.len() as u64;
-        self.keep_tail(bytes);
     }
 
     /// A request begins of which nothing is known yet.
@@ -67,68 +81,101 @@ impl HeadWatch {
         self.end.is_some_and(|end| end < self.read)
     }
 
-    /// From one of the two fields to the next, and from heads to their ends.
-    fn follow(&mut self, bytes: &mut [u8], begun: Option<Field>) {
-        let mut from = 0;
-        let mut found = begun.map(|field| (0, field));
-        while let Some((at, field)) = found.take().or_else(|| self.next_field(bytes, from)) {
-            self.close_head(bytes, from, at);
-            let head = self.head.get_or_insert_default();
-            match field {
-                Field::Length => {
-                    if !head.length {
-                        head.value = value_of(bytes, at);
-                    }
-                    head.length = true;
-                }
-                Field::Coding => head.coding = true,
-            }
-            if head.length && head.coding {
-                // No name of a field has this byte in it.
-                bytes[at] = 0;
-            }
-            from = at + 1;
-        }
-        self.close_head(bytes, from, bytes.len());
+    /// How many of so many bytes at hand belong to a body.
+    #[inline]
+    fn body_left(&self, of: usize) -> usize {
+        let left = self.body_end.saturating_sub(self.read);
+        usize::try_from(left).map_or(of, |left| left.min(of))
     }
 
-    /// Notes the end of the head, if it is between two places.
-    fn close_head(&mut self, bytes: &[u8], from: usize, to: usize) {
-        let Some(head) = self.head else {
-            return;
+    /// From line to line.
+    fn follow(&mut self, bytes: &mut [u8], from: usize) {
+        let rest = &bytes[from..];
+        let mut next = if let Some(field) = self.begun_in_tail(rest) {
+            self.note(bytes, from, field);
+            Next::Search(from)
+        } else if let Some(end) = self.end_begun_in_tail(rest) {
+            self.close_head(from + end, bytes.len())
+        } else if self.tail().last() == Some(&b'\n') {
+            Next::Line(from)
+        } else {
+            Next::Search(from)
         };
-        let before = if from == 0 { self.tail() } else { &[] };
-        let Some(end) = end_of_head(before, bytes, from, to) else {
-            return;
+        loop {
+            next = match next {
+                Next::Line(at) => self.line(bytes, at),
+                Next::Search(at) => match memchr::memchr(b'\n', &bytes[at..]) {
+                    Some(end) => Next::Line(at + end + 1),
+                    None => return,
+                },
+            };
+        }
+    }
+
+    /// Looks at the line that begins at a place.
+    #[inline]
+    fn line(&mut self, bytes: &mut [u8], at: usize) -> Next {
+        match &bytes[at..] {
+            [b'\n', ..] => return self.close_head(at + 1, bytes.len()),
+            [b'\r', b'\n', ..] => return self.close_head(at + 2, bytes.len()),
+            [b'c' | b'C', rest @ ..] if begins_with(rest, &LENGTH[1..]) => {
+                self.note(bytes, at, Field::Length);
+            }
+            [b't' | b'T', rest @ ..] if begins_with(rest, &CODING[1..]) => {
+                self.note(bytes, at, Field::Coding);
+            }
+            _ => {}
+        }
+        Next::Search(at)
+    }
+
+    /// One of the two fields stands at a place.
+    fn note(&mut self, bytes: &mut [u8], at: usize, field: Field) {
+        let head = self.head.get_or_insert_default();
+        match field {
+            Field::Length => {
+                if !head.length {
+                    head.value = value_of(bytes, at);
+                }
+                head.length = true;
+            }
+            Field::Coding => head.coding = true,
+        }
+        if head.length && head.coding {
+            // No name of a field has this byte in it.
+            bytes[at] = 0;
+        }
+    }
+
+    /// An empty line is behind, and what follows it begins at a place.
+    fn close_head(&mut self, at: usize, len: usize) -> Next {
+        let Some(head) = self.head.take() else {
+            return Next::Line(at);
         };
-        self.head = None;
         self.end = match head.value {
-            Some(length) if !head.coding => (self.read + end as u64).checked_add(length),
+            Some(length) if !head.coding => (self.read + at as u64).checked_add(length),
             _ => None,
         };
+        let Some(end) = self.end else {
+            // What looks like the head of another request may stand in the middle of this one.
+            self.lost = true;
+            return Next::Line(at);
+        };
+        if !self.lost {
+            self.body_end = end;
+        }
+        match self.body_left(len) {
+            past if at < past => Next::Search(past),
+            _ => Next::Line(at),
+        }
     }
 
-    /// The next of the two fields from a place on: where its name begins.
-    fn next_field(&self, bytes: &[u8], from: usize) -> Option<(usize, Field)> {
-        let mut at = from;
-        loop {
-            let dash = next_candidate(bytes, at)?;
-            at = dash + 1;
-            for (name, field, before) in [(LENGTH, Field::Length, 7), (CODING, Field::Coding, 8)] {
-                let Some(start) = dash.checked_sub(before) else {
-                    continue;
-                };
-                let begins_line = match start.checked_sub(1) {
-                    Some(previous) => bytes[previous] == b'\n',
-                    None => self.tail().last() == Some(&b'\n'),
-                };
-                let is_named = bytes
-                    .get(start..start + name.len())
-                    .is_some_and(|found| found.eq_ignore_ascii_case(name));
-                if from <= start && begins_line && is_named {
-                    return Some((start, field));
-                }
-            }
+    /// An empty line that began in what came before: where what follows it begins.
+    fn end_begun_in_tail(&self, bytes: &[u8]) -> Option<usize> {
+        match (self.tail(), bytes) {
+            ([.., b'\n', b'\r'], [b'\n', ..]) | ([.., b'\n'], [b'\n', ..]) => Some(1),
+            ([.., b'\n'], [b'\r', b'\n', ..]) => Some(2),
+            _ => None,
         }
     }
 
@@ -176,48 +223,11 @@ impl HeadWatch {
     }
 }
 
-/// The next dash that has a colon where one of the two names would have it. Written so that it compiles to vector
-/// instructions: this is all that nearly every byte sees.
 #[inline]
-fn next_candidate(bytes: &[u8], from: usize) -> Option<usize> {
-    const BLOCK: usize = 32;
-    let is_one = |bytes: &[u8], at: usize| {
-        bytes[at] == b'-' && (bytes.get(at + 7) == Some(&b':') || bytes.get(at + 9) == Some(&b':'))
-    };
-    let mut at = from;
-    while let Some(block) = bytes
-        .get(at..)
-        .and_then(|rest| rest.first_chunk::<{ BLOCK + 9 }>())
-    {
-        let mut any = 0_u8;
-        for i in 0..BLOCK {
-            let colon = u8::from(block[i + 7] == b':') | u8::from(block[i + 9] == b':');
-            any |= u8::from(block[i] == b'-') & colon;
-        }
-        if any != 0 {
-            return (at..at + BLOCK).find(|at| is_one(bytes, *at));
-        }
-        at += BLOCK;
-    }
-    (at..bytes.len()).find(|at| is_one(bytes, *at))
-}
-
-/// Where what follows an empty line begins, if the empty line begins between two places. `before` is what came before
-/// all of the bytes.
-fn end_of_head(before: &[u8], bytes: &[u8], from: usize, to: usize) -> Option<usize> {
-    match (before, bytes) {
-        ([.., b'\n', b'\r'], [b'\n', ..]) | ([.., b'\n'], [b'\n', ..]) => return Some(1),
-        ([.., b'\n'], [b'\r', b'\n', ..]) => return Some(2),
-        _ => {}
-    }
-    memchr::memchr_iter(b'\n', bytes.get(from..to)?).find_map(|at| {
-        let next = from + at + 1;
-        match bytes.get(next..)? {
-            [b'\n', ..] => Some(next + 1),
-            [b'\r', b'\n', ..] => Some(next + 2),
-            _ => None,
-        }
-    })
+fn begins_with(bytes: &[u8], name: &[u8]) -> bool {
+    bytes
+        .get(..name.len())
+        .is_some_and(|found| found.eq_ignore_ascii_case(name))
 }
 
 /// The number behind the colon of a `Content-Length`, if its line ends here.
@@ -297,6 +307,37 @@ mod tests {
     }
 
     #[test]
+    fn a_body_is_a_body_whatever_stands_in_it() {
+        let inner = "\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let length = inner.len();
+        let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let text = format!("{HEAD}Content-Length: {length}\r\n\r\n{inner}");
+        for cut in (0..text.len()).filter(|cut| !cut_splits_value(&text, *cut)) {
+            assert!(!is_spoiled(&text, &[cut]), "at {cut}");
+        }
+        for cut in 0..text.len() {
+            assert!(
+                is_spoiled(&format!("{text}{both}"), &[cut]),
+                "behind it, at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_in_a_body_without_a_length_hide_nothing() {
+        let inner = "a\r\ncontent-length: 999999\r\n\r\n";
+        let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunked = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n");
+        let text = format!(
+            "{chunked}{:x}\r\n{inner}\r\n0\r\n\r\n{both}",
+            inner.len()
+        );
+        for cut in 0..text.len() {
+            assert!(is_spoiled(&text, &[cut]), "at {cut}");
+        }
+    }
+
+    #[test]
     fn what_comes_along_behind_a_request_is_seen() {
         let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
         assert!(!watched(&one, &[]).1);
@@ -317,7 +358,8 @@ mod tests {
     /// A length whose digits come in two parts is not read; then nothing is known.
     fn cut_splits_value(text: &str, cut: usize) -> bool {
         let from = text.find("Content-Length").expect("is there");
-        (from + 1..=from + "Content-Length: 3\r\n".len()).contains(&cut)
+        let line = text[from..].find('\n').expect("has an end") + 1;
+        (from + 1..=from + line).contains(&cut)
     }
 
     proptest! {
