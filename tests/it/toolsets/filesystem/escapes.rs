@@ -400,7 +400,7 @@ fn what_only_looks_like_a_way_out_is_a_name() {
                         .failed
                         .push(format!("{name}: {tool} {arguments} was done"));
                 }
-                "writing" if is_refused != !is_there => {
+                "writing" if is_refused == is_there => {
                     trial
                         .failed
                         .push(format!("{name}: {tool} made it elsewhere"));
