@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 ///     directories: [/srv/documents]
 ///     write: true
 /// ```
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilesystemConfig {
     /// The directories, with all that is below them. They have to exist. No client can add to them: a client's roots
@@ -47,16 +47,6 @@ pub struct FilesystemLimits {
     pub timeout_seconds: u64,
     /// How many calls may be at work at once; others wait for their turn, within their time. Default: 16.
     pub concurrency: usize,
-}
-
-impl Default for FilesystemConfig {
-    fn default() -> Self {
-        Self {
-            directories: Vec::new(),
-            write: false,
-            limits: FilesystemLimits::default(),
-        }
-    }
 }
 
 impl Default for FilesystemLimits {

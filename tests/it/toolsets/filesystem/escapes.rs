@@ -400,7 +400,7 @@ fn what_only_looks_like_a_way_out_is_a_name() {
                         .failed
                         .push(format!("{name}: {tool} {arguments} was done"));
                 }
-                "writing" if is_refused != !is_there => {
+                "writing" if is_refused == is_there => {
                     trial
                         .failed
                         .push(format!("{name}: {tool} made it elsewhere"));
@@ -620,5 +620,34 @@ fn roots_stay_where_they_are_and_each_other_is_reached_by_its_name() {
     assert!(
         named.contains("/second") && !named.contains("outside"),
         "{named}"
+    );
+}
+
+#[test]
+fn a_directory_that_is_configured_by_a_link_has_both_paths() {
+    let grounds = grounds();
+    let named = grounds.base.join("named");
+    symlink(&grounds.root, &named).expect("a link");
+    symlink(named.join("a.txt"), grounds.root.join("by_name")).expect("a link");
+    let server = grounds.server_with(|settings| settings["directories"] = json!([named]));
+    for path in [
+        named.join("a.txt"),
+        grounds.root.join("a.txt"),
+        named.join("by_name"),
+        "a.txt".into(),
+    ] {
+        assert_eq!(
+            server.read(&path).as_deref(),
+            Ok("inside"),
+            "{}",
+            path.display()
+        );
+    }
+    assert!(server.read(named.join("../outside/secret.txt")).is_err());
+    let listed = server.call("list_allowed_directories", json!({}));
+    let lines = [&named, &grounds.root].map(|path| path.display().to_string());
+    assert_eq!(
+        listed,
+        Ok(format!("Allowed directories:\n{}", lines.join("\n")))
     );
 }
