@@ -826,7 +826,8 @@ impl Bound {
         };
         let reloading = async {
             match self.reloader {
-                Some(reloader) => reloader.run().await,
+                // It holds whole configurations, for the whole time.
+                Some(reloader) => Box::pin(reloader.run()).await,
                 None => std::future::pending().await,
             }
         };

@@ -66,8 +66,7 @@ pub struct Config {
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
-    /// `filesystem`, `time`.
-    /// Default: for the program the demo toolset, for an application none.
+    /// `fetch`, `filesystem`, `memory`, `time`. Default: for the program the demo toolset, for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
