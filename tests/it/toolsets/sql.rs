@@ -306,7 +306,7 @@ impl Postgres {
     /// None where there is no such program, or it does not run.
     fn start() -> Option<Self> {
         let skipped = |why: &str| {
-            eprintln!("!! SKIPPED: {why}, and no question is put to PostgreSQL");
+            super::skipped(&format!("{why}, and no question is put to PostgreSQL"));
             None
         };
         let Some(programs) = programs() else {
