@@ -7,6 +7,8 @@ mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
+mod git;
+mod sql;
 mod time;
 
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use std::sync::Arc;
 #[allow(unused_imports, reason = "see above")]
 pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
+pub use git::{AuthorConfig, GitConfig, GitLimits};
+pub use sql::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
@@ -48,7 +52,7 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 3] = ["demo", "everything", "time"];
+const NAMES: [&str; 5] = ["demo", "everything", "git", "sql", "time"];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -72,9 +76,26 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     match name {
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
+        #[cfg(feature = "git")]
+        "git" => git::toolset(&grounds.settings.git),
+        #[cfg(not(feature = "git"))]
+        "git" => Err(lacking("git")),
+        #[cfg(feature = "sql")]
+        "sql" => sql::toolset(&grounds.settings.sql),
+        #[cfg(not(feature = "sql"))]
+        "sql" => Err(lacking("sql")),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),
         }),
     }
+}
+
+/// For a toolset that this program was built without.
+#[cfg(not(all(feature = "git", feature = "sql")))]
+fn lacking(name: &str) -> ToolsetError {
+    let problem = format!(
+        "has {name}, which this program was built without; take the image, or build with --features {name}"
+    );
+    ToolsetError::setting("toolsets", problem)
 }
