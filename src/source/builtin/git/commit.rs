@@ -30,7 +30,6 @@ pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolErr
         ));
     }
     let merged = merged(place)?;
-    let signature = signature(place)?;
     // Nothing is changed in the index, and nobody else may meanwhile.
     let lock = place.lock_index()?;
     let index = place.index()?;
@@ -44,6 +43,7 @@ pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolErr
             "No changes staged for commit. Use git_add to stage changes first; git_status shows what is currently staged.",
         ));
     }
+    let signature = signature(place)?;
     let entries = index.entries();
     let tree = write_tree(place, &entries, 0)?;
     let parents = head.into_iter().chain(merged.iter().copied());

@@ -3,7 +3,7 @@
 use super::change::{Change, with_moves};
 use super::index::Files;
 use super::patch::Patch;
-use super::repository::{Place, check_revision};
+use super::repository::{Place, check_revision, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 
@@ -23,6 +23,7 @@ pub(super) fn staged(place: &Place<'_>, context: usize) -> Result<String, ToolEr
 
 /// What differs between a commit and the working tree, or between the two commits of a range.
 pub(super) fn diff(place: &Place<'_>, target: &str, context: usize) -> Result<String, ToolError> {
+    no_option("target", target)?;
     check_revision(target)?;
     let title = format!("Diff with {target}:\n");
     if target.contains("...") {
