@@ -769,7 +769,7 @@ fn what_points_out_of_the_configured_folders_is_refused() {
         symlink(&outside.repository, &git.repository).expect("linked");
     });
     refused("a link in place of .git", &|git| {
-        replaced(git, ".git", &theirs)
+        replaced(git, ".git", &theirs);
     });
     refused("a file in place of .git", &|git| {
         fs::remove_dir_all(git.git_dir("")).expect("removed");
@@ -783,19 +783,19 @@ fn what_points_out_of_the_configured_folders_is_refused() {
         );
     });
     refused("objects elsewhere", &|git| {
-        replaced(git, ".git/objects", &theirs.join("objects"))
+        replaced(git, ".git/objects", &theirs.join("objects"));
     });
     refused("references elsewhere", &|git| {
-        replaced(git, ".git/refs", &theirs.join("refs"))
+        replaced(git, ".git/refs", &theirs.join("refs"));
     });
     refused("HEAD elsewhere", &|git| {
-        replaced(git, ".git/HEAD", &theirs.join("HEAD"))
+        replaced(git, ".git/HEAD", &theirs.join("HEAD"));
     });
     refused("an index elsewhere", &|git| {
-        replaced(git, ".git/index", &theirs.join("index"))
+        replaced(git, ".git/index", &theirs.join("index"));
     });
     refused("a configuration elsewhere", &|git| {
-        replaced(git, ".git/config", &theirs.join("config"))
+        replaced(git, ".git/config", &theirs.join("config"));
     });
     refused("objects borrowed from elsewhere", &|git| {
         let list = format!("{}\n", theirs.join("objects").display());
