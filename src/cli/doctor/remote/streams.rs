@@ -87,10 +87,7 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
             report.add(Finding::ok(
                 AREA,
                 CHECK,
-                format!(
-                    "its first event arrives after {} ms",
-                    took.as_millis()
-                ),
+                format!("its first event arrives after {} ms", took.as_millis()),
             ));
             Some(stream)
         }
