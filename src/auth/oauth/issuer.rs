@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use http::header::{CACHE_CONTROL, DATE};
+use http::header::CACHE_CONTROL;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -73,6 +73,7 @@ pub(super) struct Held {
 }
 
 /// What an issuer shows to whoever examines a configuration.
+#[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// How many keys it has that can be used.
@@ -280,6 +281,7 @@ impl Issuer {
     }
 
     /// Asks for the keys once, for whoever examines a configuration. Nothing is kept.
+    #[cfg(feature = "cli")]
     pub(super) async fn examine(&self, client: &Client) -> Result<Found, KeysError> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
@@ -290,7 +292,10 @@ impl Issuer {
             url: url.clone(),
             source,
         })?;
-        let date = answer.headers.get(DATE).and_then(|date| date.to_str().ok());
+        let date = answer
+            .headers
+            .get(http::header::DATE)
+            .and_then(|date| date.to_str().ok());
         Ok(Found {
             keys: keys.len(),
             url,

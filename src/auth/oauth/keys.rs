@@ -73,6 +73,7 @@ impl KeySet {
     }
 
     /// How many keys there are.
+    #[cfg(feature = "cli")]
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }

@@ -36,6 +36,7 @@ use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
+#[cfg(feature = "cli")]
 pub(crate) use issuer::Found;
 use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
@@ -52,6 +53,7 @@ const WORDS_MAX: usize = 1024;
 
 /// Asks every issuer that is configured for its keys, for whoever examines a configuration: each by its own name, with
 /// what was found or what went wrong.
+#[cfg(feature = "cli")]
 pub(crate) async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
     if !config.is_configured() {
         return Vec::new();
