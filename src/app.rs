@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
+use crate::audit::{Audit, AuditError, Entry, Event};
 use crate::auth::{
     ApiKeys, AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
 };
@@ -99,6 +100,9 @@ pub enum AppError {
     /// The rules of who sees and uses what make no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// There can be no audit log as it was configured.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -552,6 +556,7 @@ impl App {
         if let Some(upstreams) = &self.offers.upstreams {
             watch_upstreams(upstreams, &telemetry);
         }
+        let audit = Audit::start(&config.audit, &telemetry)?;
         Ok(Arc::new(Server::new(
             config.server.clone(),
             keys,
@@ -561,6 +566,7 @@ impl App {
             telemetry,
             admission,
             limits,
+            audit,
         )))
     }
 }
@@ -656,11 +662,15 @@ fn catalog_hook(server: &Arc<Server>, identity: Identity, offers: Offers, proved
             policy: policy_for(&config.policy, &catalog)?,
             proved,
         };
+        let rules = config.policy.rules.len();
         let prepared = server.prepare(catalog, &config.server, admission);
         let server = Arc::clone(&server);
         let announcer = offers.announcer.clone();
         Ok(Box::new(move || {
             let changes = server.install(prepared);
+            if let Some(audit) = &server.audit {
+                audit.note(Entry::new(Event::Policy).saying("rules", rules));
+            }
             if changes.tools {
                 announcer.tools_changed();
             }
@@ -895,6 +905,13 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let audit = self.server.audit.clone();
+        let reopening = async {
+            match &audit {
+                Some(audit) => audit.keep_reopening().await,
+                None => std::future::pending().await,
+            }
+        };
         let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
@@ -916,6 +933,7 @@ impl Bound {
             () = operators => Ok(()),
             () = orphans::reap() => Ok(()),
             never = reloading => match never {},
+            never = reopening => match never {},
         };
         tokio::join!(
             async {
@@ -923,7 +941,15 @@ impl Bound {
                     upstreams.stop(CHILDREN).await;
                 }
             },
-            self.export.flush(self.budget.flush)
+            async {
+                let mut within = self.budget.flush;
+                // Records may go to the collector too.
+                if let Some(audit) = &audit {
+                    within /= 2;
+                    audit.flush(within).await;
+                }
+                self.export.flush(within).await;
+            }
         );
         Ok(served?)
     }

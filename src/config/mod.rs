@@ -34,6 +34,7 @@ pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 pub(crate) use watch::Watch;
 
+use crate::audit::AuditConfig;
 use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
@@ -100,6 +101,8 @@ pub struct Config {
     pub sources: Vec<SourceConfig>,
     /// How often, and how many at once.
     pub limits: LimitConfig,
+    /// Who did what.
+    pub audit: AuditConfig,
     /// The log.
     pub log: LogConfig,
 }

@@ -22,6 +22,7 @@ use super::{Answer, Handled, Local, Refusal, Reply, Server, StdioPeer};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
 use crate::seal::random_bytes;
+use crate::telemetry::Seen;
 
 /// The sessions of one process, by their ids.
 #[derive(Debug, Default)]
@@ -86,7 +87,7 @@ impl Server {
     pub(crate) fn post_legacy(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        by: (&Local, Seen<'_>),
         principal: &Arc<Principal>,
         id: &str,
         body: &Bytes,
@@ -111,7 +112,7 @@ impl Server {
                 "Too many requests of this session wait for their answers",
             )
         })?;
-        let handled = self.handle_stdio(cx, local, &session.peer, principal, body);
+        let handled = self.handle_stdio(cx, by, &session.peer, principal, body);
         if let Handled::Now(Reply::Answer(answer)) = &handled
             && answer.refusal == Some(Refusal::Malformed)
             && let Handled::Now(refusal) = handled

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::call::{Outcome, Running};
-use super::reply::Answer;
+use super::reply::{Answer, Refusal};
 use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
 use crate::telemetry::{Hold, WatchedLater};
@@ -78,7 +78,8 @@ impl Parts for CallStream {
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
-                        watch.end(answer.verdict, || answer.error_message());
+                        let reason = answer.refusal.as_ref().map(Refusal::reason);
+                        watch.end(answer.verdict, reason, || answer.error_message());
                     }
                     self.answer = answer;
                 }

@@ -15,7 +15,7 @@ use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
-use crate::telemetry::{Metrics, Telemetry, Wire};
+use crate::telemetry::{Metrics, Seen, Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -44,6 +44,7 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
+        None,
     )
 }
 
@@ -263,6 +264,7 @@ fn asking_server() -> Arc<Server> {
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
+        None,
     ))
 }
 
@@ -295,7 +297,7 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         let peer = super::StdioPeer::default();
         let cx = &mut Context::from_waker(Waker::noop());
         let Handled::Now(Reply::Answer(answer)) =
-            server.handle_stdio(cx, &local, &peer, &principal, &body)
+            server.handle_stdio(cx, (&local, Seen::PIPE), &peer, &principal, &body)
         else {
             panic!("answered at once");
         };
@@ -336,6 +338,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
+        None,
     ));
     let send = async |principal: Principal, method: &str, mut params: Value| {
         params["_meta"] = json!({
@@ -348,7 +351,13 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         let body = Bytes::from(body.to_string());
         let peer = super::StdioPeer::default();
         let handled = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))
+            std::task::Poll::Ready(server.handle_stdio(
+                cx,
+                (&local, Seen::PIPE),
+                &peer,
+                &principal,
+                &body,
+            ))
         });
         let Reply::Answer(answer) = handled.await.reply().await else {
             panic!("one document");

@@ -156,12 +156,17 @@ impl Server {
             context,
             terms,
         };
+        let audited = self.audited_task(caller, &conclusion.name);
         Err(self.begin_task(request.id, task, move |id, outcome| {
             let conclusion = Conclusion {
                 id: id.to_owned(),
                 ..conclusion
             };
-            conclusion.writer(|writer| writer.conclude(outcome))
+            let reply = conclusion.writer(|writer| writer.conclude(outcome));
+            if let Some(audited) = audited {
+                audited.ends(&reply);
+            }
+            reply
         }))
     }
 

@@ -8,6 +8,7 @@
 
 mod abuse;
 mod asking;
+mod audit;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;

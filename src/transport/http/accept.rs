@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::config::HttpLimits;
+use super::config::{HttpConfig, HttpLimits};
 use super::peers::Peers;
 use super::worker::{Accepted, Worker};
 use crate::limit::{Hits, Limit, subnet};
@@ -37,15 +37,19 @@ impl<'s> Acceptor<'s> {
     pub(crate) fn new(
         listener: &'s TcpListener,
         workers: &'s [Worker],
-        limits: &HttpLimits,
+        config: &HttpConfig,
         hits: &'s Hits,
     ) -> Self {
+        let limits = &config.limits;
         Self {
             listener,
             workers,
             hits,
             max: max_connections(limits),
-            peers: Peers::new(limits.connections_per_address),
+            peers: Peers::new(
+                limits.connections_per_address,
+                config.trusted_proxies.clone(),
+            ),
             reserve: reserve(),
             full: false,
         }

@@ -55,6 +55,7 @@ pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
 use crate::server::Server;
+use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
 use accept::Acceptor;
 use cors::Cors;
@@ -130,7 +131,7 @@ impl Listener {
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
-        let mut acceptor = Acceptor::new(&self.listener, &workers, &config.limits, hits);
+        let mut acceptor = Acceptor::new(&self.listener, &workers, &config, hits);
         let attending = tokio::spawn(Arc::clone(&server).attend());
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
@@ -184,6 +185,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
         guard: HostGuard::new(&config),
         cors: Cors::new(&config.allowed_origins),
         telemetry: server.telemetry().clone(),
+        refusals: Refusals::new(&server.telemetry().metrics),
         endpoint: Endpoint { server, config },
         prefix: gate.prefix().into(),
         gate,
