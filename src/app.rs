@@ -437,6 +437,7 @@ impl App {
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
         let is_read = self.reads_metrics(&config);
@@ -786,9 +787,9 @@ fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
             "nothing proves who calls: everybody who reaches this address may use the tools"
         );
     }
-    if http.allowed_hosts.is_empty() {
+    if http.allowed_hosts.is_empty() && http.public_url.is_none() {
         tracing::warn!(
-            setting = "http.allowed_hosts",
+            setting = "http.public_url",
             "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
         );
     }

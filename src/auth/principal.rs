@@ -20,6 +20,7 @@ use super::policy::Standing;
 /// | being at the other end of standard input and output | `local` |
 /// | an API key | `key:` and the name that the key was given |
 /// | an access token | `oauth:`, the issuer's name, `#` and the token's subject |
+/// | a certificate | `cert:` and the name that `auth.certificate.name` takes from it |
 /// | a trusted proxy | `user:` and the name that it forwarded |
 /// | a [`Proof`](super::Proof) of the application's own | what the proof says |
 #[derive(Clone)]
@@ -40,6 +41,7 @@ pub(super) struct Facts {
     pub(super) scopes: Arc<[Box<str>]>,
     pub(super) groups: Arc<[Box<str>]>,
     pub(super) claims: Arc<Map<String, Value>>,
+    pub(super) expires: Option<u64>,
 }
 
 /// How a principal came to be known.
@@ -54,6 +56,8 @@ pub enum PrincipalKind {
     ApiKey,
     /// An access token of an issuer that is trusted.
     Token,
+    /// A certificate that leads to an authority which is trusted.
+    Certificate,
     /// A proxy that is trusted said so.
     Forwarded,
     /// A proof of the application's own.
@@ -68,6 +72,7 @@ impl PrincipalKind {
             Self::Local => "local",
             Self::ApiKey => "api_key",
             Self::Token => "oauth",
+            Self::Certificate => "certificate",
             Self::Forwarded => "forwarded",
             Self::Custom => "custom",
         }
@@ -192,6 +197,11 @@ impl Principal {
         self.facts.groups.iter().map(|group| &**group)
     }
 
+    /// When its proof ends, in seconds of Unix time, with what clocks may differ; `None` if it does not by itself.
+    pub fn expires(&self) -> Option<u64> {
+        self.facts.expires
+    }
+
     /// What else its proof says of it: the claims of a token.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.facts.claims.get(name)
@@ -271,6 +281,7 @@ mod tests {
             of(&[&long, "bob"]),
             Principal::of(PrincipalKind::ApiKey, "name", &["alice"]),
             Principal::of(PrincipalKind::Forwarded, "name", &["alice"]),
+            Principal::of(PrincipalKind::Certificate, "name", &["alice"]),
             Principal::new("alice"),
             Principal::anonymous(),
             Principal::local(),

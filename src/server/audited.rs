@@ -33,6 +33,8 @@ pub(super) struct TaskDraft {
     entry: Option<Entry>,
     ticket: Option<Ticket>,
     started: Instant,
+    /// Whether it goes on.
+    begun: bool,
 }
 
 impl Server {
@@ -98,9 +100,15 @@ impl Server {
     }
 
     /// Has the end of a call recorded that goes on behind its answer.
-    pub(super) fn audited_task(&self, caller: Caller<'_>, tool: &str) -> Option<TaskDraft> {
+    /// `later`: it may as well end with its request.
+    pub(super) fn audited_task(
+        &self,
+        caller: Caller<'_>,
+        tool: &str,
+        later: bool,
+    ) -> Option<TaskDraft> {
         let audit = self.audit.as_ref()?;
-        if let Some(watch) = caller.watch {
+        if let Some(watch) = caller.watch.filter(|_| !later) {
             watch.goes_on();
         }
         let mut entry = Entry::new(Event::Task);
@@ -114,6 +122,7 @@ impl Server {
             entry: Some(entry),
             ticket: audit.ticket().ok().flatten(),
             started: Instant::now(),
+            begun: false,
         })
     }
 }
@@ -178,6 +187,11 @@ impl Witness for Draft {
 }
 
 impl TaskDraft {
+    /// It goes on from here.
+    pub(super) fn begins(&mut self) {
+        self.begun = true;
+    }
+
     /// The call is over.
     pub(super) fn ends(mut self, reply: &Reply) {
         let ended = Ended {
@@ -209,7 +223,9 @@ impl TaskDraft {
 
 impl Drop for TaskDraft {
     fn drop(&mut self) {
-        self.put(Outcome::Cancelled, None);
+        if self.begun {
+            self.put(Outcome::Cancelled, None);
+        }
     }
 }
 

@@ -50,10 +50,11 @@ const SEND: Duration = Duration::from_secs(5);
 pub(crate) type Posted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// Opens a session, and the stream that it lives on. `path` is where its client posts messages (SSE24-01).
+    /// Opens a session, and the stream that it lives on; `now` in seconds of Unix time. `path` is where its client posts messages (SSE24-01).
     pub(crate) fn open_legacy(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
+        now: u64,
         path: &str,
     ) -> Result<Box<dyn Parts>, Reply> {
         let place = self.streams.place_for(principal)?;
@@ -71,7 +72,7 @@ impl Server {
         let id: Box<str> = id.into();
         self.legacy.all().insert(id.clone(), Arc::clone(&session));
         Ok(Box::new(LegacyStream {
-            ends_at: Instant::now() + self.streams.life(),
+            ends_at: Instant::now() + self.streams.life_for(principal, now),
             server: Arc::clone(self),
             id,
             session,

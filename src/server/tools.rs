@@ -142,6 +142,7 @@ impl Server {
             entry,
             arguments,
             context,
+            limits,
             ..
         } = started;
         let start = |context| entry.tool.call(context, arguments);
@@ -150,23 +151,20 @@ impl Server {
             return Err(Handled::Now(panicked));
         };
         let task = TaskCall {
+            audited: self.audited_task(caller, &conclusion.name, definition.begins_later),
+            turn: self.limits.turn(caller.principal, limits),
             call,
             tool: conclusion.name.clone(),
             later: definition.begins_later,
             context,
             terms,
         };
-        let audited = self.audited_task(caller, &conclusion.name);
         Err(self.begin_task(request.id, task, move |id, outcome| {
             let conclusion = Conclusion {
                 id: id.to_owned(),
                 ..conclusion
             };
-            let reply = conclusion.writer(|writer| writer.conclude(outcome));
-            if let Some(audited) = audited {
-                audited.ends(&reply);
-            }
-            reply
+            conclusion.writer(|writer| writer.conclude(outcome))
         }))
     }
 

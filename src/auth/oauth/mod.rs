@@ -358,6 +358,7 @@ impl Inner {
             scopes: self.implied.expand(scopes.iter().map(String::as_str)),
             groups: groups.into_iter().map(String::into_boxed_str).collect(),
             claims: Arc::default(),
+            expires: Some(token.expires().saturating_add(self.leeway)),
         };
         let expires = token.expires();
         let principal = principal.with_facts(facts).with_claims(token.into_claims());

@@ -96,7 +96,7 @@ impl Server {
         let first = Part::message(acknowledged.into());
         let standing = Standing::new(place, manner, Some(first));
         Ok(Reply::Stream(Box::new(if over_http {
-            standing.for_life(self.streams.life())
+            standing.for_life(self.streams.life_for(caller.principal, caller.now))
         } else {
             standing
         })))

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 
@@ -45,11 +46,13 @@ impl Server {
         };
         let streams = Arc::clone(&self.streams);
         let principal = counted(head.principal);
+        let life = streams.life_for(head.principal, local.now());
         Ok(Box::pin(async move {
             let opening = Opens {
                 streams,
                 session,
                 principal,
+                life,
             };
             let opened = match resumes {
                 None => opening.standing(None).await,
@@ -71,6 +74,7 @@ struct Opens {
     streams: Arc<Streams>,
     session: Arc<Session>,
     principal: Option<Box<str>>,
+    life: Duration,
 }
 
 impl Opens {
@@ -111,7 +115,7 @@ impl Opens {
                     number,
                 })
             });
-        let standing = Standing::new(place, Manner::Session, first).for_life(streams.life());
+        let standing = Standing::new(place, Manner::Session, first).for_life(self.life);
         Ok(Reply::Stream(Box::new(standing)))
     }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::feed::{End, Told};
 use super::part::{EventId, Part, Parts, StreamId};
 use super::{Place, Streams, notice};
+use crate::auth::Principal;
 use crate::server::Answer;
 
 /// One stream that stands.
@@ -138,6 +139,13 @@ impl Streams {
         let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
         let life = Duration::from_secs(self.config.life_seconds);
         life * 9 / 10 + life * noise / 1275
+    }
+
+    /// The same, for somebody whose proof may end before that: nobody hears anything after it.
+    pub(in crate::server) fn life_for(&self, principal: &Principal, now: u64) -> Duration {
+        let left = principal.expires().map(|end| end.saturating_sub(now));
+        let life = self.life();
+        left.map_or(life, |left| life.min(Duration::from_secs(left)))
     }
 
     /// How a standing stream of a session begins, for clients that take it (LH-14, LH-16).

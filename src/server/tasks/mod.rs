@@ -24,11 +24,13 @@ use serde_json::{Map, Value, json};
 pub use config::TaskConfig;
 pub(crate) use store::Tasks;
 
+use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, stateless};
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
+use crate::limit::{Held, Turn};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
@@ -46,6 +48,10 @@ pub(super) struct TaskCall {
     /// Whether it is one only when it says so.
     pub(super) later: bool,
     pub(super) terms: TaskTerms,
+    /// The places that it takes while it runs.
+    pub(super) turn: Turn,
+    /// What will be recorded of its end.
+    pub(super) audited: Option<TaskDraft>,
 }
 
 /// How a task is to be run.
@@ -116,10 +122,14 @@ impl Server {
         }
         Handled::Later(Box::pin(async move {
             let mut task = task;
+            let held = match std::mem::take(&mut task.turn).wait().await {
+                Ok(held) => held,
+                Err(refused) => return Reply::limited(Some(&id), refused),
+            };
             if waits && let Some(outcome) = until_it_is_one(&mut task).await {
                 return conclude(&id, outcome);
             }
-            match server.start_task(task, conclude).await {
+            match server.start_task(task, held, conclude).await {
                 Ok((record, form)) => server.created(&id, &record, form),
                 Err(Refused::Full(setting)) => {
                     let message = format!("too many tasks run ({setting}); wait for one to end");
@@ -137,6 +147,7 @@ impl Server {
     async fn start_task(
         self: &Arc<Self>,
         task: TaskCall,
+        held: Held,
         conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Reply + Send + 'static,
     ) -> Result<(Record, Form), Refused> {
         let TaskCall {
@@ -144,6 +155,7 @@ impl Server {
             context,
             tool,
             terms,
+            mut audited,
             ..
         } = task;
         let owner = context.principal().id();
@@ -172,14 +184,22 @@ impl Server {
             context,
             timeout: terms.ttl,
             place,
+            held,
         };
+        if let Some(audited) = &mut audited {
+            audited.begins();
+        }
         // Whoever closes the connection does not cancel it (TSK-13). A server that stops waits for it.
-        tokio::spawn(
-            runner.run(call, |outcome| match conclude("0", outcome).into_answer() {
+        tokio::spawn(runner.run(call, |outcome| {
+            let reply = conclude("0", outcome);
+            if let Some(audited) = audited {
+                audited.ends(&reply);
+            }
+            match reply.into_answer() {
                 Some(answer) => Ended::of_answer(&[answer.head, answer.rest].concat()),
                 None => Ended::internal("Internal error"),
-            }),
-        );
+            }
+        }));
         Ok((record, terms.form))
     }
 

@@ -116,6 +116,12 @@ impl Listener {
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
         config.port = self.address.port();
+        // What clients speak, be it with a proxy.
+        let scheme = match &config.public_url {
+            Some(url) if url.starts_with("https:") => "https",
+            Some(_) => "http",
+            None => self.scheme(),
+        };
         let tls = self.tls.clone();
         let router = router(Arc::clone(&server), gate, config.clone(), layers);
         let router = Arc::new(Router {
@@ -133,6 +139,7 @@ impl Listener {
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.listener, &workers, &config, hits);
         let attending = tokio::spawn(Arc::clone(&server).attend());
+        server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {

@@ -431,6 +431,8 @@ impl Router {
         let limits = &self.endpoint.server.limits;
         let limited = |refused| Rejection::Limited(refused).into_response(Some(route));
         let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        let certificate = connection.and_then(|connection| connection.certificate());
+        let presented = presented.map(|presented| presented.with_certificate(certificate));
         match self.gate.admit(presented).await {
             Ok(principal) => {
                 limits.admit(&principal).map_err(|refused| {

@@ -5,6 +5,8 @@
 //! the length, so nobody behind it can see that there was one. Here the bytes are looked at on their way to hyper; the
 //! second of the two fields is spoiled, and hyper refuses the head as it refuses any other that is broken, in its turn.
 //!
+//! Lines of a head end with CR and LF. hyper takes a LF alone too, which others may not; it is spoiled likewise.
+//!
 //! Besides, the end of the last request is known, and so whether part of a next one has come along with it.
 
 /// The longer one of the two names, with its colon.
@@ -24,6 +26,19 @@ pub(crate) struct HeadWatch {
     /// The last bytes that came, since a name may come in two parts.
     tail: [u8; NAME_MAX],
     tail_len: usize,
+    /// Of the head that is coming in, nothing has come but empty lines.
+    blank: bool,
+}
+
+/// Where in a request bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// A head begins with them.
+    Beginning,
+    /// A head goes on with them.
+    Head,
+    /// They are of a body; of what comes behind it nothing is known yet.
+    Body,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,9 +58,20 @@ enum Field {
 impl HeadWatch {
     /// Looks at what was read, before anybody else does.
     #[inline]
-    pub(crate) fn look(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) {
         if bytes.is_empty() {
             return;
+        }
+        if at == At::Beginning {
+            self.end = None;
+            self.blank = true;
+        }
+        let reaches_head = at != At::Body || self.has_end_within(bytes.len());
+        if reaches_head && bare_line_end(self.tail().last().copied(), bytes).is_some() {
+            self.spoil_line_ends(bytes, at);
+        }
+        if at != At::Body && self.blank {
+            self.blank = bytes.iter().all(|b| matches!(b, b'\r' | b'\n'));
         }
         let begun = self.begun_in_tail(bytes);
         if self.head.is_some() || begun.is_some() || next_candidate(bytes, 0).is_some() {
@@ -55,16 +81,59 @@ impl HeadWatch {
         self.keep_tail(bytes);
     }
 
-    /// A request begins of which nothing is known yet.
-    #[inline]
-    pub(crate) fn forget_end(&mut self) {
-        self.end = None;
-    }
-
     /// Whether more has come than the latest request.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.end.is_some_and(|end| end < self.read)
+    }
+
+    /// Whether the latest request ends within so many bytes to come.
+    #[inline]
+    fn has_end_within(&self, count: usize) -> bool {
+        self.end
+            .is_some_and(|end| self.read <= end && end < self.read + count as u64)
+    }
+
+    /// Spoils the first LF of each head that has no CR in front of it. Bodies may have as many as they like.
+    #[cold]
+    fn spoil_line_ends(&self, bytes: &mut [u8], at: At) {
+        let (mut from, mut before, mut blank) = match at {
+            At::Beginning => (0, &[][..], true),
+            At::Head => (0, self.tail(), self.blank),
+            At::Body => match self
+                .end
+                .and_then(|end| usize::try_from(end - self.read).ok())
+            {
+                Some(end) => (end, &[][..], true),
+                None => return,
+            },
+        };
+        while from < bytes.len() {
+            if blank {
+                // hyper skips empty lines in front of a head.
+                let empty = bytes[from..]
+                    .iter()
+                    .take_while(|b| matches!(b, b'\r' | b'\n'));
+                let begins = from + empty.count();
+                if let Some(bare) = bare_line_end(before.last().copied(), &bytes[from..begins]) {
+                    bytes[from + bare] = 0;
+                    return;
+                }
+                (from, before) = (begins, &[]);
+            }
+            let end = end_of_head(before, bytes, from, bytes.len());
+            let head = from..end.unwrap_or(bytes.len());
+            if let Some(bare) = bare_line_end(before.last().copied(), &bytes[head.clone()]) {
+                bytes[from + bare] = 0;
+                return;
+            }
+            // Behind a body whose length is said there may be another head.
+            let next = end.and_then(|end| end.checked_add(length_of(&bytes[head])?));
+            match next {
+                Some(next) => (from, before, blank) = (next, &[], true),
+                None => return,
+            }
+        }
     }
 
     /// From one of the two fields to the next, and from heads to their ends.
@@ -202,6 +271,51 @@ fn next_candidate(bytes: &[u8], from: usize) -> Option<usize> {
     (at..bytes.len()).find(|at| is_one(bytes, *at))
 }
 
+/// The first LF without a CR in front of it; `before` is what stands in front of all. Written to become vector
+/// instructions, likewise.
+#[inline]
+fn bare_line_end(before: Option<u8>, bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 32;
+    if bytes.first() == Some(&b'\n') && before != Some(b'\r') {
+        return Some(0);
+    }
+    let is_one = |at: &usize| bytes[*at] == b'\n' && bytes[*at - 1] != b'\r';
+    let mut at = 1;
+    while let Some(block) = bytes
+        .get(at - 1..)
+        .and_then(|rest| rest.first_chunk::<{ BLOCK + 1 }>())
+    {
+        let mut any = 0_u8;
+        for i in 0..BLOCK {
+            any |= u8::from(block[i + 1] == b'\n') & u8::from(block[i] != b'\r');
+        }
+        if any != 0 {
+            return (at..at + BLOCK).find(is_one);
+        }
+        at += BLOCK;
+    }
+    (at..bytes.len()).find(is_one)
+}
+
+/// What a whole head says of its body's length: 0 if nothing, and nothing if it comes in chunks.
+fn length_of(head: &[u8]) -> Option<usize> {
+    let mut length = 0;
+    for line in head.split(|b| *b == b'\n') {
+        let begins = |name: &[u8]| {
+            line.get(..name.len())
+                .is_some_and(|found| found.eq_ignore_ascii_case(name))
+        };
+        if begins(CODING) {
+            return None;
+        }
+        if begins(LENGTH) {
+            let value = std::str::from_utf8(line[LENGTH.len()..].trim_ascii()).ok()?;
+            length = value.parse().ok()?;
+        }
+    }
+    Some(length)
+}
+
 /// Where what follows an empty line begins, if the empty line begins between two places. `before` is what came before
 /// all of the bytes.
 fn end_of_head(before: &[u8], bytes: &[u8], from: usize, to: usize) -> Option<usize> {
@@ -234,15 +348,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is left of bytes that come in pieces, and whether more came than the latest request.
+    /// What is left of bytes that come in pieces, and whether more came than the latest request. What comes behind the
+    /// first head comes while that is answered.
     fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
         let mut watch = HeadWatch::default();
+        let begins = text.len() - text.trim_start_matches(['\r', '\n']).len();
+        let head_end = text[begins..].find("\r\n\r\n").map(|at| begins + at + 4);
         let mut out = Vec::new();
         let mut rest = text.as_bytes();
         for cut in cuts.iter().chain([&usize::MAX]) {
             let (piece, after) = rest.split_at((*cut).min(rest.len()));
             let mut piece = piece.to_vec();
-            watch.look(&mut piece);
+            let at = match out.len() {
+                0 => At::Beginning,
+                at if head_end.is_none_or(|end| at < end) => At::Head,
+                _ => At::Body,
+            };
+            watch.look(&mut piece, at);
             out.extend(piece);
             rest = after;
         }
@@ -297,6 +419,47 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_a_head_that_end_with_a_line_feed_alone_are_spoiled() {
+        let whole = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+        let mut heads: Vec<String> = whole
+            .match_indices("\r\n")
+            .map(|(at, _)| format!("{}{}", &whole[..at], &whole[at + 1..]))
+            .collect();
+        heads.push(whole.replace("\r\n", "\n"));
+        heads.push(format!("\n{whole}"));
+        heads.push(format!("\r\n\n{whole}"));
+        heads.push(format!("\r\n\r\n{}", heads[1]));
+        for text in &heads {
+            for cut in 0..text.find("abc").expect("a body") {
+                assert!(is_spoiled(text, &[cut]), "{text:?} at {cut}");
+            }
+            assert!(
+                is_spoiled(text, &vec![1; text.len()]),
+                "{text:?} byte by byte"
+            );
+        }
+        // Behind a request whose end is known.
+        for text in &heads {
+            assert!(is_spoiled(&format!("{whole}{text}"), &[]), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_feeds_of_bodies_are_left_alone() {
+        for text in [
+            format!("{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}"),
+            format!("\r\n{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}{HEAD}\r\n"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n4\r\n{{\n\n}}\r\n0\r\n\r\n"),
+            format!("{HEAD}Content-Length: 2\r\n\r\n\n\n{HEAD}Content-Length: 1\r\n\r\n\n"),
+        ] {
+            for cut in 0..text.len() {
+                assert!(!is_spoiled(&text, &[cut]), "{text:?} at {cut}");
+            }
+            assert!(!is_spoiled(&text, &vec![1; text.len()]), "{text:?}");
+        }
+    }
+
+    #[test]
     fn what_comes_along_behind_a_request_is_seen() {
         let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
         assert!(!watched(&one, &[]).1);
@@ -325,7 +488,7 @@ mod tests {
         fn pieces_do_not_matter(
             lines in prop::collection::vec(
                 prop::sample::select(vec![
-                    "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "\n", "x: y\r\n",
+                    "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "x: y\r\n",
                     "abc", "Content-", "Length:", "-bcdefg:",
                 ]),
                 0..12,
