@@ -35,7 +35,9 @@ use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
 use crate::server::{Admission, MethodHandler, Server, Shared};
-use crate::source::{UnknownToolset, UpstreamError, UpstreamStates, Upstreams, builtin, offered};
+use crate::source::{
+    Grounds, ToolsetError, UpstreamError, UpstreamStates, Upstreams, builtin, offered,
+};
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BACKENDS, BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
@@ -112,9 +114,9 @@ pub enum AppError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// There is no such toolset.
+    /// There is no such toolset, or it cannot work with its settings.
     #[error(transparent)]
-    Toolset(#[from] UnknownToolset),
+    Toolset(#[from] ToolsetError),
     /// An upstream server is not what its configuration says.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -606,8 +608,18 @@ impl Offers {
             announcer,
             upstreams,
         } = self.clone();
+        let grounds = Grounds {
+            announcer: &announcer,
+            settings: &config.builtin,
+        };
+        for toolset in config.builtin.unused(&config.toolsets) {
+            tracing::warn!(
+                setting = %format_args!("builtin.{toolset}"),
+                "the toolset is off: add {toolset} to toolsets, or take its settings away"
+            );
+        }
         for toolset in &config.toolsets {
-            let toolset = builtin(toolset, &announcer)?;
+            let toolset = builtin(toolset, &grounds)?;
             tools.extend(toolset.tools);
             resources.extend(toolset.resources);
             prompts.extend(toolset.prompts);

@@ -112,7 +112,7 @@ struct RunArgs {
     #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset, one of: demo, everything; may be repeated [default: demo]
+    /// Serve this built-in toolset, one of: demo, everything, time; may be repeated [default: demo]
     /// [env: LONGSHORE_TOOLSET]
     #[arg(long = "toolset", value_name = "NAME")]
     toolsets: Vec<String>,

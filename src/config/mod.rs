@@ -39,7 +39,7 @@ use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::ServerConfig;
-use crate::source::{SourceConfig, UpstreamConfig};
+use crate::source::{BuiltinConfig, SourceConfig, UpstreamConfig};
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -64,11 +64,15 @@ pub struct Config {
     /// How clients reach the server. Default: `http`; `stdio` if standard input and output are both pipes, `PORT` is not
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do).
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
+    /// `time`.
     /// Default: for the program the demo toolset, for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
+    /// What the built-in toolsets work on.
+    #[schemars(extend("x-reload" = "live"))]
+    pub builtin: BuiltinConfig,
     /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
     pub env_missing: EnvMissing,
     /// The server itself.

@@ -20,8 +20,8 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
-pub use builtin::UnknownToolset;
-pub(crate) use builtin::builtin;
+pub use builtin::{BuiltinConfig, TimeConfig, ToolsetError};
+pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };

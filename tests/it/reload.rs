@@ -180,7 +180,7 @@ fn a_moved_audit_log_is_opened_again_by_sighup_and_new_rules_are_recorded() {
     let log = folder.path().join("audit.jsonl");
     let audit = format!("audit:\n  file: {}\n", log.display());
     let mut program = Program::start(&settings("one", KEY, &audit), &[]);
-    let rules = "policy:\n  rules:\n    - {effect: deny, tools: [add]}\n";
+    let rules = "policy:\n  rules:\n    - {effect: deny, tools: [echo]}\n";
     program.write(&settings("one", KEY, &format!("{audit}{rules}")));
     program.wait_for("is in force");
     let old = folder.path().join("audit.jsonl.1");

@@ -1,21 +1,54 @@
-//! Toolsets shipped with the program, by name.
+//! Toolsets shipped with the program, by name. What one of them may do beyond its own memory stands in its section of
+//! [`BuiltinConfig`]; without that it does not start, or does less.
 
+#[allow(dead_code, reason = "for toolsets that wait for disks and programs")]
+mod blocking;
+mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
+mod time;
 
 use std::sync::Arc;
 
+#[allow(unused_imports, reason = "see above")]
+pub(crate) use blocking::{Blocking, Stop};
+pub use config::BuiltinConfig;
+pub use time::TimeConfig;
+
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
 
-/// There is no toolset of a name.
+/// A toolset cannot be offered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("toolsets has {name:?}, which is no built-in toolset; there is {}", NAMES.join(", "))]
-pub struct UnknownToolset {
-    name: String,
+#[non_exhaustive]
+pub enum ToolsetError {
+    /// There is none of this name.
+    #[error("toolsets has {name:?}, which is no built-in toolset; there is {}", NAMES.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// It cannot work with a setting as it is.
+    #[error("{setting} {problem}")]
+    Setting {
+        /// Which one: `builtin.time.local_zone`.
+        setting: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
 }
 
-const NAMES: [&str; 2] = ["demo", "everything"];
+impl ToolsetError {
+    /// A setting is not what it has to be. The problem goes on after the setting's name, and says what to do.
+    pub(crate) fn setting(setting: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Setting {
+            setting: setting.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+const NAMES: [&str; 3] = ["demo", "everything", "time"];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -26,12 +59,21 @@ pub(crate) struct Toolset {
     pub(crate) skills: Vec<Skill>,
 }
 
-/// A built-in toolset; `announcer` is for what changes in it.
-pub(crate) fn builtin(name: &str, announcer: &Announcer) -> Result<Toolset, UnknownToolset> {
+/// What toolsets are given.
+#[derive(Clone, Copy)]
+pub(crate) struct Grounds<'a> {
+    /// For what changes in a toolset.
+    pub(crate) announcer: &'a Announcer,
+    pub(crate) settings: &'a BuiltinConfig,
+}
+
+/// A built-in toolset. It is made at start, and anew when the configuration is read again.
+pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     match name {
         "demo" => Ok(demo::toolset()),
-        "everything" => Ok(everything::toolset(announcer)),
-        _ => Err(UnknownToolset {
+        "everything" => Ok(everything::toolset(grounds.announcer)),
+        "time" => time::toolset(&grounds.settings.time),
+        _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),
         }),
     }

@@ -1,0 +1,149 @@
+//! Work that blocks: on threads of the pool, few at once, and told when nobody waits for it any longer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use crate::catalog::ToolError;
+use crate::catalog::attribute::run_blocking;
+
+/// Places for blocking work, of one toolset.
+///
+/// A place is kept until the work has really ended, also when its call has not waited for that. So a disk that hangs
+/// takes these places, and no thread beyond them.
+#[derive(Debug)]
+pub(crate) struct Blocking {
+    places: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+/// Tells work when it is to stop: its call is over, or its time is.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop {
+    wanted: Arc<AtomicBool>,
+    at: Instant,
+    timeout: Duration,
+}
+
+impl Blocking {
+    /// So many places, and so much time for each call, waiting for a place included.
+    pub(crate) fn new(at_once: usize, timeout: Duration) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS))),
+            timeout,
+        }
+    }
+
+    /// Does the work on a thread that may block. Whatever takes long in it asks [`Stop::check`] now and then.
+    ///
+    /// # Errors
+    ///
+    /// Its own; or it took too long.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let stop = Stop::after(self.timeout);
+        let _stops = StopOnDrop(Arc::clone(&stop.wanted));
+        let places = Arc::clone(&self.places);
+        let done = tokio::time::timeout(self.timeout, async {
+            let place = places.acquire_owned().await;
+            let stop = stop.clone();
+            run_blocking(move || {
+                let _place = place;
+                work(&stop)
+            })
+            .await?
+        });
+        done.await.unwrap_or_else(|_| Err(stop.too_long()))
+    }
+}
+
+impl Stop {
+    fn after(timeout: Duration) -> Self {
+        Self {
+            wanted: Arc::new(AtomicBool::new(false)),
+            at: Instant::now() + timeout,
+            timeout,
+        }
+    }
+
+    /// An error if the work is to stop.
+    ///
+    /// # Errors
+    ///
+    /// It is; the call has ended, or has run out of time.
+    pub(crate) fn check(&self) -> Result<(), ToolError> {
+        if self.wanted.load(Ordering::Relaxed) || self.at <= Instant::now() {
+            return Err(self.too_long());
+        }
+        Ok(())
+    }
+
+    fn too_long(&self) -> ToolError {
+        let seconds = self.timeout.as_secs_f64();
+        ToolError::new(format!("it took more than {seconds} s; ask for less"))
+    }
+
+    /// One that never comes, for tests.
+    #[cfg(test)]
+    pub(super) fn never() -> Self {
+        Self::after(Duration::from_secs(3600))
+    }
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_told_when_its_call_is_dropped() {
+        let pool = Blocking::new(1, Duration::from_secs(60));
+        let (began, begun) = tokio::sync::oneshot::channel();
+        let (stopped, was_stopped) = mpsc::channel();
+        let call = pool.run(move |stop| {
+            let _ = began.send(());
+            while stop.check().is_ok() {
+                std::thread::yield_now();
+            }
+            let _ = stopped.send(());
+            stop.check()
+        });
+        tokio::select! {
+            _ = call => panic!("it does not end by itself"),
+            begun = begun => begun.expect("it has begun"),
+        }
+        tokio::task::spawn_blocking(move || was_stopped.recv())
+            .await
+            .expect("no panic")
+            .expect("told");
+        assert_eq!(pool.run(|_| Ok(7)).await.expect("room again"), 7);
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_place_in_time_is_told_so() {
+        let pool = Blocking::new(1, Duration::from_millis(20));
+        let (hold, held) = mpsc::channel::<()>();
+        let first = pool.run(move |_| {
+            let _ = held.recv();
+            Ok(())
+        });
+        let second = pool.run(|_| Ok(()));
+        let (first, second) = tokio::join!(first, second);
+        assert!(first.expect_err("late").message().contains("0.02 s"));
+        assert!(second.expect_err("late").message().contains("0.02 s"));
+        drop(hold);
+    }
+}

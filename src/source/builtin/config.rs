@@ -1,0 +1,36 @@
+//! Settings of the built-in toolsets, composed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::time::TimeConfig;
+
+/// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
+/// toolset is off until `toolsets` names it.
+///
+/// ```yaml
+/// toolsets: [time]
+/// builtin:
+///   time:
+///     local_zone: Europe/Berlin
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BuiltinConfig {
+    /// The toolset `time`.
+    pub time: TimeConfig,
+}
+
+impl BuiltinConfig {
+    /// Toolsets that have settings which nobody sees, since `toolsets` does not name them.
+    pub(crate) fn unused<'a>(
+        &self,
+        toolsets: &'a [String],
+    ) -> impl Iterator<Item = &'static str> + use<'a> {
+        let unset = Self::default();
+        let set = [("time", self.time != unset.time)];
+        set.into_iter()
+            .filter(|(name, is_set)| *is_set && !toolsets.iter().any(|named| named == name))
+            .map(|(name, _)| name)
+    }
+}
