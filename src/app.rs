@@ -442,6 +442,7 @@ impl App {
             asks_for_certificates: config.http.tls.client_authorities.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
+        warn_of_nobody(&config.policy, &auth);
         let is_read = self.reads_metrics(&config);
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
@@ -791,6 +792,24 @@ fn tell_state(telemetry: &Telemetry) {
     });
 }
 
+/// Says in the log which rules are for holders of keys that there are not: keys may come later, and mistakes look the same.
+fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
+    for (at, rule) in policy.rules.iter().enumerate() {
+        for principal in &rule.principals {
+            let is_plain = !principal.contains(['*', '?', '[', '{']);
+            if let Some(name) = principal.strip_prefix("key:").filter(|_| is_plain)
+                && auth.holder(name).is_none()
+            {
+                tracing::warn!(
+                    setting = %format_args!("policy.rules[{at}].principals"),
+                    principal,
+                    "nobody has a key of that name: the rule is for nobody, unless one is added to auth.api_keys"
+                );
+            }
+        }
+    }
+}
+
 /// Says what a server that others can reach does unless it is configured.
 fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
     if !proved {
@@ -801,7 +820,7 @@ fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
     }
     if http.allowed_hosts.is_empty() && http.public_url.is_none() {
         tracing::warn!(
-            setting = "http.public_url",
+            setting = "http.allowed_hosts",
             "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
         );
     }
@@ -919,6 +938,9 @@ impl Bound {
             }
         };
         let audit = self.server.audit.clone();
+        if let Some(audit) = &audit {
+            audit.begin();
+        }
         let reopening = async {
             match &audit {
                 Some(audit) => audit.keep_reopening().await,

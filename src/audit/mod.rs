@@ -12,9 +12,9 @@
 mod config;
 mod queue;
 mod record;
-mod redact;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,9 @@ pub use config::{AuditConfig, AuditError};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 pub(crate) use record::{Entry, Event, Outcome, Subject, SubjectKind};
-use redact::Redaction;
 use writer::Writer;
 
-use crate::telemetry::{Telemetry, records_are_sent};
+use crate::telemetry::{Redaction, Telemetry, records_are_sent, secret_properties};
 
 /// Where records are put down.
 #[derive(Debug)]
@@ -67,7 +66,10 @@ impl Audit {
         open: impl FnOnce(Arc<Queue>) -> Result<Writer, AuditError>,
     ) -> Result<Arc<Self>, AuditError> {
         let arguments = match config.arguments {
-            true => Some(Redaction::new(config)?),
+            true => Some(
+                Redaction::new(&config.redact, config.arguments_bytes)
+                    .map_err(|pattern| AuditError::Pattern { pattern })?,
+            ),
             false => None,
         };
         let queue = Arc::new(Queue::new(config, telemetry));
@@ -82,8 +84,12 @@ impl Audit {
             all_methods: config.all_methods,
             required: config.required,
         };
-        audit.note(Entry::new(Event::Start).saying("version", env!("CARGO_PKG_VERSION")));
         Ok(Arc::new(audit))
+    }
+
+    /// Says that records are written from here on.
+    pub(crate) fn begin(&self) {
+        self.note(Entry::new(Event::Start).saying("version", env!("CARGO_PKG_VERSION")));
     }
 
     /// Whether requests are recorded too that change nothing and call nothing.
@@ -121,9 +127,12 @@ impl Audit {
         json: &str,
         schema: Option<&serde_json::Value>,
     ) -> Option<serde_json::Value> {
-        self.arguments
-            .as_ref()
-            .map(|redaction| redaction.show(json, schema))
+        let redaction = self.arguments.as_ref()?;
+        let mut marked = BTreeSet::new();
+        if let Some(schema) = schema {
+            secret_properties(schema, &mut marked);
+        }
+        Some(redaction.show(json, &marked))
     }
 
     /// Has the file opened again, after it was moved away.

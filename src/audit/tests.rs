@@ -63,14 +63,16 @@ impl Sink for Disk {
     }
 }
 
-fn started(config: AuditConfig) -> (Arc<Audit>, Disk, Telemetry) {
+fn started(config: &AuditConfig) -> (Arc<Audit>, Disk, Telemetry) {
     let (disk, telemetry) = (Disk::default(), Telemetry::new(Metrics::default(), true));
-    let audit = Audit::writing(&config, &telemetry, |queue| {
+    let audit = Audit::writing(config, &telemetry, |queue| {
         let sinks: Vec<(String, Box<dyn Sink>)> =
             vec![("a disk".to_owned(), Box::new(disk.clone()))];
         Ok(Writer::to(queue, sinks, false))
     });
-    (audit.expect("starts"), disk, telemetry)
+    let audit = audit.expect("starts");
+    audit.begin();
+    (audit, disk, telemetry)
 }
 
 fn refusal() -> Entry {
@@ -86,7 +88,7 @@ fn lost(telemetry: &Telemetry, reason: &str) -> u64 {
 
 #[tokio::test]
 async fn what_is_put_down_is_written_in_order() {
-    let (audit, disk, _) = started(AuditConfig::default());
+    let (audit, disk, _) = started(&AuditConfig::default());
     for _ in 0..600 {
         audit.note(Entry::new(Event::Call));
     }
@@ -102,7 +104,7 @@ async fn what_is_put_down_is_written_in_order() {
 
 #[tokio::test]
 async fn strangers_fill_neither_the_log_nor_the_queue() {
-    let (audit, disk, telemetry) = started(AuditConfig {
+    let (audit, disk, telemetry) = started(&AuditConfig {
         refusals_per_second: 0,
         ..AuditConfig::default()
     });
@@ -112,7 +114,7 @@ async fn strangers_fill_neither_the_log_nor_the_queue() {
     assert_eq!(lost(&telemetry, "rate"), 1);
 
     // The disk is taken away, so that everything waits.
-    let (audit, disk, telemetry) = started(AuditConfig {
+    let (audit, disk, telemetry) = started(&AuditConfig {
         queue: 8,
         refusals_per_second: u32::MAX,
         ..AuditConfig::default()
@@ -136,7 +138,7 @@ async fn strangers_fill_neither_the_log_nor_the_queue() {
 
 #[tokio::test]
 async fn where_records_may_be_lost_a_full_disk_stops_nothing_and_what_is_lost_is_counted() {
-    let (audit, disk, telemetry) = started(AuditConfig::default());
+    let (audit, disk, telemetry) = started(&AuditConfig::default());
     audit.queue.written().await;
     // Half of a line fits.
     disk.written().room = Some(20);
@@ -160,7 +162,7 @@ async fn where_records_may_be_lost_a_full_disk_stops_nothing_and_what_is_lost_is
 
 #[tokio::test]
 async fn where_records_are_required_nothing_is_lost_and_calls_wait_for_the_disk() {
-    let (audit, disk, telemetry) = started(AuditConfig {
+    let (audit, disk, telemetry) = started(&AuditConfig {
         required: true,
         queue: 4,
         ..AuditConfig::default()
@@ -185,7 +187,7 @@ async fn where_records_are_required_nothing_is_lost_and_calls_wait_for_the_disk(
 
 #[tokio::test]
 async fn a_place_is_taken_before_a_call_and_given_back_after_it() {
-    let (audit, _disk, telemetry) = started(AuditConfig {
+    let (audit, _disk, telemetry) = started(&AuditConfig {
         required: true,
         queue: 2,
         ..AuditConfig::default()
@@ -207,7 +209,7 @@ async fn a_place_is_taken_before_a_call_and_given_back_after_it() {
 
 #[tokio::test]
 async fn a_file_that_was_moved_away_is_opened_again_and_no_line_is_torn() {
-    let (audit, disk, _) = started(AuditConfig {
+    let (audit, disk, _) = started(&AuditConfig {
         required: true,
         ..AuditConfig::default()
     });
@@ -228,8 +230,8 @@ async fn a_file_that_was_moved_away_is_opened_again_and_no_line_is_torn() {
 
 #[test]
 fn settings_that_cannot_be_are_told_with_what_to_do() {
-    let start = |config: AuditConfig| Audit::start(&config, &Telemetry::default());
-    assert!(start(AuditConfig::default()).expect("fine").is_none());
+    let start = |config: &AuditConfig| Audit::start(config, &Telemetry::default());
+    assert!(start(&AuditConfig::default()).expect("fine").is_none());
     let folder = tempfile::tempdir().expect("a folder");
     for (config, part) in [
         (
@@ -263,7 +265,7 @@ fn settings_that_cannot_be_are_told_with_what_to_do() {
             "folder",
         ),
     ] {
-        let error = start(config).expect_err("refused").to_string();
+        let error = start(&config).expect_err("refused").to_string();
         assert!(error.contains(part), "{error}");
     }
 }
@@ -280,10 +282,7 @@ async fn the_file_is_the_owners_alone() {
         .expect("starts")
         .expect("is on");
     audit.flush(Duration::from_secs(20)).await;
-    assert_eq!(
-        events(&std::fs::read(&path).expect("written")),
-        ["start", "stop"]
-    );
+    assert_eq!(events(&std::fs::read(&path).expect("written")), ["stop"]);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

@@ -109,7 +109,7 @@ pub struct ForwardedConfig {
 #[non_exhaustive]
 pub enum AuthSetupError {
     /// A file or folder cannot be read.
-    #[error("cannot read API keys from {}", path.display())]
+    #[error("cannot read API keys from {}; name a file or folder that is there and that this process may read", path.display())]
     Read {
         /// Which one.
         path: PathBuf,

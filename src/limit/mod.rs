@@ -216,8 +216,8 @@ impl Limits {
     }
 }
 
-/// What a call waits for before it begins, or has while it runs. By default nothing.
-#[derive(Debug, Default)]
+/// What a call waits for before it begins, or has while it runs.
+#[derive(Debug)]
 pub(crate) struct Turn {
     places: [Option<Places>; 3],
     hits: Arc<Hits>,

@@ -246,6 +246,7 @@ impl Server {
         let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
         let tools = metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
+        telemetry.mark_secret(catalog.secret_arguments());
         let generation = Generation::new(catalog, &config, admission);
         let mount = "mcp";
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
@@ -303,6 +304,8 @@ impl Server {
     /// Serves what was prepared, from the next request on. Those that are under way end as they began.
     pub(crate) fn install(&self, prepared: Prepared) -> Changes {
         let generation = Arc::new(prepared.0);
+        let secrets = generation.catalog.secret_arguments();
+        self.telemetry.mark_secret(secrets);
         let tools = self.telemetry.metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
         let before = self.generation.swap(Arc::clone(&generation));

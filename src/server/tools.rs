@@ -152,14 +152,14 @@ impl Server {
         };
         let task = TaskCall {
             audited: self.audited_task(caller, &conclusion.name, definition.begins_later),
-            turn: self.limits.turn(caller.principal, limits),
             call,
             tool: conclusion.name.clone(),
             later: definition.begins_later,
             context,
             terms,
         };
-        Err(self.begin_task(request.id, task, move |id, outcome| {
+        let turn = self.limits.turn(caller.principal, limits);
+        Err(self.begin_task(request.id, task, turn, move |id, outcome| {
             let conclusion = Conclusion {
                 id: id.to_owned(),
                 ..conclusion

@@ -1,6 +1,7 @@
 //! One request, watched from its beginning to its end.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,6 +42,13 @@ impl Telemetry {
     pub(crate) fn traced_by(mut self, tracer: Tracer) -> Self {
         self.tracer = Some(Arc::new(tracer));
         self
+    }
+
+    /// Says which arguments of tools are secret, by their names: traces leave their values out.
+    pub(crate) fn mark_secret(&self, names: BTreeSet<String>) {
+        if let Some(tracer) = &self.tracer {
+            tracer.secrets.store(Arc::new(names));
+        }
     }
 
     /// Whether requests are watched at all. If not, this is all that they cost.

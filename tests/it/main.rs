@@ -28,6 +28,8 @@ mod library;
 mod limits;
 mod offer_attributes;
 mod operators;
+#[cfg(feature = "cli")]
+mod operators_commands;
 mod prompts;
 mod protocol_rules;
 mod reference_tools;
@@ -36,6 +38,8 @@ mod resources;
 mod revisions;
 mod rules;
 mod state;
+#[cfg(all(feature = "cli", feature = "otlp", unix))]
+mod secrets;
 mod sources;
 #[cfg(feature = "cli")]
 mod stdio;

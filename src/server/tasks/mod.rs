@@ -48,8 +48,6 @@ pub(super) struct TaskCall {
     /// Whether it is one only when it says so.
     pub(super) later: bool,
     pub(super) terms: TaskTerms,
-    /// The places that it takes while it runs.
-    pub(super) turn: Turn,
     /// What will be recorded of its end.
     pub(super) audited: Option<TaskDraft>,
 }
@@ -107,11 +105,12 @@ impl Server {
         }
     }
 
-    /// Begins a task, and answers with its handle, or with how the call ended before it became one.
+    /// Begins a task, which takes its places among the calls, and answers with its handle, or with how the call ended before it became one.
     pub(super) fn begin_task(
         self: &Arc<Self>,
         id: &str,
         task: TaskCall,
+        turn: Turn,
         conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Reply + Send + 'static,
     ) -> Handled {
         let (server, id) = (Arc::clone(self), id.to_owned());
@@ -122,7 +121,7 @@ impl Server {
         }
         Handled::Later(Box::pin(async move {
             let mut task = task;
-            let held = match std::mem::take(&mut task.turn).wait().await {
+            let held = match turn.wait().await {
                 Ok(held) => held,
                 Err(refused) => return Reply::limited(Some(&id), refused),
             };

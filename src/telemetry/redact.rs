@@ -1,10 +1,9 @@
-//! Arguments without what nobody should read in a log.
+//! Arguments without what nobody should read in a log or a trace.
+
+use std::collections::BTreeSet;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
-
-use super::config::{AuditConfig, AuditError};
-use super::record::cut;
 
 /// What stands in the place of a secret.
 const MASK: &str = "[redacted]";
@@ -13,48 +12,42 @@ const TEXT_MAX_BYTES: usize = 512;
 
 /// Which members are left out, and how much is shown of the others.
 #[derive(Debug)]
-pub(super) struct Redaction {
+pub(crate) struct Redaction {
     names: GlobSet,
     max_bytes: usize,
 }
 
 impl Redaction {
-    pub(super) fn new(config: &AuditConfig) -> Result<Self, AuditError> {
-        let mut names = GlobSetBuilder::new();
-        for pattern in &config.redact {
-            let no_name = |_| AuditError::Pattern {
-                pattern: pattern.clone(),
-            };
-            let glob = GlobBuilder::new(pattern).case_insensitive(true).build();
-            names.add(glob.map_err(no_name)?);
+    /// Names that everybody knows, and these; `*` and `?` stand for anything. `max_bytes` is how much is shown at most.
+    ///
+    /// # Errors
+    ///
+    /// The first name that is none.
+    pub(crate) fn new(names: &[String], max_bytes: usize) -> Result<Self, String> {
+        let mut globs = GlobSetBuilder::new();
+        for name in names {
+            let glob = GlobBuilder::new(name).case_insensitive(true).build();
+            globs.add(glob.map_err(|_| name.clone())?);
         }
-        let names = names.build().map_err(|_| AuditError::Pattern {
-            pattern: config.redact.join(", "),
-        })?;
-        Ok(Self {
-            names,
-            max_bytes: config.arguments_bytes,
-        })
+        let names = globs.build().map_err(|_| names.join(", "))?;
+        Ok(Self { names, max_bytes })
     }
 
-    /// The arguments as they may be read; or how large they are, if that is too much. `schema` is theirs.
-    pub(super) fn show(&self, json: &str, schema: Option<&Value>) -> Value {
-        let mut marked = Vec::new();
-        if let Some(schema) = schema {
-            secret_properties(schema, &mut marked);
-        }
+    /// The arguments as they may be read; or how large they are, if that is too much. `marked` are names that schemas
+    /// call secret.
+    pub(crate) fn show(&self, json: &str, marked: &BTreeSet<String>) -> Value {
         // What does not parse was refused already, or will be.
         let Ok(mut value) = serde_json::from_str::<Value>(json) else {
             return omitted(json);
         };
-        self.redact(&mut value, &marked);
+        self.redact(&mut value, marked);
         if self.max_bytes < value.to_string().len() {
             return omitted(json);
         }
         value
     }
 
-    fn redact(&self, value: &mut Value, marked: &[&str]) {
+    fn redact(&self, value: &mut Value, marked: &BTreeSet<String>) {
         match value {
             Value::Object(members) => {
                 for (name, value) in members {
@@ -70,13 +63,18 @@ impl Redaction {
                 .for_each(|value| self.redact(value, marked)),
             Value::String(text) if is_secret_text(text) => *value = MASK.into(),
             Value::String(text) if TEXT_MAX_BYTES < text.len() => {
-                *value = format!("{}... ({} bytes)", cut(text, TEXT_MAX_BYTES), text.len()).into();
+                *value = format!(
+                    "{}... ({} bytes)",
+                    &text[..text.floor_char_boundary(TEXT_MAX_BYTES)],
+                    text.len()
+                )
+                .into();
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn is_secret_name(&self, name: &str, marked: &[&str]) -> bool {
+    fn is_secret_name(&self, name: &str, marked: &BTreeSet<String>) -> bool {
         const SECRET: [&str; 14] = [
             "password",
             "passwd",
@@ -98,7 +96,7 @@ impl Redaction {
         SECRET.iter().any(|secret| plain.contains(secret))
             || plain == "pin"
             || plain == "auth"
-            || marked.contains(&name)
+            || marked.contains(name)
             || self.names.is_match(name)
     }
 }
@@ -108,7 +106,7 @@ fn omitted(json: &str) -> Value {
 }
 
 /// The names of properties that a schema says are for writing only, or passwords.
-fn secret_properties<'s>(schema: &'s Value, found: &mut Vec<&'s str>) {
+pub(crate) fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
     let is_secret = |property: &Map<String, Value>| {
         property.get("writeOnly") == Some(&Value::Bool(true))
             || property
@@ -120,7 +118,7 @@ fn secret_properties<'s>(schema: &'s Value, found: &mut Vec<&'s str>) {
             if let Some(Value::Object(properties)) = members.get("properties") {
                 for (name, property) in properties {
                     if property.as_object().is_some_and(is_secret) {
-                        found.push(name);
+                        found.insert(name.clone());
                     }
                 }
             }
@@ -179,8 +177,17 @@ fn is_secret_text(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn shown(config: AuditConfig, json: &str, schema: Option<&Value>) -> Value {
-        Redaction::new(&config).expect("sound").show(json, schema)
+    fn shown_with(names: &[&str], json: &str, schema: &Value) -> Value {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut marked = BTreeSet::new();
+        secret_properties(schema, &mut marked);
+        Redaction::new(&names, 4096)
+            .expect("sound")
+            .show(json, &marked)
+    }
+
+    fn shown(json: &str) -> Value {
+        shown_with(&[], json, &Value::Null)
     }
 
     #[test]
@@ -189,7 +196,7 @@ mod tests {
             "path": "/a", "Password": "canary", "api-key": "canary", "nested": [{"clientSecret": {"a": "canary"}}],
             "access_token": ["canary"], "pin": 1234, "auth": "canary", "pinned": true, "author": "Ada", "password": null,
         });
-        let shown = shown(AuditConfig::default(), &arguments.to_string(), None);
+        let shown = shown(&arguments.to_string());
         assert!(!shown.to_string().contains("canary"), "{shown}");
         assert_eq!(shown["nested"][0]["clientSecret"], MASK);
         assert_eq!(shown["pin"], MASK);
@@ -217,11 +224,7 @@ mod tests {
             "https://user:pass@example.com/a",
             "redis://:pass@host",
         ] {
-            let shown = shown(
-                AuditConfig::default(),
-                &json!({"x": [secret]}).to_string(),
-                None,
-            );
+            let shown = shown(&json!({"x": [secret]}).to_string());
             assert_eq!(shown["x"][0], MASK, "{secret}");
         }
         for plain in [
@@ -231,60 +234,40 @@ mod tests {
             "a sk-8 skate",
             "mailto:a@b",
         ] {
-            let shown = shown(
-                AuditConfig::default(),
-                &json!({"x": plain}).to_string(),
-                None,
-            );
+            let shown = shown(&json!({"x": plain}).to_string());
             assert_eq!(shown["x"], plain);
         }
     }
 
     #[test]
     fn settings_and_schemas_add_names() {
-        let config = AuditConfig {
-            redact: vec!["card_*".to_owned(), "SSN".to_owned()],
-            ..AuditConfig::default()
-        };
         let schema = json!({"properties": {
             "key": {"type": "string", "writeOnly": true},
             "inner": {"type": "object", "properties": {"word": {"format": "password"}}},
         }});
         let arguments =
             json!({"card_number": 1, "ssn": "2", "key": "3", "inner": {"word": "4", "ward": "5"}});
-        let shown = shown(config, &arguments.to_string(), Some(&schema));
+        let shown = shown_with(&["card_*", "SSN"], &arguments.to_string(), &schema);
         assert_eq!(
             shown,
             json!({"card_number": MASK, "ssn": MASK, "key": MASK, "inner": {"word": MASK, "ward": "5"}})
         );
-        let config = AuditConfig {
-            redact: vec!["[".to_owned()],
-            ..AuditConfig::default()
-        };
-        assert!(matches!(
-            Redaction::new(&config),
-            Err(AuditError::Pattern { .. })
-        ));
+        let error = Redaction::new(&["[".to_owned()], 1).expect_err("no name");
+        assert_eq!(error, "[");
     }
 
     #[test]
     fn long_texts_are_cut_and_what_is_still_too_large_is_counted_only() {
         let text = "ü".repeat(TEXT_MAX_BYTES);
         let json = json!({ "text": text }).to_string();
-        let cut = shown(AuditConfig::default(), &json, None);
+        let cut = shown(&json);
         assert!(
             cut["text"]
                 .as_str()
                 .is_some_and(|t| t.ends_with("... (1024 bytes)") && t.len() < 540)
         );
         let many = json!(vec![text; 20]).to_string();
-        assert_eq!(
-            shown(AuditConfig::default(), &many, None),
-            json!({"omitted_bytes": many.len()})
-        );
-        assert_eq!(
-            shown(AuditConfig::default(), "{", None),
-            json!({"omitted_bytes": 1})
-        );
+        assert_eq!(shown(&many), json!({"omitted_bytes": many.len()}));
+        assert_eq!(shown("{"), json!({"omitted_bytes": 1}));
     }
 }
