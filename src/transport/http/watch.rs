@@ -127,6 +127,10 @@ impl HeadWatch {
                 bytes[from + bare] = 0;
                 return;
             }
+            // Of a head that began before, the length of its body may have been said before.
+            if !blank {
+                return;
+            }
             // Behind a body whose length is said there may be another head.
             let next = end.and_then(|end| end.checked_add(length_of(&bytes[head])?));
             match next {
