@@ -494,6 +494,22 @@ impl App {
         Ok(Harness::new(self.server()?))
     }
 
+    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    #[cfg(feature = "cli")]
+    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+        let (config, _) = self.take_config()?;
+        let place = Place {
+            name: &config.server.name,
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+        };
+        let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
+        warn_of_nobody(&config.policy, &auth);
+        Tls::load(&config.http.tls)?;
+        Ok(self.config(config).server()?.tool_count())
+    }
+
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
@@ -797,9 +813,7 @@ fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
     for (at, rule) in policy.rules.iter().enumerate() {
         for principal in &rule.principals {
             let is_plain = !principal.contains(['*', '?', '[', '{']);
-            if let Some(name) = principal.strip_prefix("key:").filter(|_| is_plain)
-                && auth.holder(name).is_none()
-            {
+            if is_plain && principal.starts_with("key:") && auth.holder(principal).is_none() {
                 tracing::warn!(
                     setting = %format_args!("policy.rules[{at}].principals"),
                     principal,

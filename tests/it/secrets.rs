@@ -141,7 +141,7 @@ fn answer(mut stream: TcpStream, heads: &Mutex<String>, exported: &Mutex<Vec<u8>
 fn settings(port: u16, folder: &Path) -> String {
     let world = format!("http://127.0.0.1:{port}");
     let source = |name: &str, auth: serde_json::Value| {
-        json!({"name": name, "http": {
+        json!({"name": name, "prefix": format!("{name}__"), "http": {
             "base_url": format!("{world}/api"), "auth": auth, "headers": {"x-static": canary("tool-header")},
             "limits": {"retries": 0},
             "tools": [
@@ -172,12 +172,12 @@ fn settings(port: u16, folder: &Path) -> String {
             source("oauth", json!({"oauth": {
                 "token_url": format!("{world}/token"), "client_id": "me", "client_secret": secret("tool-client-secret"),
             }})),
-            json!({"name": "away", "http": {
+            json!({"name": "away", "prefix": "away__", "http": {
                 "base_url": "http://127.0.0.1:1", "limits": {"retries": 0},
                 "auth": {"query": {"name": "key", "value": secret("tool-query")}},
                 "tools": [{"name": "call", "url": "/"}],
             }}),
-            json!({"name": "run", "command": {
+            json!({"name": "run", "prefix": "run__", "command": {
                 "environment": {"TOKEN": secret("command-environment")},
                 "tools": [{
                     "name": "slow", "argv": ["sleep", "1"], "stdin": "{{ password }}",
@@ -326,7 +326,7 @@ fn ask_everything(program: &Program) -> String {
     let arguments = json!({"password": canary("argument"), "key": "fine"});
     for tool in ["bearer__fine", "basic__fine", "query__fine", "oauth__fine"] {
         let answer = program.ask(&with_key(Stateless::call(tool, arguments.clone())).text());
-        assert!(answer.contains("200 OK"), "{answer}");
+        assert!(answer.contains("fine\\\":true"), "{answer}");
         answers += &answer;
     }
     for (tool, arguments) in [
@@ -421,7 +421,7 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
                     seen = command_lines(program.process.id());
                 }
                 let answer = call.join().expect("answered");
-                assert!(answer.contains("200 OK"), "{answer}");
+                assert!(answer.contains(r#""isError":false"#), "{answer}");
                 seen
             });
             assert!(children > 0, "a command was running");
