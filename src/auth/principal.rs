@@ -41,6 +41,7 @@ pub(super) struct Facts {
     pub(super) scopes: Arc<[Box<str>]>,
     pub(super) groups: Arc<[Box<str>]>,
     pub(super) claims: Arc<Map<String, Value>>,
+    /// Until when what was shown is good, in seconds of Unix time.
     pub(super) expires: Option<u64>,
 }
 
@@ -197,7 +198,14 @@ impl Principal {
         self.facts.groups.iter().map(|group| &**group)
     }
 
-    /// When its proof ends, in seconds of Unix time, with what clocks may differ; `None` if it does not by itself.
+    /// Says until when its proof is good, in seconds of Unix time. Streams of its end then at the latest.
+    #[must_use]
+    pub fn with_expiry(mut self, unix_seconds: u64) -> Self {
+        self.facts.expires = Some(unix_seconds);
+        self
+    }
+
+    /// Until when its proof is good, in seconds of Unix time; `None` if nobody knows of an end.
     pub fn expires(&self) -> Option<u64> {
         self.facts.expires
     }

@@ -274,6 +274,7 @@ fn calls_something(method: Method) -> bool {
         | Method::TemplatesList
         | Method::Complete
         | Method::TasksGet
+        | Method::TasksList
         | Method::TasksResult
         | Method::SkillsList => false,
     }

@@ -40,9 +40,7 @@ impl LegacyRequest<'_> {
             if !self.summary.takes_streams() {
                 return Err(Rejection::NotAcceptable);
             }
-            let opened = endpoint
-                .server
-                .open_legacy(entered.principal, self.local.now(), MESSAGES);
+            let opened = endpoint.server.open_legacy(entered.principal, MESSAGES);
             let reply = opened.map_or_else(|refusal| refusal, Reply::Stream);
             return Ok(respond(reply, self.connection));
         }
