@@ -23,6 +23,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
+use crate::audit::{Audit, AuditError};
 use crate::auth::{
     ApiKeys, AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
 };
@@ -103,6 +104,9 @@ pub enum AppError {
     /// The rules of who sees and uses what make no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// There can be no audit log as it was configured.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -478,8 +482,10 @@ impl App {
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
+        warn_of_nobody(&config.policy, &auth);
         let is_read = self.reads_metrics(&config);
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
@@ -538,6 +544,22 @@ impl App {
     /// Whatever is wrong with tools or settings.
     pub fn harness(self) -> std::result::Result<Harness, AppError> {
         Ok(Harness::new(self.server()?))
+    }
+
+    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    #[cfg(feature = "cli")]
+    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+        let (config, _) = self.take_config()?;
+        let place = Place {
+            name: &config.server.name,
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+        };
+        let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
+        warn_of_nobody(&config.policy, &auth);
+        Tls::load(&config.http.tls)?;
+        Ok(self.config(config).server()?.tool_count())
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
@@ -619,6 +641,7 @@ impl App {
         if let Some(upstreams) = &self.offers.upstreams {
             backends::watch(upstreams, &telemetry);
         }
+        let audit = Audit::start(&config.audit, &telemetry)?;
         let server = Server::new(
             config.server.clone(),
             keys,
@@ -628,6 +651,7 @@ impl App {
             telemetry,
             admission,
             limits,
+            audit,
         );
         Ok((Arc::new(server), gathered))
     }
@@ -693,6 +717,22 @@ fn tell_state(telemetry: &Telemetry) {
     });
 }
 
+/// Says in the log which rules are for holders of keys that there are not: keys may come later, and mistakes look the same.
+fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
+    for (at, rule) in policy.rules.iter().enumerate() {
+        for principal in &rule.principals {
+            let is_plain = !principal.contains(['*', '?', '[', '{']);
+            if is_plain && principal.starts_with("key:") && auth.holder(principal).is_none() {
+                tracing::warn!(
+                    setting = %format_args!("policy.rules[{at}].principals"),
+                    principal,
+                    "nobody has a key of that name: the rule is for nobody, unless one is added to auth.api_keys"
+                );
+            }
+        }
+    }
+}
+
 /// Says what a server that others can reach does unless it is configured.
 fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
     if !proved {
@@ -701,7 +741,7 @@ fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
             "nothing proves who calls: everybody who reaches this address may use the tools"
         );
     }
-    if http.allowed_hosts.is_empty() {
+    if http.allowed_hosts.is_empty() && http.public_url.is_none() {
         tracing::warn!(
             setting = "http.allowed_hosts",
             "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
@@ -839,6 +879,16 @@ impl Bound {
                 }
             });
         }
+        let audit = self.server.audit.clone();
+        if let Some(audit) = &audit {
+            audit.begin();
+        }
+        let reopening = async {
+            match &audit {
+                Some(audit) => audit.keep_reopening().await,
+                None => std::future::pending().await,
+            }
+        };
         let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
@@ -860,6 +910,7 @@ impl Bound {
             () = operators => Ok(()),
             () = orphans::reap() => Ok(()),
             never = reloading => match never {},
+            never = reopening => match never {},
         };
         tokio::join!(
             async {
@@ -867,7 +918,15 @@ impl Bound {
                     upstreams.stop(CHILDREN).await;
                 }
             },
-            self.export.flush(self.budget.flush)
+            async {
+                let mut within = self.budget.flush;
+                // Records may go to the collector too.
+                if let Some(audit) = &audit {
+                    within /= 2;
+                    audit.flush(within).await;
+                }
+                self.export.flush(within).await;
+            }
         );
         Ok(served?)
     }

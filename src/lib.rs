@@ -52,6 +52,7 @@ pub mod telemetry;
 pub mod state;
 pub mod auth;
 pub mod limit;
+pub mod audit;
 pub mod seal;
 pub mod catalog;
 pub mod client;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::{AppError, Hook, policy_for};
+use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Refused, Skill, Tool};
 use crate::config::Config;
@@ -185,6 +186,7 @@ impl Composer {
             tell_of_refused(&catalog)?;
             // What is wrong is found out before anything is changed.
             let policy = policy_for(&config.policy, &catalog)?;
+            let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
             let prepared = composer.prepared(catalog, &config, policy);
             let composer = Arc::clone(&composer);
@@ -197,6 +199,9 @@ impl Composer {
                 };
                 composer.install(prepared);
                 drop(current);
+                if let Some(audit) = &composer.server.audit {
+                    audit.note(Entry::new(Event::Policy).saying("rules", rules));
+                }
                 // Upstream servers may have changed in between.
                 composer.again();
             }))

@@ -65,6 +65,8 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
     for (setting, path) in [
         ("auth.api_keys_file", &config.auth.api_keys_file),
         ("auth.api_keys_dir", &config.auth.api_keys_dir),
+        ("audit.file", &config.audit.file),
+        ("http.tls.key", &http.tls.key),
     ] {
         let Some(path) = path else { continue };
         // Mounted secrets are often open to all, in a container where there is nobody else.

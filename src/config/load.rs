@@ -1012,6 +1012,43 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn files_with_secrets_that_others_can_read_are_refused_where_there_are_others() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let path = file.path().display().to_string();
+        let open_to = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(file.path(), permissions).expect("ours");
+        };
+        for variable in [
+            "LONGSHORE_AUTH__API_KEYS_FILE",
+            "LONGSHORE_AUDIT__FILE",
+            "LONGSHORE_HTTP__TLS__KEY",
+        ] {
+            open_to(0o644);
+            let message = load(&Flags::default(), &[(variable, &path)]).expect_err("refused");
+            assert!(
+                message.contains(&path) && message.contains("chmod o-rwx"),
+                "{message}"
+            );
+            let in_container = [(variable, &*path), ("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
+            assert!(load(&Flags::default(), &in_container).is_ok());
+            open_to(0o640);
+            assert!(load(&Flags::default(), &[(variable, &path)]).is_ok());
+        }
+    }
+
+    #[test]
+    fn proxies_that_may_be_anybody_are_refused() {
+        for network in ["0.0.0.0/0", "::/0", "10.0.0.0/8,0.0.0.0/1"] {
+            let wide = ("LONGSHORE_HTTP__TRUSTED_PROXIES", network);
+            let message = load(&Flags::default(), &[wide]).expect_err("refused");
+            assert!(message.contains("such as 10.0.0.0/8"), "{message}");
+        }
+    }
+
     #[test]
     fn listening_to_everybody_without_a_proof_has_to_be_said() {
         let public = |insecure| Flags {

@@ -36,6 +36,7 @@ pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 pub(crate) use watch::Watch;
 
+use crate::audit::AuditConfig;
 use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
@@ -106,6 +107,8 @@ pub struct Config {
     /// How often, and how many at once.
     #[schemars(extend("x-reload" = "live"))]
     pub limits: LimitConfig,
+    /// Who did what.
+    pub audit: AuditConfig,
     /// The log.
     pub log: LogConfig,
 }

@@ -4,6 +4,7 @@
 //! 2025-11-25, `stateless.rs` for 2026-07-28), and hand what both agree on to
 //! one dispatcher. Everything after that is shared.
 
+mod audited;
 mod batch;
 mod call;
 mod completion;
@@ -67,6 +68,7 @@ pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
 pub use tasks::TaskConfig;
 
+use crate::audit::Audit;
 use crate::auth::{Policy, Principal};
 use crate::catalog::{
     Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, Refused, RequestId, Wanted,
@@ -119,6 +121,8 @@ pub(crate) struct Server {
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
     pub(crate) state: SharedState,
+    /// Who is told what happens, if anybody is.
+    pub(crate) audit: Option<Arc<Audit>>,
 }
 
 /// A generation that is complete and not served yet.
@@ -227,6 +231,7 @@ impl Server {
         telemetry: Telemetry,
         admission: Admission,
         limits: Limits,
+        audit: Option<Arc<Audit>>,
     ) -> Self {
         let metrics = &telemetry.metrics;
         catalog.count_in(metrics);
@@ -241,6 +246,7 @@ impl Server {
         let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
         let tools = metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
+        telemetry.mark_secret(catalog.secret_arguments());
         let generation = Generation::new(catalog, &config, admission);
         let mount = "mcp";
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
@@ -286,6 +292,7 @@ impl Server {
             operations,
             sessions_opened,
             session_life,
+            audit,
         }
     }
 
@@ -303,6 +310,8 @@ impl Server {
     /// Serves what was prepared, from the next request on. Those that are under way end as they began.
     pub(crate) fn install(&self, prepared: Prepared) -> Changes {
         let generation = Arc::new(prepared.0);
+        let secrets = generation.catalog.secret_arguments();
+        self.telemetry.mark_secret(secrets);
         let tools = self.telemetry.metrics.gauge(&TOOLS, &[]);
         tools.set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
         let before = self.generation.swap(Arc::clone(&generation));
@@ -480,6 +489,9 @@ impl Server {
         request: &Request<'_>,
     ) -> Handled {
         caller.names(self.operations.of(method));
+        if caller.is_barred() {
+            return Handled::Now(audited::unrecorded(request.id));
+        }
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -650,6 +662,9 @@ impl Server {
             return None;
         }
         let handler = Arc::clone(self.methods.get(&*request.method)?);
+        if caller.is_barred() {
+            return Some(Handled::Now(audited::unrecorded(request.id)));
+        }
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
             Ok(params) => Value::Object(params),

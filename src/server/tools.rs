@@ -148,6 +148,7 @@ impl Server {
             arguments,
             context,
             terms: on_its_own,
+            limits,
             ..
         } = started;
         let start = |context| entry.tool.call(context, arguments);
@@ -155,6 +156,7 @@ impl Server {
             return Err(conclusion.writer(|writer| writer.conclude(Outcome::Panicked)));
         };
         let task = TaskCall {
+            audited: self.audited_task(caller, &conclusion.name, definition.begins_later),
             call,
             tool: conclusion.name.clone(),
             later: definition.begins_later,
@@ -163,7 +165,8 @@ impl Server {
             context,
             terms,
         };
-        Err(self.begin_task(request.id, task, move |id, outcome| {
+        let turn = self.limits.turn(caller.principal, limits.as_deref());
+        Err(self.begin_task(request.id, task, turn, move |id, outcome| {
             let conclusion = Conclusion {
                 id: id.to_owned(),
                 ..conclusion

@@ -35,8 +35,10 @@ impl Telemetry {
         service: (&str, &str),
     ) -> io::Result<(Self, Export)> {
         use super::instruments::EXPORT_DROPPED;
+        use super::redact::Redaction;
         use super::settings::ExportSettings;
-        use super::trace::Tracer;
+        use super::trace::{ARGUMENTS_MAX_BYTES, Tracer};
+        use arc_swap::ArcSwap;
 
         let Some(settings) = ExportSettings::read(config, probe, service) else {
             return Ok((Self::of(config, is_read), Export::default()));
@@ -55,7 +57,11 @@ impl Telemetry {
         let tracer = exporter.spans.as_ref().map(|spans| Tracer {
             sampler,
             propagation,
-            record_arguments: config.record_arguments,
+            arguments: config
+                .record_arguments
+                .then(|| Redaction::new(&[], ARGUMENTS_MAX_BYTES).ok())
+                .flatten(),
+            secrets: ArcSwap::default(),
             spans: spans.clone(),
             dropped: dropped("spans"),
         });

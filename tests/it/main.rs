@@ -8,6 +8,7 @@
 
 mod abuse;
 mod asking;
+mod audit;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
@@ -30,6 +31,8 @@ mod library;
 mod limits;
 mod offer_attributes;
 mod operators;
+#[cfg(feature = "cli")]
+mod operators_commands;
 mod prompts;
 mod protocol_rules;
 mod reference_tools;
@@ -38,6 +41,8 @@ mod resources;
 mod revisions;
 mod rules;
 mod state;
+#[cfg(all(feature = "cli", feature = "otlp", unix))]
+mod secrets;
 mod sources;
 #[cfg(feature = "cli")]
 mod stdio;

@@ -175,6 +175,41 @@ fn sighup_reads_the_configuration_again_and_does_not_end_the_program() {
 }
 
 #[test]
+fn a_moved_audit_log_is_opened_again_by_sighup_and_new_rules_are_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("audit.jsonl");
+    let audit = format!("audit:\n  file: {}\n", log.display());
+    let mut program = Program::start(&settings("one", KEY, &audit), &[]);
+    let rules = "policy:\n  rules:\n    - {effect: deny, tools: [echo]}\n";
+    program.write(&settings("one", KEY, &format!("{audit}{rules}")));
+    program.wait_for("is in force");
+    let old = folder.path().join("audit.jsonl.1");
+    fs::rename(&log, &old).expect("moved");
+    program.signal("HUP");
+    // What was put down before the signal may be in either.
+    while !log.exists() {
+        std::thread::yield_now();
+    }
+    assert!(program.get("/mcp", "wrong").starts_with("HTTP/1.1 401"));
+    program.signal("TERM");
+    assert!(program.process.wait().expect("ends").success());
+    let (old, new) = (fs::read_to_string(old), fs::read_to_string(log));
+    let (old, new) = (old.expect("UTF-8"), new.expect("UTF-8"));
+    assert!(
+        old.contains(r#""event":"start""#) && !old.contains("credential_invalid"),
+        "{old}"
+    );
+    assert!(
+        format!("{old}{new}").contains(r#""event":"policy","rules":1"#),
+        "{old}{new}"
+    );
+    assert!(
+        new.contains("credential_invalid") && new.contains(r#""event":"stop""#),
+        "{new}"
+    );
+}
+
+#[test]
 fn in_development_it_starts_again_when_a_setting_takes_that_or_the_program_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longshore.yaml");

@@ -179,7 +179,9 @@ impl Issuer {
                             issuer = self.names[0],
                             %error,
                             has_keys,
-                            "an issuer's keys could not be had; it is tried again"
+                            setting = "auth.oauth.issuer",
+                            "an issuer's keys could not be had; it is tried again. Without any, tokens are answered with 503: \
+                             the issuer's URL has to be as it writes it itself, or jwks_url has to say where its keys are"
                         );
                     }
                     failures = failures.saturating_add(1);

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::future::{join_all, select_all};
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
@@ -42,8 +43,10 @@ use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
 use token::{Demands, Fault, Token, UNKNOWN_KEY};
 
-/// How many verified tokens are remembered.
+/// How many verified tokens are remembered, of the usual size.
 const VERIFIED_MAX: usize = 10_000;
+/// How many bytes of them: tokens may have up to 16 KiB, and their claims are kept.
+const VERIFIED_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// For how many seconds at most.
 const VERIFIED_SECONDS: u64 = 300;
 /// How long an issuer may take to answer.
@@ -84,12 +87,24 @@ struct Inner {
     required: Vec<String>,
     implied: Implied,
     /// By the digest of the token: whoever reads the memory finds no token in it.
-    verified: Cache<[u8; 32], Arc<Verified>>,
+    verified: Cache<[u8; 32], Arc<Verified>, BySize>,
+}
+
+/// What a verified token takes.
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<[u8; 32], Arc<Verified>> for BySize {
+    fn weight(&self, _: &[u8; 32], verified: &Arc<Verified>) -> u64 {
+        verified.bytes
+    }
 }
 
 /// A token that was verified.
 #[derive(Debug)]
 struct Verified {
+    /// How much memory it takes, about.
+    bytes: u64,
     principal: Arc<Principal>,
     issuer: usize,
     /// Of the issuer's keys, when it was.
@@ -194,7 +209,7 @@ impl Tokens {
             leeway: config.leeway_seconds,
             required: config.scopes.clone(),
             implied: implied.clone(),
-            verified: Cache::new(VERIFIED_MAX),
+            verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
         })))
     }
 
@@ -334,6 +349,8 @@ impl Inner {
                 self.verified.insert(
                     hash,
                     Arc::new(Verified {
+                        // Parsed, claims take more room than in the token.
+                        bytes: 512 + 4 * text.len() as u64,
                         principal: Arc::clone(&principal),
                         issuer: at,
                         edition: held.edition,
@@ -382,7 +399,7 @@ impl Inner {
             scopes: self.implied.expand(scopes.iter().map(String::as_str)),
             groups: groups.into_iter().map(String::into_boxed_str).collect(),
             claims: Arc::default(),
-            expires: Some(token.expires() + self.leeway),
+            expires: Some(token.expires().saturating_add(self.leeway)),
         };
         let expires = token.expires();
         let principal = principal.with_facts(facts).with_claims(token.into_claims());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::config::HttpLimits;
+use super::config::{HttpConfig, HttpLimits};
 use super::door::{Arrived, Door};
 use super::peers::Peers;
 use super::worker::{Accepted, Worker};
@@ -34,15 +34,19 @@ impl<'s> Acceptor<'s> {
     pub(crate) fn new(
         door: &'s Door,
         workers: &'s [Worker],
-        limits: &HttpLimits,
+        config: &HttpConfig,
         hits: &'s Hits,
     ) -> Self {
+        let limits = &config.limits;
         Self {
             door,
             workers,
             hits,
             max: max_connections(limits),
-            peers: Peers::new(limits.connections_per_address),
+            peers: Peers::new(
+                limits.connections_per_address,
+                config.trusted_proxies.clone(),
+            ),
             reserve: reserve(),
             full: false,
         }

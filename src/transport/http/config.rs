@@ -38,11 +38,11 @@ pub struct HttpConfig {
     /// Listen on other addresses than loopback although nothing proves who calls. Default: false.
     pub insecure: bool,
     /// Values of `Host` to answer to, such as `mcp.example.com` or `mcp.example.com:8080`; without a port,
-    /// any port. Default: on loopback its own names, elsewhere all.
+    /// any port. That of `public_url` is one of them. Default: on loopback its own names, elsewhere all.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_hosts: Vec<String>,
     /// Web origins whose pages may call, such as `https://app.example.com`. Default: on loopback pages
-    /// from loopback, elsewhere none. Clients that are no browsers send no origin and are not affected.
+    /// from loopback, and those of `public_url`, elsewhere these alone. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
     /// The URL under which clients reach this server, such as `https://mcp.example.com`; with a path, if a proxy adds

@@ -57,6 +57,7 @@ pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
 use crate::server::Server;
+use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
 use accept::Acceptor;
 use cors::Cors;
@@ -121,6 +122,12 @@ impl Listener {
         if let Some(address) = self.address {
             config.port = address.port();
         }
+        // What clients speak, be it with a proxy.
+        let scheme = match &config.public_url {
+            Some(url) if url.starts_with("https:") => "https",
+            Some(_) => "http",
+            None => self.scheme(),
+        };
         let tls = self.tls.clone();
         let router = router(Arc::clone(&server), gate, config.clone(), layers);
         let router = Arc::new(Router {
@@ -136,8 +143,9 @@ impl Listener {
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
-        let mut acceptor = Acceptor::new(&self.door, &workers, &config.limits, hits);
+        let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
         let attending = tokio::spawn(Arc::clone(&server).attend());
+        server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {
@@ -190,6 +198,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
         guard: HostGuard::new(&config),
         cors: Cors::new(&config.allowed_origins),
         telemetry: server.telemetry().clone(),
+        refusals: Refusals::new(&server.telemetry().metrics),
         endpoint: Endpoint { server, config },
         prefix: gate.prefix().into(),
         gate,

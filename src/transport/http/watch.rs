@@ -4,6 +4,7 @@
 //! this server may have read it in the other one: that is how requests are smuggled. hyper takes the chunks and drops
 //! the length, so nobody behind it can see that there was one. Here the bytes are looked at on their way to hyper; the
 //! second of the two fields is spoiled, and hyper refuses the head as it refuses any other that is broken, in its turn.
+//! So it does where a line of a head ends with a line feed alone, which some take for an end and some do not.
 //!
 //! Besides, the end of the last request is known, and so whether part of a next one has come along with it.
 
@@ -29,6 +30,17 @@ pub(crate) struct HeadWatch {
     /// The last bytes that came, since a name may come in two parts.
     tail: [u8; NAME_MAX],
     tail_len: usize,
+}
+
+/// Where in a request bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// A head begins with them.
+    Beginning,
+    /// A head goes on with them.
+    Head,
+    /// They are of a body; of what comes behind it nothing is known yet.
+    Body,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,22 +69,19 @@ enum Next {
 impl HeadWatch {
     /// Looks at what was read, before anybody else does.
     #[inline]
-    pub(crate) fn look(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) {
+        if at == At::Beginning {
+            self.end = None;
+        }
         let from = self.body_left(bytes.len());
         if 0 < from {
             self.tail_len = 0;
         }
         if from < bytes.len() {
-            self.follow(bytes, from);
+            self.follow(bytes, from, at);
             self.keep_tail(&bytes[from..]);
         }
         self.read += bytes.len() as u64;
-    }
-
-    /// A request begins of which nothing is known yet.
-    #[inline]
-    pub(crate) fn forget_end(&mut self) {
-        self.end = None;
     }
 
     /// Whether more has come than the latest request.
@@ -89,13 +98,16 @@ impl HeadWatch {
     }
 
     /// From line to line.
-    fn follow(&mut self, bytes: &mut [u8], from: usize) {
+    fn follow(&mut self, bytes: &mut [u8], from: usize, at: At) {
+        // Bodies may have line feeds alone; heads may not (RFC 9112 section 2.2 lets us, and others read them otherwise).
+        let mut is_head = !self.lost || at != At::Body;
         let rest = &bytes[from..];
         let mut next = if let Some(field) = self.begun_in_tail(rest) {
             self.note(bytes, from, field);
             Next::Search(from)
-        } else if let Some(end) = self.end_begun_in_tail(rest) {
-            self.close_head(from + end, bytes.len())
+        } else if let ([.., b'\n', b'\r'], [b'\n', ..]) = (self.tail(), rest) {
+            is_head &= !self.lost;
+            self.close_head(from + 1, bytes.len())
         } else if self.tail().last() == Some(&b'\n') {
             Next::Line(from)
         } else {
@@ -103,21 +115,55 @@ impl HeadWatch {
         };
         loop {
             next = match next {
-                Next::Line(at) => self.line(bytes, at),
+                Next::Line(at) => match &bytes[at..] {
+                    [b'\n', ..] => self.end_of_head(bytes, at, at + 1, &mut is_head),
+                    [b'\r', b'\n', ..] => self.end_of_head(bytes, at, at + 2, &mut is_head),
+                    _ => {
+                        self.line(bytes, at);
+                        Next::Search(at)
+                    }
+                },
                 Next::Search(at) => match memchr::memchr(b'\n', &bytes[at..]) {
-                    Some(end) => Next::Line(at + end + 1),
+                    Some(length) => {
+                        let end = at + length;
+                        let before = match end.checked_sub(1) {
+                            Some(before) if from <= before => Some(bytes[before]),
+                            _ => self.tail().last().copied(),
+                        };
+                        if is_head && before != Some(b'\r') {
+                            bytes[end] = 0;
+                            is_head = false;
+                        }
+                        Next::Line(end + 1)
+                    }
                     None => return,
                 },
             };
         }
     }
 
+    /// An empty line begins at a place and ends at another.
+    fn end_of_head(
+        &mut self,
+        bytes: &mut [u8],
+        begins: usize,
+        ends: usize,
+        is_head: &mut bool,
+    ) -> Next {
+        if *is_head && bytes[begins] == b'\n' {
+            bytes[begins] = 0;
+            *is_head = false;
+        }
+        let next = self.close_head(ends, bytes.len());
+        // What follows may be a body.
+        *is_head &= !self.lost;
+        next
+    }
+
     /// Looks at the line that begins at a place.
     #[inline]
-    fn line(&mut self, bytes: &mut [u8], at: usize) -> Next {
+    fn line(&mut self, bytes: &mut [u8], at: usize) {
         match &bytes[at..] {
-            [b'\n', ..] => return self.close_head(at + 1, bytes.len()),
-            [b'\r', b'\n', ..] => return self.close_head(at + 2, bytes.len()),
             [b'c' | b'C', rest @ ..] if begins_with(rest, &LENGTH[1..]) => {
                 self.note(bytes, at, Field::Length);
             }
@@ -126,7 +172,6 @@ impl HeadWatch {
             }
             _ => {}
         }
-        Next::Search(at)
     }
 
     /// One of the two fields stands at a place.
@@ -167,15 +212,6 @@ impl HeadWatch {
         match self.body_left(len) {
             past if at < past => Next::Search(past),
             _ => Next::Line(at),
-        }
-    }
-
-    /// An empty line that began in what came before: where what follows it begins.
-    fn end_begun_in_tail(&self, bytes: &[u8]) -> Option<usize> {
-        match (self.tail(), bytes) {
-            ([.., b'\n', b'\r'], [b'\n', ..]) | ([.., b'\n'], [b'\n', ..]) => Some(1),
-            ([.., b'\n'], [b'\r', b'\n', ..]) => Some(2),
-            _ => None,
         }
     }
 
@@ -244,15 +280,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is left of bytes that come in pieces, and whether more came than the latest request.
+    /// What is left of bytes that come in pieces, and whether more came than the latest request. What comes behind the
+    /// first head comes while that is answered.
     fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
         let mut watch = HeadWatch::default();
+        let begins = text.len() - text.trim_start_matches(['\r', '\n']).len();
+        let head_end = text[begins..].find("\r\n\r\n").map(|at| begins + at + 4);
         let mut out = Vec::new();
         let mut rest = text.as_bytes();
         for cut in cuts.iter().chain([&usize::MAX]) {
             let (piece, after) = rest.split_at((*cut).min(rest.len()));
             let mut piece = piece.to_vec();
-            watch.look(&mut piece);
+            let at = match out.len() {
+                0 => At::Beginning,
+                at if head_end.is_none_or(|end| at < end) => At::Head,
+                _ => At::Body,
+            };
+            watch.look(&mut piece, at);
             out.extend(piece);
             rest = after;
         }
@@ -303,6 +347,47 @@ mod tests {
                 assert!(!is_spoiled(&text, &[cut]), "{text:?} at {cut}");
             }
             assert!(!is_spoiled(&text, &vec![1; text.len()]));
+        }
+    }
+
+    #[test]
+    fn lines_of_a_head_that_end_with_a_line_feed_alone_are_spoiled() {
+        let whole = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+        let mut heads: Vec<String> = whole
+            .match_indices("\r\n")
+            .map(|(at, _)| format!("{}{}", &whole[..at], &whole[at + 1..]))
+            .collect();
+        heads.push(whole.replace("\r\n", "\n"));
+        heads.push(format!("\n{whole}"));
+        heads.push(format!("\r\n\n{whole}"));
+        heads.push(format!("\r\n\r\n{}", heads[1]));
+        for text in &heads {
+            for cut in 0..text.find("abc").expect("a body") {
+                assert!(is_spoiled(text, &[cut]), "{text:?} at {cut}");
+            }
+            assert!(
+                is_spoiled(text, &vec![1; text.len()]),
+                "{text:?} byte by byte"
+            );
+        }
+        // Behind a request whose end is known.
+        for text in &heads {
+            assert!(is_spoiled(&format!("{whole}{text}"), &[]), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_feeds_of_bodies_are_left_alone() {
+        for text in [
+            format!("{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}"),
+            format!("\r\n{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}{HEAD}\r\n"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n4\r\n{{\n\n}}\r\n0\r\n\r\n"),
+            format!("{HEAD}Content-Length: 2\r\n\r\n\n\n{HEAD}Content-Length: 1\r\n\r\n\n"),
+        ] {
+            for cut in 0..text.len() {
+                assert!(!is_spoiled(&text, &[cut]), "{text:?} at {cut}");
+            }
+            assert!(!is_spoiled(&text, &vec![1; text.len()]), "{text:?}");
         }
     }
 
@@ -367,7 +452,7 @@ mod tests {
         fn pieces_do_not_matter(
             lines in prop::collection::vec(
                 prop::sample::select(vec![
-                    "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "\n", "x: y\r\n",
+                    "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "x: y\r\n",
                     "abc", "Content-", "Length:", "-bcdefg:",
                 ]),
                 0..12,
