@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use super::{Grounds, everything_in};
 
 const SECRET: &str = "what nobody inside may read";
 
-/// Exchanges two names without a rest, as often as it can, until it is dropped.
+/// Exchanges two names again and again until it is dropped.
 struct Exchange {
     ends: Arc<AtomicBool>,
     times: Arc<AtomicUsize>,
@@ -30,6 +31,8 @@ impl Exchange {
             while !is_over.load(Ordering::Relaxed) {
                 renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).expect("exchanged");
                 count.fetch_add(1, Ordering::Relaxed);
+                // Each exchange holds up all who look for paths, on the whole machine, other tests among them.
+                std::thread::sleep(Duration::from_micros(20));
             }
         });
         Self {
