@@ -61,9 +61,7 @@ impl Multiplexed {
     }
 }
 
-async fn connect(
-    address: SocketAddr,
-) -> Result<(SendRequest<Bytes>, JoinHandle<()>), WireError> {
+async fn connect(address: SocketAddr) -> Result<(SendRequest<Bytes>, JoinHandle<()>), WireError> {
     let socket = TcpStream::connect(address).await?;
     socket.set_nodelay(true)?;
     let (sender, connection) = h2::client::Builder::new()

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::fetch::FetchConfig;
 use super::filesystem::FilesystemConfig;
-use super::memory::MemoryConfig;
 use super::git::GitConfig;
+use super::memory::MemoryConfig;
 use super::sql::SqlConfig;
 use super::time::TimeConfig;
 

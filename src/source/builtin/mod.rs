@@ -19,8 +19,8 @@ pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
 pub use fetch::FetchConfig;
 pub use filesystem::{FilesystemConfig, FilesystemLimits};
-pub use memory::MemoryConfig;
 pub use git::{AuthorConfig, GitConfig, GitLimits};
+pub use memory::MemoryConfig;
 pub use sql::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 pub use time::TimeConfig;
 

@@ -413,10 +413,7 @@ mod tests {
         let inner = "a\r\ncontent-length: 999999\r\n\r\n";
         let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n");
         let chunked = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n");
-        let text = format!(
-            "{chunked}{:x}\r\n{inner}\r\n0\r\n\r\n{both}",
-            inner.len()
-        );
+        let text = format!("{chunked}{:x}\r\n{inner}\r\n0\r\n\r\n{both}", inner.len());
         for cut in 0..text.len() {
             assert!(is_spoiled(&text, &[cut]), "at {cut}");
         }
