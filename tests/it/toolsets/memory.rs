@@ -200,9 +200,8 @@ fn the_reference_server_answers_alike_and_reads_the_same_file() {
         theirs_folder.path().join("memory.jsonl"),
     );
     let Some(script) = std::env::var_os("LONGSHORE_REFERENCE_MEMORY") else {
-        eprintln!(
-            "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it"
-        );
+        let told = "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), told.as_bytes());
         return;
     };
     let mut theirs = Reference::start(
