@@ -4,6 +4,7 @@
 mod orphans;
 mod backends;
 mod compose;
+mod mounts;
 mod policy;
 mod reload;
 
@@ -35,16 +36,18 @@ use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing};
-use crate::server::{Admission, MethodHandler, Server, Shared};
+use crate::server::{Admission, MethodHandler, SEARCH_VERBS, Server, ServerConfig, Shared};
 use crate::source::{ToolsetError, UpstreamError, Upstreams};
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{
-    AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler, Tls, TlsError,
+    AdminListener, HttpConfig, Layers, Listener, McpService, Mounts, RouteHandler, Tls, TlsError,
 };
 use crate::transport::stdio::{self, StdioConfig};
 use compose::{Composer, Gathered, Identity, Offers, tell_of_refused};
+pub use mounts::MountError;
+use mounts::Parts;
 pub(crate) use reload::Hook;
 use reload::Reloader;
 
@@ -80,6 +83,8 @@ pub struct App {
     proved: bool,
     state: Option<Arc<dyn State>>,
     identity: Identity,
+    /// Other applications, by the names of their endpoints.
+    beside: Vec<(String, App)>,
     config: Option<Config>,
     loaded: Option<Loaded>,
     hooks: Vec<Hook>,
@@ -114,6 +119,9 @@ pub enum AppError {
     /// There is no such toolset, or it cannot work with its settings.
     #[error(transparent)]
     Toolset(#[from] ToolsetError),
+    /// An endpoint beside `/mcp` cannot be.
+    #[error(transparent)]
+    Mount(#[from] MountError),
     /// An upstream server is not what its configuration says.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -322,6 +330,28 @@ impl App {
         self
     }
 
+    /// Serves what another application offers at `/mcp/` and a name, beside `/mcp`: an endpoint with sessions, lists and
+    /// tasks of its own. Of the other application only what it offers counts, its name and its instructions; settings,
+    /// proofs and layers are this one's. `mounts` in the configuration does the same with parts of what this one offers.
+    ///
+    /// ```
+    /// use longshore::{App, tool};
+    ///
+    /// /// Adds two numbers.
+    /// #[tool]
+    /// async fn add(a: i64, b: i64) -> i64 {
+    ///     a + b
+    /// }
+    ///
+    /// // At /mcp/arithmetic.
+    /// let app = App::new().beside("arithmetic", App::new().tool(add));
+    /// ```
+    #[must_use]
+    pub fn beside(mut self, name: impl Into<String>, other: Self) -> Self {
+        self.beside.push((name.into(), other));
+        self
+    }
+
     /// What tells clients that a resource or a list has changed.
     pub fn announcer(&self) -> Announcer {
         self.offers.announcer.clone()
@@ -432,7 +462,10 @@ impl App {
         self.offers.reach(&config)?;
         let offers = self.offers.clone();
         let upstreams = offers.upstreams.clone();
+        let beside = std::mem::take(&mut self.beside);
+        let mount_places = mounts::places(&config, &beside)?;
         let place = Place {
+            mounts: &mount_places,
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
@@ -442,10 +475,18 @@ impl App {
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
         let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
-        let (server, gathered) = self.build(&config, telemetry)?;
+        let Built {
+            server,
+            gathered,
+            parts,
+        } = self.build(&config, telemetry)?;
+        let whole = server.generation();
+        let mounts = mounts::build(&config, &parts, &offers, &whole.catalog, beside)?;
+        drop(whole);
+        let endpoints = mounts::endpoints(&mounts);
         hooks.push(keys_hook(auth.keys()));
         let served = (config.clone(), gathered);
-        let composer = Composer::new(&server, identity, offers, proved, served);
+        let composer = Composer::new(&server, identity, offers, proved, served, mounts);
         hooks.push(composer.hook());
         let reloader =
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
@@ -469,6 +510,7 @@ impl App {
         })?;
         Ok(Bound {
             server,
+            mounts: endpoints,
             composer,
             upstreams,
             listener,
@@ -496,7 +538,7 @@ impl App {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
-        Ok(self.build(&config, telemetry)?.0)
+        Ok(self.build(&config, telemetry)?.server)
     }
 
     /// Whether somebody can look at what is counted.
@@ -521,21 +563,18 @@ impl App {
         Ok((config, loaded))
     }
 
-    fn build(
-        self,
-        config: &Config,
-        telemetry: Telemetry,
-    ) -> std::result::Result<(Arc<Server>, Gathered), AppError> {
+    fn build(self, config: &Config, telemetry: Telemetry) -> std::result::Result<Built, AppError> {
         tell_state(&telemetry);
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
         tell_of_refused(&catalog)?;
-        let keys = KeyRing::new(&config.seal)?;
+        check_verbs(&config.server, &catalog)?;
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http && !config.http.host.is_loopback() {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let limits = Limits::new(&config.limits, &telemetry.metrics);
+        let limits = Arc::new(Limits::new(&config.limits, &telemetry.metrics));
         for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
@@ -556,6 +595,16 @@ impl App {
             state: SharedState::new(store, within),
             is_shared,
             announcer: self.offers.announcer,
+            mount: None,
+        };
+        let parts = Parts {
+            keys: Arc::clone(&keys),
+            limits: Arc::clone(&limits),
+            state: shared.state.clone(),
+            is_shared,
+            methods: self.methods.clone(),
+            telemetry: telemetry.clone(),
+            proved,
         };
         if let Some(upstreams) = &self.offers.upstreams {
             backends::watch(upstreams, &telemetry);
@@ -570,7 +619,34 @@ impl App {
             admission,
             limits,
         );
-        Ok((Arc::new(server), gathered))
+        Ok(Built {
+            server: Arc::new(server),
+            gathered,
+            parts,
+        })
+    }
+}
+
+/// A server, and what others beside it are built from.
+struct Built {
+    server: Arc<Server>,
+    gathered: Gathered,
+    parts: Parts,
+}
+
+/// Where tools are found by a search, no tool has the name of one that searches.
+fn check_verbs(config: &ServerConfig, catalog: &Catalog) -> std::result::Result<(), CatalogError> {
+    if config.search.above.is_none() {
+        return Ok(());
+    }
+    let taken = SEARCH_VERBS
+        .iter()
+        .find(|name| catalog.tool(name).is_some());
+    match taken {
+        Some(name) => Err(CatalogError::Duplicate {
+            name: (*name).to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -665,6 +741,7 @@ impl fmt::Debug for App {
 #[derive(Debug)]
 pub struct Bound {
     server: Arc<Server>,
+    mounts: Mounts,
     composer: Arc<Composer>,
     upstreams: Option<Arc<Upstreams>>,
     listener: Option<Listener>,
@@ -767,8 +844,8 @@ impl Bound {
                 Some(listener) => {
                     let (http, layers) = (self.http, self.layers);
                     let gate = Arc::clone(&self.auth.gate);
-                    let serving =
-                        listener.serve(self.server, gate, http, layers, stop, self.budget);
+                    let servers = (self.server, self.mounts);
+                    let serving = listener.serve(servers, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
                         never = self.auth.keep_up(awaited.as_deref()) => match never {},

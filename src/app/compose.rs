@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::{AppError, Hook, policy_for};
+use super::mounts::Mount;
+use super::{AppError, Hook, check_verbs, policy_for};
 use crate::auth::Policy;
-use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Refused, Skill, Tool};
+use crate::catalog::{
+    Announcer, AnyResource, Catalog, Notice, Offered, Prompt, Refused, Skill, Tool,
+};
 use crate::config::Config;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{Grounds, Upstreams, builtin, offered};
@@ -73,6 +76,15 @@ impl Offers {
         }
         gathered.sources = offered(&config.sources)?;
         Ok(gathered)
+    }
+
+    /// What comes from code alone.
+    pub(super) fn own_catalog(&self) -> Result<Catalog, AppError> {
+        Ok(Catalog::new(self.tools.clone())?
+            .with_resources(self.resources.clone())?
+            .with_prompts(self.prompts.clone())?
+            .with_skills(self.skills.clone())?
+            .with_extensions(self.extensions.clone())?)
     }
 
     /// All that is offered.
@@ -141,6 +153,7 @@ pub(super) struct Composer {
     identity: Identity,
     offers: Offers,
     proved: bool,
+    mounts: Vec<Mount>,
     current: Mutex<Current>,
 }
 
@@ -159,6 +172,7 @@ impl Composer {
         offers: Offers,
         proved: bool,
         served: (Config, Gathered),
+        mounts: Vec<Mount>,
     ) -> Arc<Self> {
         let (config, gathered) = served;
         Arc::new(Self {
@@ -166,6 +180,7 @@ impl Composer {
             identity,
             offers,
             proved,
+            mounts,
             current: Mutex::new(Current {
                 config,
                 gathered,
@@ -183,10 +198,11 @@ impl Composer {
             let gathered = composer.offers.gather(&config)?;
             let catalog = composer.offers.catalog(gathered.clone())?;
             tell_of_refused(&catalog)?;
+            check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
             let policy = policy_for(&config.policy, &catalog)?;
             let refused = catalog.refused().to_vec();
-            let prepared = composer.prepared(catalog, &config, policy);
+            let prepared = composer.prepared(catalog, &config, policy)?;
             let composer = Arc::clone(&composer);
             Ok(Box::new(move || {
                 let mut current = composer.current();
@@ -208,16 +224,16 @@ impl Composer {
         let mut current = self.current();
         let composed = self.offers.catalog(current.gathered.clone());
         let composed = composed.and_then(|catalog| {
+            check_verbs(&current.config.server, &catalog)?;
+            let refused = catalog.refused().to_vec();
             // Whether each name in it is one of something was found out at start; upstream servers come and go.
             let policy = Policy::new(&current.config.policy)?;
-            Ok((catalog, policy))
+            Ok((refused, self.prepared(catalog, &current.config, policy)?))
         });
         match composed {
-            Ok((catalog, policy)) => {
-                let refused = catalog.refused().to_vec();
+            Ok((refused, prepared)) => {
                 tell(refused.iter().filter(|r| !current.refused.contains(r)));
                 current.refused = refused;
-                let prepared = self.prepared(catalog, &current.config, policy);
                 self.install(prepared);
             }
             Err(error) => tracing::error!(
@@ -227,25 +243,47 @@ impl Composer {
         }
     }
 
-    fn prepared(&self, catalog: Catalog, config: &Config, policy: Option<Policy>) -> Prepared {
-        let admission = Admission {
-            policy,
-            proved: self.proved,
-        };
-        self.server.prepare(catalog, &config.server, admission)
+    /// What each endpoint is to serve, that at `/mcp` first.
+    fn prepared(
+        &self,
+        catalog: Catalog,
+        config: &Config,
+        policy: Option<Policy>,
+    ) -> Result<Vec<Prepared>, AppError> {
+        let proved = self.proved;
+        let mut others = Vec::new();
+        for mount in &self.mounts {
+            let admission = Admission {
+                policy: Policy::new(&config.policy)?,
+                proved,
+            };
+            let part = mount.offered(&catalog)?;
+            let config = mount.config(config);
+            others.push(mount.server.prepare(part, &config, admission));
+        }
+        let main = Admission { policy, proved };
+        let mut all = vec![self.server.prepare(catalog, &config.server, main)];
+        all.append(&mut others);
+        Ok(all)
     }
 
-    fn install(&self, prepared: Prepared) {
-        let changes = self.server.install(prepared);
-        let announcer = &self.offers.announcer;
-        if changes.tools {
-            announcer.tools_changed();
-        }
-        if changes.resources {
-            announcer.resources_changed();
-        }
-        if changes.prompts {
-            announcer.prompts_changed();
+    fn install(&self, prepared: Vec<Prepared>) {
+        let main = (&self.server, &self.offers.announcer);
+        let others = self
+            .mounts
+            .iter()
+            .map(|mount| (&mount.server, &mount.announcer));
+        for ((server, announcer), prepared) in std::iter::once(main).chain(others).zip(prepared) {
+            let changes = server.install(prepared);
+            for (changed, notice) in [
+                (changes.tools, Notice::Tools),
+                (changes.resources, Notice::Resources),
+                (changes.prompts, Notice::Prompts),
+            ] {
+                if changed {
+                    announcer.announce_alone(notice);
+                }
+            }
         }
     }
 

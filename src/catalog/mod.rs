@@ -63,7 +63,7 @@ pub use resource::{
     VariableFuture,
 };
 pub(crate) use schema::{HeaderParameter, ParameterKind};
-pub(crate) use shown::annotations_for;
+pub(crate) use shown::{Bare, annotations_for, tool as shown_tool};
 pub use skill::{Skill, SkillError};
 pub use source::{Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};

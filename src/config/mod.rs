@@ -37,7 +37,7 @@ pub(crate) use watch::Watch;
 use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
-use crate::server::ServerConfig;
+use crate::server::{MountConfig, ServerConfig};
 use crate::source::{BuiltinConfig, SourceConfig, UpstreamConfig};
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
@@ -91,6 +91,8 @@ pub struct Config {
     /// A folder in which it is remembered what upstream servers offer, so that the next start need not ask them. Default:
     /// none, and they are asked at each start.
     pub upstreams_folder: Option<PathBuf>,
+    /// Endpoints beside `/mcp`, each at `/mcp/` and its name, with a part of what is offered.
+    pub mounts: BTreeMap<String, MountConfig>,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.

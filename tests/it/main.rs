@@ -25,6 +25,7 @@ mod lasting;
 mod layers;
 mod library;
 mod limits;
+mod mounts;
 mod offer_attributes;
 mod operators;
 mod prompts;
@@ -34,6 +35,7 @@ mod rest;
 mod resources;
 mod revisions;
 mod rules;
+mod search;
 mod state;
 mod sources;
 #[cfg(feature = "cli")]
