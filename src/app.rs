@@ -28,7 +28,7 @@ use crate::auth::{
 };
 use crate::catalog::{
     Announcer, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Refused,
-    ResourceTemplate, Skill, Tool,
+    ResourceTemplate, Skill, Source, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
@@ -327,6 +327,36 @@ impl App {
         E: Into<BodyError> + 'static,
     {
         self.layers.push(layer);
+        self
+    }
+
+    /// Takes over what another application offers, once and for all: tools and prompts under names with a prefix,
+    /// resources under their own URIs, skills and extensions. Its settings, proofs, layers and methods are not taken over.
+    ///
+    /// ```
+    /// use longshore::{App, tool};
+    ///
+    /// /// Adds two numbers.
+    /// #[tool]
+    /// async fn add(a: i64, b: i64) -> i64 {
+    ///     a + b
+    /// }
+    ///
+    /// // Offered as `math_add`.
+    /// let app = App::new().import("math_", App::new().tool(add));
+    /// ```
+    #[must_use]
+    pub fn import(mut self, prefix: impl AsRef<str>, other: Self) -> Self {
+        self.offers.take(prefix.as_ref(), other.offers);
+        self
+    }
+
+    /// Offers what a [`Source`] offers, under names with a prefix. It is asked at start, and again whenever it says that
+    /// something has changed; clients are told.
+    #[must_use]
+    pub fn mount(mut self, prefix: impl Into<String>, source: impl Source) -> Self {
+        source.watch(self.offers.changed.clone());
+        self.offers.mounted.push((prefix.into(), Arc::new(source)));
         self
     }
 
@@ -838,6 +868,7 @@ impl Bound {
                 }
             });
         }
+        let sources = Arc::clone(&self.composer).keep_up();
         let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
@@ -859,6 +890,7 @@ impl Bound {
             () = operators => Ok(()),
             () = orphans::reap() => Ok(()),
             never = reloading => match never {},
+            never = sources => match never {},
         };
         tokio::join!(
             async {

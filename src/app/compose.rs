@@ -1,15 +1,19 @@
 //! What is offered, from whichever place it comes, and how it becomes what is served.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::mounts::Mount;
 use super::{AppError, Hook, check_verbs, policy_for};
 use crate::auth::Policy;
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, Notice, Offered, Prompt, Refused, Skill, Tool,
+    Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
 };
 use crate::config::Config;
 use crate::server::{Admission, Prepared, Server};
@@ -24,6 +28,10 @@ pub(super) struct Offers {
     pub(super) skills: Vec<Skill>,
     pub(super) extensions: Vec<(String, Value)>,
     pub(super) announcer: Announcer,
+    /// What is asked what it offers, each with a prefix.
+    pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
+    /// Tells that one of those has something else to offer.
+    pub(super) changed: Changed,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
@@ -36,7 +44,11 @@ pub(super) struct Gathered {
     prompts: Vec<Arc<dyn Prompt>>,
     skills: Vec<Skill>,
     sources: Vec<(String, Offered)>,
+    mounted: Vec<(String, Offered)>,
 }
+
+/// How long one that was mounted may take to say what it offers.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Offers {
     /// Gets ready to ask upstream servers what they offer.
@@ -56,6 +68,7 @@ impl Offers {
             prompts: self.prompts.clone(),
             skills: self.skills.clone(),
             sources: Vec::new(),
+            mounted: Vec::new(),
         };
         let grounds = Grounds {
             announcer: &self.announcer,
@@ -75,16 +88,72 @@ impl Offers {
             gathered.skills.extend(toolset.skills);
         }
         gathered.sources = offered(&config.sources)?;
+        gathered.mounted = self.ask()?;
         Ok(gathered)
+    }
+
+    /// Asks those that were mounted what they offer, on a thread of its own, so that it can be waited for from anywhere.
+    fn ask(&self) -> Result<Vec<(String, Offered)>, AppError> {
+        if self.mounted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let each = self.mounted.iter().map(|(prefix, source)| async move {
+            let name = source.name().to_owned();
+            let offered = match tokio::time::timeout(PATIENCE, source.offer()).await {
+                Ok(offered) => offered.prefixed(prefix),
+                Err(_) => {
+                    let problem = format!(
+                        "it did not say what it offers within {} s",
+                        PATIENCE.as_secs()
+                    );
+                    let mut nothing = Offered::default();
+                    nothing.refused.push(Refused::new(&name, "offer", problem));
+                    nothing
+                }
+            };
+            (name, offered)
+        });
+        let asked = std::thread::scope(|scope| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let asking = scope.spawn(move || runtime.block_on(join_all(each)));
+            asking.join().map_err(|_| {
+                std::io::Error::other("a source panicked when it was asked what it offers")
+            })
+        });
+        Ok(asked?)
     }
 
     /// What comes from code alone.
     pub(super) fn own_catalog(&self) -> Result<Catalog, AppError> {
-        Ok(Catalog::new(self.tools.clone())?
+        let mut catalog = Catalog::new(self.tools.clone())?
             .with_resources(self.resources.clone())?
             .with_prompts(self.prompts.clone())?
-            .with_skills(self.skills.clone())?
-            .with_extensions(self.extensions.clone())?)
+            .with_skills(self.skills.clone())?;
+        for (source, offered) in self.ask()? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+
+    /// Takes over what others offer, with a prefix.
+    pub(super) fn take(&mut self, prefix: &str, other: Self) {
+        let mut offered = Offered::default();
+        offered.tools = other.tools;
+        offered.prompts = other.prompts;
+        let offered = offered.prefixed(prefix);
+        self.tools.extend(offered.tools);
+        self.prompts.extend(offered.prompts);
+        self.resources.extend(other.resources);
+        self.skills.extend(other.skills);
+        self.extensions.extend(other.extensions);
+        let mounted = other.mounted.into_iter();
+        let mounted = mounted.inspect(|(_, source)| source.watch(self.changed.clone()));
+        self.mounted
+            .extend(mounted.map(|(inner, source)| (format!("{prefix}{inner}"), source)));
+        // Its tools announce changes by what they were given.
+        other.announcer.lead(&self.announcer);
     }
 
     /// All that is offered.
@@ -93,7 +162,7 @@ impl Offers {
             .with_resources(gathered.resources)?
             .with_prompts(gathered.prompts)?
             .with_skills(gathered.skills)?;
-        for (source, offered) in gathered.sources {
+        for (source, offered) in gathered.sources.into_iter().chain(gathered.mounted) {
             catalog = catalog.with_offered(&source, offered);
         }
         if let Some(upstreams) = &self.upstreams {
@@ -217,6 +286,26 @@ impl Composer {
                 composer.again();
             }))
         })
+    }
+
+    /// Asks those that were mounted again whenever they say that something has changed, for as long as it is polled.
+    pub(super) async fn keep_up(self: Arc<Self>) -> Infallible {
+        loop {
+            self.offers.changed.heard().await;
+            let composer = Arc::clone(&self);
+            // Schemas take their time, and others wait for this thread.
+            let asked = tokio::task::spawn_blocking(move || {
+                match composer.offers.ask() {
+                    Ok(mounted) => composer.current().gathered.mounted = mounted,
+                    Err(error) => {
+                        tracing::error!(%error, "what was offered before stays");
+                        return;
+                    }
+                }
+                composer.again();
+            });
+            let _ = asked.await;
+        }
     }
 
     /// Serves what upstream servers offer now, and the rest as it is.

@@ -110,6 +110,9 @@ pub(super) fn build(
     }
     for (name, other) in beside {
         let announcer = other.offers.announcer.clone();
+        for (_, source) in &other.offers.mounted {
+            source.watch(offers.changed.clone());
+        }
         let own = Has::Own(Box::new((other.offers, other.identity)));
         all.push((name, announcer, own));
     }

@@ -14,6 +14,7 @@ mod cli;
 #[cfg(feature = "otlp")]
 mod collector;
 mod client;
+mod composition;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
 mod drain;

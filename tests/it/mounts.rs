@@ -58,7 +58,9 @@ fn mount(config: Value) -> MountConfig {
 
 fn two() -> Serve {
     Serve::new().tool(add).tool(again).configured(|c| {
-        let sums = mount(json!({"tools": ["a*"], "exclude_tools": ["again"], "instructions": "Sums only."}));
+        let sums = mount(
+            json!({"tools": ["a*"], "exclude_tools": ["again"], "instructions": "Sums only."}),
+        );
         c.mounts.insert("sums".to_owned(), sums);
         c.server.instructions = Some("All of it.".to_owned());
     })
@@ -162,7 +164,11 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
     let twice = App::new()
         .beside("a", App::new().tool(add))
         .beside("a", App::new().tool(again));
-    let error = twice.config(config).bind().expect_err("refused").to_string();
+    let error = twice
+        .config(config)
+        .bind()
+        .expect_err("refused")
+        .to_string();
     assert_eq!(
         error,
         "the endpoint /mcp/a cannot be: there are two of this name; rename one"
@@ -171,10 +177,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
 
 #[test]
 fn another_application_is_served_beside_this_one() {
-    let other = App::new()
-        .name("sums", "7")
-        .instructions("Sums.")
-        .tool(add);
+    let other = App::new().name("sums", "7").instructions("Sums.").tool(add);
     let announcer = other.announcer();
     let server = Serve::new()
         .tool(again)

@@ -44,7 +44,9 @@ fn call(server: &Running, name: &str, arguments: Value) -> Value {
 
 fn found(server: &Running, query: &str) -> Vec<String> {
     let result = call(server, "search_tools", json!({"query": query}));
-    let tools = result["structuredContent"]["tools"].as_array().expect("tools");
+    let tools = result["structuredContent"]["tools"]
+        .as_array()
+        .expect("tools");
     tools
         .iter()
         .map(|tool| tool["name"].as_str().expect("a name").to_owned())
@@ -86,7 +88,9 @@ fn beyond_a_number_the_list_has_three_tools_that_lead_to_all_others() {
     assert_eq!(called["content"][0]["text"], "send_mail {\"place\":\"x\"}");
     // And without a session.
     let arguments = json!({"name": "send_mail", "arguments": {"place": "y"}});
-    let called = Stateless::call("call_tool", arguments).send(&server).result();
+    let called = Stateless::call("call_tool", arguments)
+        .send(&server)
+        .result();
     assert_eq!(called["content"][0]["text"], "send_mail {\"place\":\"y\"}");
     assert_eq!(called["resultType"], "complete");
 }
@@ -111,7 +115,10 @@ fn what_is_wrong_with_a_call_is_told_as_if_it_were_direct() {
     let told = |verb: &str, arguments: Value| {
         let result = session.call(verb, &arguments).result();
         assert_eq!(result["isError"], true, "{result}");
-        result["content"][0]["text"].as_str().expect("a text").to_owned()
+        result["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .to_owned()
     };
     let invalid = told("call_tool", json!({"name": "read_file", "arguments": {}}));
     assert!(
@@ -162,7 +169,10 @@ fn what_a_caller_does_not_see_is_not_found_and_few_are_listed() {
     let delete = json!({"name": "delete_file", "arguments": {"place": "x"}});
     let refused = of(ci, Stateless::call("call_tool", delete));
     let message = refused.error(200, -32602, "1");
-    assert!(message.starts_with("Unknown tool: delete_file"), "{message}");
+    assert!(
+        message.starts_with("Unknown tool: delete_file"),
+        "{message}"
+    );
     let describe = Stateless::call("describe_tool", json!({"name": "delete_file"}));
     assert_eq!(of(ci, describe).result()["isError"], true);
 }

@@ -351,13 +351,14 @@ fn auth_05_a_token_for_one_endpoint_is_no_good_at_another() {
             let mount = |config: Value| serde_json::from_value(config).expect("valid");
             c.mounts
                 .insert("own".to_owned(), mount(json!({"tools": ["who"]})));
-            let scoped = json!({"tools": ["who"], "audience": ["urn:files"], "scopes": ["files:read"]});
+            let scoped =
+                json!({"tools": ["who"], "audience": ["urn:files"], "scopes": ["files:read"]});
             c.mounts.insert("files".to_owned(), mount(scoped));
         })
         .start();
     let status = |path: &str, claims: Value| {
-        let call = Stateless::call("who", json!({}))
-            .and("authorization", &bearer(&issuer.token(claims)));
+        let call =
+            Stateless::call("who", json!({})).and("authorization", &bearer(&issuer.token(claims)));
         let text = call.text();
         let text = text.replacen("POST /mcp ", &format!("POST {path} "), 1);
         let response = server.connect().send(text).receive();
@@ -368,22 +369,40 @@ fn auth_05_a_token_for_one_endpoint_is_no_good_at_another() {
     for (path, claims, expected) in [
         ("/mcp", json!({}), 200),
         ("/mcp", json!({"aud": own}), 401),
-        ("/mcp", json!({"aud": "urn:files", "scope": "files:read"}), 401),
+        (
+            "/mcp",
+            json!({"aud": "urn:files", "scope": "files:read"}),
+            401,
+        ),
         ("/mcp/own", json!({"aud": own}), 200),
         ("/mcp/own", json!({"aud": [own, RESOURCE]}), 200),
         ("/mcp/own", json!({}), 401),
-        ("/mcp/files", json!({"aud": "urn:files", "scope": "files:read"}), 200),
+        (
+            "/mcp/files",
+            json!({"aud": "urn:files", "scope": "files:read"}),
+            200,
+        ),
         ("/mcp/files", json!({"aud": "urn:files"}), 403),
-        ("/mcp/files", json!({"aud": own, "scope": "files:read"}), 401),
+        (
+            "/mcp/files",
+            json!({"aud": own, "scope": "files:read"}),
+            401,
+        ),
         ("/mcp/own", json!({"aud": "urn:other"}), 401),
     ] {
         let (status, challenge) = status(path, claims.clone());
         assert_eq!(status, expected, "{path} {claims}: {challenge}");
-        let metadata = format!(
-            "https://mcp.example.com/.well-known/oauth-protected-resource{path}"
+        let metadata =
+            format!("https://mcp.example.com/.well-known/oauth-protected-resource{path}");
+        assert_eq!(
+            challenge.contains(&metadata),
+            expected != 200,
+            "{challenge}"
         );
-        assert_eq!(challenge.contains(&metadata), expected != 200, "{challenge}");
-        assert_eq!(challenge.contains("files:read"), path == "/mcp/files" && expected != 200);
+        assert_eq!(
+            challenge.contains("files:read"),
+            path == "/mcp/files" && expected != 200
+        );
     }
     let document = get(&server, "/.well-known/oauth-protected-resource/mcp/own", "").json();
     assert_eq!(document["resource"], own);
