@@ -117,9 +117,9 @@ command_of() {
     filesystem) command=(node "$script" "$scratch/files") ;;
     memory) command=(env "MEMORY_FILE_PATH=$scratch/memory.jsonl" node "$script") ;;
     everything) command=(node "$script") ;;
-    fetch) command=("$folder/venv/bin/mcp-server-fetch") ;;
-    git) command=("$folder/venv/bin/mcp-server-git" --repository "$scratch/repository") ;;
-    time) command=("$folder/venv/bin/mcp-server-time" --local-timezone UTC) ;;
+    fetch) command=("$folder/venv/bin/python" -m mcp_server_fetch) ;;
+    git) command=("$folder/venv/bin/python" -m mcp_server_git --repository "$scratch/repository") ;;
+    time) command=("$folder/venv/bin/python" -m mcp_server_time --local-timezone UTC) ;;
   esac
 }
 
@@ -129,7 +129,7 @@ for name in "${chosen[@]}"; do
   port=$(free_port)
   CONFIG=$scratch/$name.json NAME=$name node -e '
     const [command, ...args] = process.argv.slice(1);
-    require("fs").writeFileSync(process.env.CONFIG, JSON.stringify({ mcpServers: { [process.env.NAME]: { command, args } } }));
+    require("fs").writeFileSync(process.env.CONFIG, JSON.stringify({ toolsets: [], mcpServers: { [process.env.NAME]: { command, args } } }));
   ' -- "${command[@]}"
   "$server" run --host 127.0.0.1 --port "$port" --config "$scratch/$name.json" >"$scratch/$name.log" 2>&1 </dev/null &
   longshore=$!

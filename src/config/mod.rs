@@ -65,7 +65,7 @@ pub struct Config {
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
     /// `time`.
-    /// Default: for the program the demo toolset, for an application none.
+    /// Default: for the program the demo toolset, unless there are sources or upstreams; for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,

@@ -403,7 +403,7 @@ async fn tokens_are_got_kept_and_got_anew() {
 
 /// An issuer that gives `access0`, `refresh0` and so on; and a server that accepts the access token of a number and no
 /// other.
-async fn issuing(accepted: usize) -> (SocketAddr, Arc<Mutex<Vec<String>>>, SocketAddr) {
+async fn issuing(accepted: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>, SocketAddr) {
     let issued = std::sync::atomic::AtomicUsize::new(0);
     let (issuer, asked) = serve(move |_| {
         let number = issued.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
