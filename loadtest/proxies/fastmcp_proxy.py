@@ -3,7 +3,7 @@
 import sys
 
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
-from fastmcp.server import create_proxy
+from fastmcp.server.server import create_proxy
 
 port, kind, *rest = sys.argv[1:]
 transport = StreamableHttpTransport(rest[0]) if kind == "http" else StdioTransport(rest[0], rest[1:])

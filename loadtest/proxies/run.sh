@@ -15,8 +15,8 @@
 #   longshore http    the HTTP server behind Longshore
 #   longshore stdio   the program behind Longshore
 #   mcp-proxy stdio   the program behind mcp-proxy 0.13.0
-#   fastmcp http      the HTTP server behind a FastMCP 4.1.6 proxy
-#   fastmcp stdio     the program behind a FastMCP 4.1.6 proxy
+#   fastmcp http      the HTTP server behind a FastMCP proxy
+#   fastmcp stdio     the program behind a FastMCP proxy
 #
 # Prints calls a second, p50 and p99 in milliseconds, medians over the rounds, which take turns, as Markdown. Peers that cannot be
 # installed are left out, and said. Needs Node 20.11; run it on a machine that does nothing else.
@@ -57,9 +57,9 @@ trap 'exit 143' TERM
 peers_install() {
   "$python" -m venv "$1/venv" && "$1/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
     mcp-proxy==0.13.0 && "$python" -m venv "$1/fastmcp" && "$1/fastmcp/bin/python" -m pip install --quiet \
-    --disable-pip-version-check fastmcp==4.1.6
+    --disable-pip-version-check --requirement "$root/interop/python/python-fastmcp.txt"
 }
-peers=$cache/proxy-peers-1
+peers=$cache/proxy-peers-2
 if [ ! -e "$peers/.complete" ]; then
   echo "run.sh: installing the peers (once)" >&2
   rm -rf "$peers"
