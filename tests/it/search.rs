@@ -69,10 +69,10 @@ fn beyond_a_number_the_list_has_three_tools_that_lead_to_all_others() {
             .collect();
         assert_eq!(names, ["search_tools", "describe_tool", "call_tool"]);
     }
-    assert_eq!(found(&server, "what's the weather?"), ["weather_forecast"]);
+    assert_eq!(found(&server, "Weather?"), ["weather_forecast"]);
     assert_eq!(
         found(&server, "files"),
-        ["read_file", "list_files", "delete_file"]
+        ["read_file", "delete_file", "list_files"]
     );
     let described = call(&server, "describe_tool", json!({"name": "read_file"}));
     let described = &described["structuredContent"];
