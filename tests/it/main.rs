@@ -21,6 +21,7 @@ mod drain;
 mod reload;
 mod everything;
 mod extensions;
+mod fixture;
 mod hostile;
 mod lasting;
 mod layers;
