@@ -20,7 +20,11 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
-pub use builtin::{BuiltinConfig, TimeConfig, ToolsetError};
+pub use builtin::{
+    AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
+    GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
+    ToolsetError,
+};
 pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,

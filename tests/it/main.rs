@@ -8,6 +8,7 @@
 
 mod abuse;
 mod asking;
+mod audit;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
@@ -16,6 +17,8 @@ mod collector;
 mod client;
 mod composition;
 mod docs;
+#[cfg(all(feature = "cli", unix))]
+mod doctor;
 #[cfg(all(feature = "cli", unix))]
 mod drain;
 mod reload;
@@ -30,6 +33,8 @@ mod limits;
 mod mounts;
 mod offer_attributes;
 mod operators;
+#[cfg(feature = "cli")]
+mod operators_commands;
 mod prompts;
 mod protocol_rules;
 mod reference_tools;
@@ -39,6 +44,8 @@ mod revisions;
 mod rules;
 mod search;
 mod state;
+#[cfg(all(feature = "cli", feature = "otlp", unix))]
+mod secrets;
 mod sources;
 #[cfg(feature = "cli")]
 mod stdio;
@@ -48,5 +55,7 @@ mod support;
 mod tasks;
 mod tls;
 mod tool_attribute;
+#[cfg(all(feature = "cli", unix))]
+mod unix_socket;
 mod toolsets;
 mod upstream;
