@@ -336,10 +336,7 @@ impl Router {
                             .await
                     }
                 };
-                Box::pin(answer).await.unwrap_or_else(|rejection| {
-                    self.count(rejection);
-                    rejection.into_rpc()
-                })
+                Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Respond if !self.endpoint.config.respond_alias => {
                 Rejection::NotFound.into_problem()
