@@ -4,6 +4,7 @@
 mod orphans;
 mod backends;
 mod compose;
+mod mounts;
 mod policy;
 mod reload;
 
@@ -29,7 +30,7 @@ use crate::auth::{
 };
 use crate::catalog::{
     Announcer, Catalog, CatalogError, IntoPrompt, IntoResource, IntoTool, Refused,
-    ResourceTemplate, Skill, Tool,
+    ResourceTemplate, Skill, Source, Tool,
 };
 use crate::config::{Config, ConfigError, Flags, Loaded, Transport};
 use crate::environment::Probe;
@@ -37,16 +38,18 @@ use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::seal::{KeyError, KeyRing, SealedState};
-use crate::server::{Admission, MethodHandler, Server, Shared};
+use crate::server::{Admission, MethodHandler, SEARCH_VERBS, Server, ServerConfig, Shared};
 use crate::source::{ToolsetError, UpstreamError, Upstreams};
 use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, Export, GENERATION, Telemetry};
 use crate::transport::drain::Budget;
 use crate::transport::http::{
-    AdminListener, HttpConfig, Layers, Listener, McpService, RouteHandler, Tls, TlsError,
+    AdminListener, HttpConfig, Layers, Listener, McpService, Mounts, RouteHandler, Tls, TlsError,
 };
 use crate::transport::stdio::{self, StdioConfig};
 use compose::{Composer, Gathered, Identity, Offers, tell_of_refused};
+pub use mounts::MountError;
+use mounts::Parts;
 pub(crate) use reload::Hook;
 use reload::Reloader;
 
@@ -82,6 +85,8 @@ pub struct App {
     proved: bool,
     state: Option<Arc<dyn State>>,
     identity: Identity,
+    /// Other applications, by the names of their endpoints.
+    beside: Vec<(String, App)>,
     config: Option<Config>,
     loaded: Option<Loaded>,
     hooks: Vec<Hook>,
@@ -119,6 +124,9 @@ pub enum AppError {
     /// There is no such toolset, or it cannot work with its settings.
     #[error(transparent)]
     Toolset(#[from] ToolsetError),
+    /// An endpoint beside `/mcp` cannot be.
+    #[error(transparent)]
+    Mount(#[from] MountError),
     /// An upstream server is not what its configuration says.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -341,6 +349,58 @@ impl App {
         self
     }
 
+    /// Takes over what another application offers, once and for all: tools and prompts under names with a prefix,
+    /// resources under their own URIs, skills and extensions. Its settings, proofs, layers and methods are not taken over.
+    ///
+    /// ```
+    /// use longshore::{App, tool};
+    ///
+    /// /// Adds two numbers.
+    /// #[tool]
+    /// async fn add(a: i64, b: i64) -> i64 {
+    ///     a + b
+    /// }
+    ///
+    /// // Offered as `math_add`.
+    /// let app = App::new().import("math_", App::new().tool(add));
+    /// ```
+    #[must_use]
+    pub fn import(mut self, prefix: impl AsRef<str>, other: Self) -> Self {
+        self.offers.take(prefix.as_ref(), other.offers);
+        self
+    }
+
+    /// Offers what a [`Source`] offers, under names with a prefix. It is asked at start, and again whenever it says that
+    /// something has changed; clients are told.
+    #[must_use]
+    pub fn mount(mut self, prefix: impl Into<String>, source: impl Source) -> Self {
+        source.watch(self.offers.changed.clone());
+        self.offers.mounted.push((prefix.into(), Arc::new(source)));
+        self
+    }
+
+    /// Serves what another application offers at `/mcp/` and a name, beside `/mcp`: an endpoint with sessions, lists and
+    /// tasks of its own. Of the other application only what it offers counts, its name and its instructions; settings,
+    /// proofs and layers are this one's. `mounts` in the configuration does the same with parts of what this one offers.
+    ///
+    /// ```
+    /// use longshore::{App, tool};
+    ///
+    /// /// Adds two numbers.
+    /// #[tool]
+    /// async fn add(a: i64, b: i64) -> i64 {
+    ///     a + b
+    /// }
+    ///
+    /// // At /mcp/arithmetic.
+    /// let app = App::new().beside("arithmetic", App::new().tool(add));
+    /// ```
+    #[must_use]
+    pub fn beside(mut self, name: impl Into<String>, other: Self) -> Self {
+        self.beside.push((name.into(), other));
+        self
+    }
+
     /// What tells clients that a resource or a list has changed.
     pub fn announcer(&self) -> Announcer {
         self.offers.announcer.clone()
@@ -478,7 +538,10 @@ impl App {
         self.offers.reach(&config)?;
         let offers = self.offers.clone();
         let upstreams = offers.upstreams.clone();
+        let beside = std::mem::take(&mut self.beside);
+        let mount_places = mounts::places(&config, &beside)?;
         let place = Place {
+            mounts: &mount_places,
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
@@ -490,10 +553,18 @@ impl App {
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
         let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
-        let (server, gathered) = self.build(&config, telemetry)?;
+        let Built {
+            server,
+            gathered,
+            parts,
+        } = self.build(&config, telemetry)?;
+        let whole = server.generation();
+        let mounts = mounts::build(&config, &parts, &offers, &whole.catalog, beside)?;
+        drop(whole);
+        let endpoints = mounts::endpoints(&mounts);
         hooks.push(keys_hook(auth.keys()));
         let served = (config.clone(), gathered);
-        let composer = Composer::new(&server, identity, offers, proved, served);
+        let composer = Composer::new(&server, identity, offers, proved, served, mounts);
         hooks.push(composer.hook());
         hooks.push(limits_hook(&server));
         let reloader =
@@ -523,6 +594,7 @@ impl App {
         })?;
         Ok(Bound {
             server,
+            mounts: endpoints,
             composer,
             upstreams,
             listener,
@@ -566,7 +638,7 @@ impl App {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
-        Ok(self.build(&config, telemetry)?.0)
+        Ok(self.build(&config, telemetry)?.server)
     }
 
     /// Whether somebody can look at what is counted.
@@ -591,16 +663,13 @@ impl App {
         Ok((config, loaded))
     }
 
-    fn build(
-        self,
-        config: &Config,
-        telemetry: Telemetry,
-    ) -> std::result::Result<(Arc<Server>, Gathered), AppError> {
+    fn build(self, config: &Config, telemetry: Telemetry) -> std::result::Result<Built, AppError> {
         tell_state(&telemetry);
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
         tell_of_refused(&catalog)?;
-        let keys = KeyRing::new(&config.seal)?;
+        check_verbs(&config.server, &catalog)?;
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http
             && !config.http.host.is_loopback()
@@ -608,7 +677,7 @@ impl App {
         {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let limits = Limits::new(&config.limits, &telemetry.metrics);
+        let limits = Arc::new(Limits::new(&config.limits, &telemetry.metrics));
         let limited = config.limits.tools.keys();
         for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
@@ -626,7 +695,6 @@ impl App {
             None => crate::state::open(&config.state)?,
         };
         // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
-        let keys = Arc::new(keys);
         let store = if is_shared && keys.is_shared() {
             Arc::new(SealedState::new(store, Arc::clone(&keys)))
         } else {
@@ -637,11 +705,22 @@ impl App {
             state: SharedState::new(store, within),
             is_shared,
             announcer: self.offers.announcer,
+            mount: None,
+        };
+        let audit = Audit::start(&config.audit, &telemetry)?;
+        let parts = Parts {
+            audit: audit.clone(),
+            keys: Arc::clone(&keys),
+            limits: Arc::clone(&limits),
+            state: shared.state.clone(),
+            is_shared,
+            methods: self.methods.clone(),
+            telemetry: telemetry.clone(),
+            proved,
         };
         if let Some(upstreams) = &self.offers.upstreams {
             backends::watch(upstreams, &telemetry);
         }
-        let audit = Audit::start(&config.audit, &telemetry)?;
         let server = Server::new(
             config.server.clone(),
             keys,
@@ -653,7 +732,34 @@ impl App {
             limits,
             audit,
         );
-        Ok((Arc::new(server), gathered))
+        Ok(Built {
+            server: Arc::new(server),
+            gathered,
+            parts,
+        })
+    }
+}
+
+/// A server, and what others beside it are built from.
+struct Built {
+    server: Arc<Server>,
+    gathered: Gathered,
+    parts: Parts,
+}
+
+/// Where tools are found by a search, no tool has the name of one that searches.
+fn check_verbs(config: &ServerConfig, catalog: &Catalog) -> std::result::Result<(), CatalogError> {
+    if config.search.above.is_none() {
+        return Ok(());
+    }
+    let taken = SEARCH_VERBS
+        .iter()
+        .find(|name| catalog.tool(name).is_some());
+    match taken {
+        Some(name) => Err(CatalogError::Duplicate {
+            name: (*name).to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -773,6 +879,7 @@ impl fmt::Debug for App {
 #[derive(Debug)]
 pub struct Bound {
     server: Arc<Server>,
+    mounts: Mounts,
     composer: Arc<Composer>,
     upstreams: Option<Arc<Upstreams>>,
     listener: Option<Listener>,
@@ -879,6 +986,7 @@ impl Bound {
                 }
             });
         }
+        let sources = Arc::clone(&self.composer).keep_up();
         let audit = self.server.audit.clone();
         if let Some(audit) = &audit {
             audit.begin();
@@ -895,8 +1003,8 @@ impl Bound {
                 Some(listener) => {
                     let (http, layers) = (self.http, self.layers);
                     let gate = Arc::clone(&self.auth.gate);
-                    let serving =
-                        listener.serve(self.server, gate, http, layers, stop, self.budget);
+                    let servers = (self.server, self.mounts);
+                    let serving = listener.serve(servers, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
                         never = self.auth.keep_up(awaited.as_deref()) => match never {},
@@ -910,6 +1018,7 @@ impl Bound {
             () = operators => Ok(()),
             () = orphans::reap() => Ok(()),
             never = reloading => match never {},
+            never = sources => match never {},
             never = reopening => match never {},
         };
         tokio::join!(

@@ -70,7 +70,7 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod bench;
 
-pub use app::{App, AppError, Bound, Result, Rules};
+pub use app::{App, AppError, Bound, MountError, Result, Rules};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{

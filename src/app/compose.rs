@@ -1,14 +1,21 @@
 //! What is offered, from whichever place it comes, and how it becomes what is served.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use serde_json::Value;
 
-use super::{AppError, Hook, policy_for};
+use super::mounts::Mount;
+use super::{AppError, Hook, check_verbs, policy_for};
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
-use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Refused, Skill, Tool};
+use crate::catalog::{
+    Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
+};
 use crate::config::Config;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{Grounds, Upstreams, builtin, offered};
@@ -22,6 +29,10 @@ pub(super) struct Offers {
     pub(super) skills: Vec<Skill>,
     pub(super) extensions: Vec<(String, Value)>,
     pub(super) announcer: Announcer,
+    /// What is asked what it offers, each with a prefix.
+    pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
+    /// Tells that one of those has something else to offer.
+    pub(super) changed: Changed,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
@@ -34,7 +45,11 @@ pub(super) struct Gathered {
     prompts: Vec<Arc<dyn Prompt>>,
     skills: Vec<Skill>,
     sources: Vec<(String, Offered)>,
+    mounted: Vec<(String, Offered)>,
 }
+
+/// How long one that was mounted may take to say what it offers.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Offers {
     /// Gets ready to ask upstream servers what they offer.
@@ -54,6 +69,7 @@ impl Offers {
             prompts: self.prompts.clone(),
             skills: self.skills.clone(),
             sources: Vec::new(),
+            mounted: Vec::new(),
         };
         let grounds = Grounds {
             announcer: &self.announcer,
@@ -73,7 +89,74 @@ impl Offers {
             gathered.skills.extend(toolset.skills);
         }
         gathered.sources = offered(&config.sources)?;
+        gathered.mounted = self.ask()?;
         Ok(gathered)
+    }
+
+    /// Asks those that were mounted what they offer, on a thread of its own, so that it can be waited for from anywhere.
+    fn ask(&self) -> Result<Vec<(String, Offered)>, AppError> {
+        if self.mounted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let each = self.mounted.iter().map(|(prefix, source)| async move {
+            let name = source.name().to_owned();
+            let offered = match tokio::time::timeout(PATIENCE, source.offer()).await {
+                Ok(offered) => offered.prefixed(prefix),
+                Err(_) => {
+                    let problem = format!(
+                        "it did not say what it offers within {} s",
+                        PATIENCE.as_secs()
+                    );
+                    let mut nothing = Offered::default();
+                    nothing.refused.push(Refused::new(&name, "offer", problem));
+                    nothing
+                }
+            };
+            (name, offered)
+        });
+        let asked = std::thread::scope(|scope| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let asking = scope.spawn(move || runtime.block_on(join_all(each)));
+            asking.join().map_err(|_| {
+                std::io::Error::other("a source panicked when it was asked what it offers")
+            })
+        });
+        Ok(asked?)
+    }
+
+    /// What comes from code alone.
+    pub(super) fn own_catalog(&self) -> Result<Catalog, AppError> {
+        let mut catalog = Catalog::new(self.tools.clone())?
+            .with_resources(self.resources.clone())?
+            .with_prompts(self.prompts.clone())?
+            .with_skills(self.skills.clone())?;
+        for (source, offered) in self.ask()? {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+
+    /// Takes over what others offer, with a prefix.
+    pub(super) fn take(&mut self, prefix: &str, other: Self) {
+        let offered = Offered {
+            tools: other.tools,
+            prompts: other.prompts,
+            ..Offered::default()
+        };
+        let offered = offered.prefixed(prefix);
+        self.tools.extend(offered.tools);
+        self.prompts.extend(offered.prompts);
+        self.resources.extend(other.resources);
+        self.skills.extend(other.skills);
+        self.extensions.extend(other.extensions);
+        let mounted = other.mounted.into_iter();
+        let mounted = mounted.inspect(|(_, source)| source.watch(self.changed.clone()));
+        self.mounted
+            .extend(mounted.map(|(inner, source)| (format!("{prefix}{inner}"), source)));
+        // Its tools announce changes by what they were given.
+        other.announcer.lead(&self.announcer);
     }
 
     /// All that is offered.
@@ -82,7 +165,7 @@ impl Offers {
             .with_resources(gathered.resources)?
             .with_prompts(gathered.prompts)?
             .with_skills(gathered.skills)?;
-        for (source, offered) in gathered.sources {
+        for (source, offered) in gathered.sources.into_iter().chain(gathered.mounted) {
             catalog = catalog.with_offered(&source, offered);
         }
         if let Some(upstreams) = &self.upstreams {
@@ -142,6 +225,7 @@ pub(super) struct Composer {
     identity: Identity,
     offers: Offers,
     proved: bool,
+    mounts: Vec<Mount>,
     current: Mutex<Current>,
 }
 
@@ -160,6 +244,7 @@ impl Composer {
         offers: Offers,
         proved: bool,
         served: (Config, Gathered),
+        mounts: Vec<Mount>,
     ) -> Arc<Self> {
         let (config, gathered) = served;
         Arc::new(Self {
@@ -167,6 +252,7 @@ impl Composer {
             identity,
             offers,
             proved,
+            mounts,
             current: Mutex::new(Current {
                 config,
                 gathered,
@@ -184,11 +270,12 @@ impl Composer {
             let gathered = composer.offers.gather(&config)?;
             let catalog = composer.offers.catalog(gathered.clone())?;
             tell_of_refused(&catalog)?;
+            check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
             let policy = policy_for(&config.policy, &catalog)?;
             let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
-            let prepared = composer.prepared(catalog, &config, policy);
+            let prepared = composer.prepared(catalog, &config, policy)?;
             let composer = Arc::clone(&composer);
             Ok(Box::new(move || {
                 let mut current = composer.current();
@@ -208,21 +295,41 @@ impl Composer {
         })
     }
 
+    /// Asks those that were mounted again whenever they say that something has changed, for as long as it is polled.
+    pub(super) async fn keep_up(self: Arc<Self>) -> Infallible {
+        loop {
+            self.offers.changed.heard().await;
+            let composer = Arc::clone(&self);
+            // Schemas take their time, and others wait for this thread.
+            let asked = tokio::task::spawn_blocking(move || {
+                match composer.offers.ask() {
+                    Ok(mounted) => composer.current().gathered.mounted = mounted,
+                    Err(error) => {
+                        tracing::error!(%error, "what was offered before stays");
+                        return;
+                    }
+                }
+                composer.again();
+            });
+            let _ = asked.await;
+        }
+    }
+
     /// Serves what upstream servers offer now, and the rest as it is.
     pub(super) fn again(&self) {
         let mut current = self.current();
         let composed = self.offers.catalog(current.gathered.clone());
         let composed = composed.and_then(|catalog| {
+            check_verbs(&current.config.server, &catalog)?;
+            let refused = catalog.refused().to_vec();
             // Whether each name in it is one of something was found out at start; upstream servers come and go.
             let policy = Policy::new(&current.config.policy)?;
-            Ok((catalog, policy))
+            Ok((refused, self.prepared(catalog, &current.config, policy)?))
         });
         match composed {
-            Ok((catalog, policy)) => {
-                let refused = catalog.refused().to_vec();
+            Ok((refused, prepared)) => {
                 tell(refused.iter().filter(|r| !current.refused.contains(r)));
                 current.refused = refused;
-                let prepared = self.prepared(catalog, &current.config, policy);
                 self.install(prepared);
             }
             Err(error) => tracing::error!(
@@ -232,25 +339,47 @@ impl Composer {
         }
     }
 
-    fn prepared(&self, catalog: Catalog, config: &Config, policy: Option<Policy>) -> Prepared {
-        let admission = Admission {
-            policy,
-            proved: self.proved,
-        };
-        self.server.prepare(catalog, &config.server, admission)
+    /// What each endpoint is to serve, that at `/mcp` first.
+    fn prepared(
+        &self,
+        catalog: Catalog,
+        config: &Config,
+        policy: Option<Policy>,
+    ) -> Result<Vec<Prepared>, AppError> {
+        let proved = self.proved;
+        let mut others = Vec::new();
+        for mount in &self.mounts {
+            let admission = Admission {
+                policy: Policy::new(&config.policy)?,
+                proved,
+            };
+            let part = mount.offered(&catalog)?;
+            let config = mount.config(config);
+            others.push(mount.server.prepare(part, &config, admission));
+        }
+        let main = Admission { policy, proved };
+        let mut all = vec![self.server.prepare(catalog, &config.server, main)];
+        all.append(&mut others);
+        Ok(all)
     }
 
-    fn install(&self, prepared: Prepared) {
-        let changes = self.server.install(prepared);
-        let announcer = &self.offers.announcer;
-        if changes.tools {
-            announcer.tools_changed();
-        }
-        if changes.resources {
-            announcer.resources_changed();
-        }
-        if changes.prompts {
-            announcer.prompts_changed();
+    fn install(&self, prepared: Vec<Prepared>) {
+        let main = (&self.server, &self.offers.announcer);
+        let others = self
+            .mounts
+            .iter()
+            .map(|mount| (&mount.server, &mount.announcer));
+        for ((server, announcer), prepared) in std::iter::once(main).chain(others).zip(prepared) {
+            let changes = server.install(prepared);
+            for (changed, notice) in [
+                (changes.tools, Notice::Tools),
+                (changes.resources, Notice::Resources),
+                (changes.prompts, Notice::Prompts),
+            ] {
+                if changed {
+                    announcer.announce_alone(notice);
+                }
+            }
         }
     }
 

@@ -43,7 +43,9 @@ impl App {
     pub fn policy(mut self) -> Result<Rules, AppError> {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
+        let mounts = super::mounts::places(&config, &self.beside)?;
         let place = Place {
+            mounts: &mounts,
             name: &config.server.name,
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,

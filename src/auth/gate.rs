@@ -53,6 +53,26 @@ impl Gate {
         self.resource.challenge(seen, error, &[])
     }
 
+    /// Whether somebody who was let in may be at an endpoint; an empty name is `/mcp`.
+    pub(crate) fn check_endpoint(
+        &self,
+        principal: &Principal,
+        endpoint: &str,
+    ) -> Result<(), AuthError> {
+        if !principal.is_for(endpoint) {
+            return Err(AuthError::Invalid(
+                "the token was issued for another endpoint".into(),
+            ));
+        }
+        let scopes = self.resource.scopes_of(endpoint);
+        if scopes.iter().all(|scope| principal.has_scope(scope)) {
+            return Ok(());
+        }
+        Err(AuthError::InsufficientScope {
+            required: self.resource.with_scopes(scopes),
+        })
+    }
+
     /// The refusal of somebody who lacks a scope, and the value of `WWW-Authenticate`. Who has shown nothing is asked
     /// for a credential.
     pub(crate) fn lacking(

@@ -44,4 +44,4 @@ pub use principal::{Principal, PrincipalKind};
 pub use proof::{Judgement, Proof};
 pub(crate) use resource::{PublicUrl, Seen};
 pub(crate) use scopes::is_scope;
-pub(crate) use setup::{Authentication, Place};
+pub(crate) use setup::{Authentication, MountPlace, Place};

@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) scopes: Arc<[Box<str>]>,
     pub(super) groups: Arc<[Box<str>]>,
     pub(super) claims: Arc<Map<String, Value>>,
+    /// The endpoints that its token is for, where they are told apart by that; an empty name is `/mcp`.
+    pub(super) endpoints: Option<Arc<[Box<str>]>>,
     /// Until when what was shown is good, in seconds of Unix time.
     pub(super) expires: Option<u64>,
 }
@@ -191,6 +193,14 @@ impl Principal {
     /// Whether it was given a scope. The local principal may do everything: it has started the process.
     pub fn has_scope(&self, scope: &str) -> bool {
         self.kind == PrincipalKind::Local || self.facts.scopes.iter().any(|s| **s == *scope)
+    }
+
+    /// Whether its token is for an endpoint; an empty name is `/mcp`.
+    pub(super) fn is_for(&self, endpoint: &str) -> bool {
+        match &self.facts.endpoints {
+            None => true,
+            Some(endpoints) => endpoints.iter().any(|known| **known == *endpoint),
+        }
     }
 
     /// The groups that it is in.

@@ -66,6 +66,14 @@ impl PublicUrl {
         format!("{}{WELL_KNOWN}{}{ENDPOINT}", self.origin, self.prefix)
     }
 
+    /// A path as it is below the server's root.
+    fn below<'p>(&self, path: &'p str) -> &'p str {
+        match path.strip_prefix(&*self.prefix) {
+            Some(rest) if rest.starts_with('/') => rest,
+            _ => path,
+        }
+    }
+
     /// Where it is reached, by a request's own word and that of proxies that are trusted.
     fn of(seen: Seen<'_>, trusted: &TrustedProxies) -> Option<Self> {
         let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
@@ -122,6 +130,8 @@ pub(crate) struct Resource {
     pub(super) metadata_url: Option<String>,
     /// A name for people.
     pub(super) name: String,
+    /// Endpoints beside the first one, and the scopes that each needs.
+    pub(super) mounts: Vec<(Box<str>, Vec<String>)>,
 }
 
 impl Resource {
@@ -135,6 +145,20 @@ impl Resource {
     /// What stands in front of each path in the URLs that clients use.
     pub(super) fn prefix(&self) -> &str {
         self.public.as_ref().map_or("", |public| &public.prefix)
+    }
+
+    /// The endpoint beside the first one that a path below the root belongs to, with its scopes.
+    fn mount_at(&self, path: &str) -> Option<(&str, &[String])> {
+        let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
+        let name = name.trim_end_matches('/');
+        let mount = self.mounts.iter().find(|(known, _)| **known == *name);
+        mount.map(|(name, scopes)| (&**name, &**scopes))
+    }
+
+    /// The scopes that every request to an endpoint beside the first one needs.
+    pub(super) fn scopes_of(&self, mount: &str) -> &[String] {
+        let known = self.mounts.iter().find(|(known, _)| **known == *mount);
+        known.map_or(&[], |(_, scopes)| scopes)
     }
 
     /// The document about this server, at a path below the server's root (AUTH-01). `None` if there is none.
@@ -151,16 +175,24 @@ impl Resource {
             ENDPOINT.to_owned(),
             format!("{}{ENDPOINT}", at.prefix),
         ];
-        if !known.iter().any(|path| path == rest.trim_end_matches('/')) {
+        let mount = self.mount_at(at.below(rest));
+        if mount.is_none() && !known.iter().any(|path| path == rest.trim_end_matches('/')) {
             return None;
         }
+        let (resource, scopes) = match mount {
+            Some((name, scopes)) => (
+                format!("{}/{name}", at.endpoint()),
+                self.with_scopes(scopes),
+            ),
+            None => (at.endpoint(), self.scopes.clone()),
+        };
         let mut document = json!({
-            "resource": at.endpoint(),
+            "resource": resource,
             "authorization_servers": self.issuers,
             "bearer_methods_supported": ["header"],
         });
-        if !self.scopes.is_empty() {
-            document["scopes_supported"] = self.scopes.clone().into();
+        if !scopes.is_empty() {
+            document["scopes_supported"] = scopes.into();
         }
         if !self.name.is_empty() {
             document["resource_name"] = self.name.clone().into();
@@ -191,17 +223,23 @@ impl Resource {
                 quotable(&error.to_string())
             ));
         }
-        let scopes = match error {
-            AuthError::InsufficientScope { required } => required.clone(),
-            _ => self.with_scopes(needed),
+        let at = self.at(seen);
+        let path = seen.uri.path();
+        let path = at.as_ref().map_or(path, |at| at.below(path));
+        let mount = self.mount_at(path);
+        let scopes = match (error, mount) {
+            (AuthError::InsufficientScope { required }, _) => required.clone(),
+            (_, Some((_, own))) => self.with_scopes(&[own, needed].concat()),
+            (_, None) => self.with_scopes(needed),
         };
         if !scopes.is_empty() {
             parameters.push(format!(r#"scope="{}""#, quotable(&scopes.join(" "))));
         }
         if !self.issuers.is_empty() {
-            let metadata = match &self.metadata_url {
-                Some(url) => Some(url.clone()),
-                None => self.at(seen).map(|at| at.metadata()),
+            let metadata = match (&self.metadata_url, mount) {
+                (Some(url), None) => Some(url.clone()),
+                (None, None) => at.map(|at| at.metadata()),
+                (_, Some((name, _))) => at.map(|at| format!("{}/{name}", at.metadata())),
             };
             if let Some(url) = metadata {
                 parameters.push(format!(r#"resource_metadata="{}""#, quotable(&url)));
@@ -241,6 +279,7 @@ mod tests {
             trusted: TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]),
             metadata_url: None,
             name: "test".to_owned(),
+            mounts: vec![("files".into(), vec!["files:read".to_owned()])],
         }
     }
 
@@ -408,6 +447,42 @@ mod tests {
             let found = told(resource, path, peer, headers);
             let found = found.as_ref().map(|(r, m)| (r.as_str(), m.as_str()));
             assert_eq!(found, expected, "{path} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn auth_01_each_endpoint_has_a_document_of_its_own() {
+        let public = resource(Some("https://example.com/tools"));
+        for (path, resource, metadata) in [
+            (
+                "/.well-known/oauth-protected-resource/mcp/files",
+                "https://example.com/tools/mcp/files",
+                "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
+            ),
+            (
+                "/.well-known/oauth-protected-resource/tools/mcp/files/",
+                "https://example.com/tools/mcp/files",
+                "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
+            ),
+        ] {
+            let found = told(&public, path, [192, 0, 2, 1], &[]);
+            assert_eq!(found, Some((resource.to_owned(), metadata.to_owned())));
+        }
+        let unknown = "/.well-known/oauth-protected-resource/mcp/other";
+        assert_eq!(told(&public, unknown, [192, 0, 2, 1], &[]), None);
+        for path in ["/mcp/files", "/tools/mcp/files"] {
+            let (headers, uri) = (HeaderMap::new(), Uri::from_static(path));
+            let seen = Seen {
+                headers: &headers,
+                uri: &uri,
+                peer: None,
+            };
+            let challenge = public.challenge(seen, &AuthError::Missing, &[]);
+            assert_eq!(
+                challenge.expect("a challenge"),
+                "Bearer scope=\"mcp files:read\", \
+                 resource_metadata=\"https://example.com/.well-known/oauth-protected-resource/tools/mcp/files\""
+            );
         }
     }
 

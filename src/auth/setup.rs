@@ -34,8 +34,34 @@ pub(crate) struct Place<'p> {
     /// The URL under which clients reach it.
     pub(crate) public_url: Option<&'p str>,
     pub(crate) trusted: &'p TrustedProxies,
+    /// Its endpoints beside `/mcp`.
+    pub(crate) mounts: &'p [MountPlace],
     /// Whether clients are asked for certificates.
     pub(crate) asks_for_certificates: bool,
+}
+
+/// What the gate has to know of an endpoint beside `/mcp`.
+#[derive(Clone, Debug)]
+pub(crate) struct MountPlace {
+    pub(crate) name: Box<str>,
+    /// Whom tokens have to be for; empty for what follows from the rest.
+    pub(crate) audience: Vec<String>,
+    /// Scopes that every request to it needs.
+    pub(crate) scopes: Vec<String>,
+}
+
+impl MountPlace {
+    /// Whom its tokens have to be for, if not for the same as those of `/mcp`.
+    fn audiences(&self, config: &AuthConfig, endpoint: Option<&str>) -> Option<Vec<String>> {
+        if !self.audience.is_empty() {
+            return Some(self.audience.clone());
+        }
+        if config.oauth.names_audiences() {
+            return None;
+        }
+        let url = format!("{}/{}", endpoint?, self.name);
+        Some(vec![format!("{url}/"), url])
+    }
 }
 
 impl Authentication {
@@ -67,6 +93,16 @@ impl Authentication {
                     let implied = Implied::new(&config.implied_scopes);
                     let endpoint = public.as_ref().map(PublicUrl::endpoint);
                     let proof = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
+                    // Where one has an audience of its own, each has: a token says whom it is for.
+                    let each = place.mounts.iter().map(|mount| {
+                        let audiences = mount.audiences(config, endpoint.as_deref());
+                        (mount.name.clone(), audiences)
+                    });
+                    let each: Vec<_> = each.collect();
+                    let proof = match each.iter().any(|(_, audiences)| audiences.is_some()) {
+                        true => proof.with_endpoints(each),
+                        false => proof,
+                    };
                     proofs.push(Arc::new(proof.clone()));
                     tokens = Some(proof);
                 }
@@ -106,6 +142,11 @@ impl Authentication {
             },
             public,
             trusted: place.trusted.clone(),
+            mounts: place
+                .mounts
+                .iter()
+                .map(|mount| (mount.name.clone(), mount.scopes.clone()))
+                .collect(),
             metadata_url: config.oauth.metadata_url.clone(),
             name: place.name.to_owned(),
         };

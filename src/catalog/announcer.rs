@@ -42,6 +42,8 @@ impl WeakAnnouncer {
 struct Shared {
     waiting: Mutex<Waiting>,
     news: Notify,
+    /// Those who announce the same.
+    followers: Mutex<Vec<Announcer>>,
 }
 
 #[derive(Default)]
@@ -92,12 +94,13 @@ impl Announcer {
         self.announce(Notice::Visited(visit.clone()));
     }
 
-    /// One that does not keep the server's alive.
-    pub(crate) fn downgrade(&self) -> WeakAnnouncer {
-        WeakAnnouncer(Arc::downgrade(&self.0))
+    /// Whatever is announced by this one is announced by another too.
+    pub(crate) fn lead(&self, follower: &Self) {
+        self.followers().push(follower.clone());
     }
 
-    fn announce(&self, notice: Notice) {
+    /// A list of this very server has changed, and those of its followers may not have.
+    pub(crate) fn announce_alone(&self, notice: Notice) {
         let mut waiting = self.waiting();
         if WAITING_MAX <= waiting.notices.len() {
             tracing::warn!(?notice, "too many announcements wait; this one is dropped");
@@ -108,6 +111,18 @@ impl Announcer {
             drop(waiting);
             self.0.news.notify_one();
         }
+    }
+
+    /// One that does not keep the server's alive.
+    pub(crate) fn downgrade(&self) -> WeakAnnouncer {
+        WeakAnnouncer(Arc::downgrade(&self.0))
+    }
+
+    fn announce(&self, notice: Notice) {
+        for follower in &*self.followers() {
+            follower.announce(notice.clone());
+        }
+        self.announce_alone(notice);
     }
 
     /// The next announcement that waits.
@@ -121,6 +136,13 @@ impl Announcer {
     /// Waits until there may be an announcement.
     pub(crate) async fn news(&self) {
         self.0.news.notified().await;
+    }
+
+    fn followers(&self) -> MutexGuard<'_, Vec<Self>> {
+        self.0
+            .followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -142,6 +164,19 @@ impl fmt::Debug for Announcer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn followers_announce_what_their_leader_does_and_not_the_other_way() {
+        let (leader, follower) = (Announcer::default(), Announcer::default());
+        leader.lead(&follower);
+        leader.prompts_changed();
+        leader.announce_alone(Notice::Tools);
+        follower.resources_changed();
+        let all =
+            |announcer: &Announcer| -> Vec<_> { std::iter::from_fn(|| announcer.take()).collect() };
+        assert_eq!(all(&leader), [Notice::Prompts, Notice::Tools]);
+        assert_eq!(all(&follower), [Notice::Prompts, Notice::Resources]);
+    }
 
     #[test]
     fn the_same_waits_once_and_all_together_are_bounded() {

@@ -15,6 +15,7 @@ mod listing;
 mod outlet;
 mod output;
 mod parameters;
+mod prefixed;
 mod prompt;
 mod registry;
 mod resource;
@@ -64,9 +65,9 @@ pub use resource::{
     VariableFuture,
 };
 pub(crate) use schema::{HeaderParameter, ParameterKind};
-pub(crate) use shown::annotations_for;
+pub(crate) use shown::{Bare, annotations_for, tool as shown_tool};
 pub use skill::{Skill, SkillError};
-pub use source::{Offered, Refused, Source};
+pub use source::{Changed, Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};

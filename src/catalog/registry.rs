@@ -289,6 +289,47 @@ impl Catalog {
         }
     }
 
+    /// A part of it: what is taken, and views that tools which are taken have. Skills are no part of it but for their files.
+    ///
+    /// # Errors
+    ///
+    /// None that the whole did not have.
+    pub(crate) fn part(
+        &self,
+        takes_tool: impl Fn(&str) -> bool,
+        takes_resource: impl Fn(&str) -> bool,
+        takes_prompt: impl Fn(&str) -> bool,
+    ) -> Result<Self, CatalogError> {
+        let tools: Vec<_> = self
+            .tools
+            .iter()
+            .map(|entry| Arc::clone(&entry.tool))
+            .filter(|tool| takes_tool(tool.definition().name()))
+            .collect();
+        let views: Vec<_> = tools
+            .iter()
+            .filter_map(|tool| tool.definition().view.clone())
+            .collect();
+        let fixed = self.resources.iter().filter(|entry| {
+            let uri = entry.resource.definition().uri();
+            takes_resource(uri) || views.iter().any(|view| view == uri)
+        });
+        let fixed = fixed.map(|entry| AnyResource::Fixed(Arc::clone(&entry.resource)));
+        let templates = self.templates.iter().filter(|entry| {
+            takes_resource(entry.uri.as_str())
+                || views.iter().any(|view| entry.uri.matches(view).is_some())
+        });
+        let templates = templates.map(|entry| AnyResource::Template(Arc::clone(&entry.template)));
+        let prompts = self
+            .prompts
+            .iter()
+            .map(|entry| Arc::clone(&entry.prompt))
+            .filter(|prompt| takes_prompt(prompt.definition().name()));
+        Self::new(tools)?
+            .with_resources(fixed.chain(templates))?
+            .with_prompts(prompts)
+    }
+
     /// Whether there is nothing in it.
     pub(crate) fn offers_nothing(&self) -> bool {
         self.tools.len() == 0

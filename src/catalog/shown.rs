@@ -21,6 +21,23 @@ impl Listed for CatalogTool {
     }
 }
 
+/// A tool that is listed, and answered by the server itself.
+#[derive(Debug)]
+pub(crate) struct Bare(pub(crate) Definition);
+
+impl Listed for Bare {
+    const MEMBER: &'static str = "tools";
+    const CURSOR: &'static str = "tools cursor 1";
+
+    fn key(&self) -> &str {
+        self.0.name()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, revision: Revision) {
+        write(out, tool(&self.0, revision));
+    }
+}
+
 impl Listed for CatalogResource {
     const MEMBER: &'static str = "resources";
     const CURSOR: &'static str = "resources cursor 1";
@@ -71,7 +88,7 @@ fn write(out: &mut Vec<u8>, shown: Map<String, Value>) {
 }
 
 /// Schemas keep their author's members and order.
-fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
+pub(crate) fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
     put("name", definition.name.clone().into());

@@ -4,19 +4,74 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 
 use super::{AnyResource, Prompt, Tool};
 
-/// Something that has tools, resources or prompts to offer: a description of HTTP calls, a document, a command, another
-/// server.
+/// Something that has tools, resources or prompts to offer, which may change while the server runs: a database of
+/// queries, a folder of scripts, another server. [`App::mount`](crate::App::mount) adds one.
 ///
 /// What is wrong with one of them does not keep the others from being offered.
+///
+/// ```
+/// use futures_util::future::BoxFuture;
+/// use longshore::catalog::{Offered, Source};
+/// use longshore::{App, IntoTool, tool};
+///
+/// /// Adds two numbers.
+/// #[tool]
+/// async fn add(a: i64, b: i64) -> i64 {
+///     a + b
+/// }
+///
+/// struct Sums;
+///
+/// impl Source for Sums {
+///     fn name(&self) -> &str {
+///         "sums"
+///     }
+///
+///     fn offer(&self) -> BoxFuture<'_, Offered> {
+///         Box::pin(async {
+///             let mut offered = Offered::default();
+///             offered.tools.push(add.into_tool());
+///             offered
+///         })
+///     }
+/// }
+///
+/// // Offered as `math_add`.
+/// let app = App::new().mount("math_", Sums);
+/// ```
 pub trait Source: Send + Sync + 'static {
     /// What it is called in logs and in the server's health.
     fn name(&self) -> &str;
 
-    /// Everything it has, and what it cannot offer.
+    /// Everything it has, and what it cannot offer. It is asked at start, when the configuration is read again, and
+    /// whenever it says that something has changed.
     fn offer(&self) -> BoxFuture<'_, Offered>;
+
+    /// Called before anything is asked. Whoever can change keeps what it is given, and tells when it has. If its application
+    /// becomes a part of another it is called again, and the newer one counts.
+    fn watch(&self, changed: Changed) {
+        drop(changed);
+    }
+}
+
+/// Tells the server that what a [`Source`] offers has changed. It never blocks; several changes at once become one.
+#[derive(Clone, Debug, Default)]
+pub struct Changed(Arc<Notify>);
+
+impl Changed {
+    /// Something is offered that was not, or the other way round. The server asks again, and tells its clients.
+    pub fn tell(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits until something has changed.
+    pub(crate) async fn heard(&self) {
+        self.0.notified().await;
+    }
 }
 
 /// What a source has, each in the order in which it is listed.

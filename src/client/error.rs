@@ -37,6 +37,9 @@ pub enum ClientError {
         /// The beginning of what it said.
         said: String,
     },
+    /// There are no credentials for it.
+    #[error("{0}")]
+    Credentials(String),
     /// It wants to know who calls.
     #[error("it wants to know who calls (HTTP 401){}", of_what(.challenge))]
     Unauthorized {
@@ -63,9 +66,11 @@ impl ClientError {
     /// Whether the server may have done what it was asked to do, though no answer tells.
     pub fn may_have_happened(&self) -> bool {
         match self {
-            Self::Rpc(_) | Self::Start { .. } | Self::SessionEnded | Self::Unauthorized { .. } => {
-                false
-            }
+            Self::Rpc(_)
+            | Self::Start { .. }
+            | Self::SessionEnded
+            | Self::Credentials(_)
+            | Self::Unauthorized { .. } => false,
             Self::Http(error) => error.may_have_happened(),
             Self::Gone(_) | Self::Timeout(_) | Self::Status { .. } | Self::Protocol(_) => true,
         }

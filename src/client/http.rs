@@ -8,6 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use url::Url;
 
+use super::credentials::Sender;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
@@ -26,7 +27,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Link {
-    client: HttpClient,
+    client: Sender,
     url: Url,
     /// What each request carries, credentials among it.
     headers: HeaderMap,
@@ -52,7 +53,7 @@ pub(super) struct About<'a> {
 impl Link {
     pub(super) fn new(client: HttpClient, url: Url, headers: HeaderMap, options: &Options) -> Self {
         Self {
-            client,
+            client: Sender::new(client, options.credentials.clone()),
             url,
             headers,
             session: RwLock::default(),

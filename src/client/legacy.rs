@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use tokio::task::AbortHandle;
 use url::Url;
 
+use super::credentials::Sender;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
@@ -20,7 +21,7 @@ pub(super) struct Link {
 
 #[derive(Clone)]
 struct Poster {
-    client: HttpClient,
+    client: Sender,
     url: Url,
     headers: HeaderMap,
 }
@@ -39,6 +40,7 @@ impl Link {
         outgoing
             .headers
             .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let client = Sender::new(client, options.credentials.clone());
         let answer = client.open(outgoing).await?;
         let kind = answer.headers.get(CONTENT_TYPE);
         let streams = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
@@ -113,7 +115,7 @@ impl Poster {
             .headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         outgoing.body = message;
-        let answer = self.client.fetch(outgoing).await?;
+        let answer = self.client.open(outgoing).await?.read().await?;
         if answer.status.is_success() {
             return Ok(());
         }

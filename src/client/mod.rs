@@ -5,6 +5,7 @@
 //! what is said about it. It begins with a handshake, since nearly every server has one, and without it where the server
 //! has none; what needs HTTP+SSE of 2024-11-05 gets that.
 
+mod credentials;
 mod error;
 mod http;
 mod legacy;
@@ -25,6 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use url::Url;
 
+pub use credentials::Credentials;
 pub use error::ClientError;
 pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
@@ -69,6 +71,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// How large one message may be. Default: 8 MiB.
     pub message_bytes: usize,
+    /// What proves who calls, where that changes; over HTTP.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// Who hears what is said outside of requests.
     pub events: Option<Arc<dyn Events>>,
 }
@@ -82,6 +86,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(120),
             message_bytes: 8 * 1024 * 1024,
+            credentials: None,
             events: None,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Config, Transport};
 use crate::auth::{PublicUrl, is_scope};
 use crate::environment::Probe;
+use crate::server::fault_of_mount;
 use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
 
@@ -111,6 +112,24 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
     for (position, name) in config.toolsets.iter().enumerate() {
         if config.toolsets[..position].contains(name) {
             find(format!("toolsets has {name:?} twice"), "name it once");
+        }
+    }
+    for (name, mount) in &config.mounts {
+        if let Some(problem) = fault_of_mount(name) {
+            find(format!("mounts.{name} is no name of an endpoint"), &problem);
+        }
+        if let Err((setting, problem)) = mount.chosen() {
+            let dot = if setting.is_empty() { "" } else { "." };
+            find(
+                format!("mounts.{name}{dot}{setting} cannot be used"),
+                &problem,
+            );
+        }
+        for scope in mount.scopes.iter().filter(|scope| !is_scope(scope)) {
+            find(
+                format!("mounts.{name}.scopes has {scope:?}, which is no scope"),
+                "a scope has visible ASCII characters, no quotation mark and no backslash",
+            );
         }
     }
     if let Some((setting, problem)) = config.limits.problem() {

@@ -33,7 +33,7 @@ pub struct Flags {
     pub toolsets: Vec<String>,
     /// `http.insecure`.
     pub insecure: bool,
-    /// `toolsets` where nobody says anything of them, nor of sources.
+    /// `toolsets` where nobody says anything of them, nor of sources or upstreams.
     pub toolsets_otherwise: Vec<String>,
     /// The application asks callers for a proof of its own, whatever the configuration says.
     pub proved: bool,
@@ -220,13 +220,17 @@ impl Loaded {
         }
         speak_http_where_it_is_set_up(&mut tree);
         trust_nobody_with_users_unasked(&mut tree);
-        let has_sources = |node: &Node| {
-            node.to_value()
-                .as_array()
-                .is_some_and(|all| !all.is_empty())
+        let has_some = |setting: &&str| {
+            let node = tree.get(&parts(setting)).map(Node::to_value);
+            node.is_some_and(|node| match node {
+                Value::Array(all) => !all.is_empty(),
+                Value::Object(all) => !all.is_empty(),
+                _ => false,
+            })
         };
+        let names_something = ["sources", "upstreams", "mcpServers"].iter().any(has_some);
         let toolsets = parts("toolsets");
-        if tree.get(&parts("sources")).is_some_and(has_sources)
+        if names_something
             && tree
                 .get(&toolsets)
                 .is_some_and(|node| node.origin == Origin::Default)

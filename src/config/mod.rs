@@ -40,7 +40,7 @@ use crate::audit::AuditConfig;
 use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
-use crate::server::ServerConfig;
+use crate::server::{MountConfig, ServerConfig};
 use crate::source::{BuiltinConfig, SourceConfig, UpstreamConfig};
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
@@ -67,7 +67,8 @@ pub struct Config {
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
-    /// `fetch`, `filesystem`, `memory`, `time`. Default: for the program the demo toolset, for an application none.
+    /// `fetch`, `filesystem`, `memory`, `time`.
+    /// Default: for the program the demo toolset, unless there are sources or upstreams; for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
@@ -93,6 +94,8 @@ pub struct Config {
     /// A folder in which it is remembered what upstream servers offer, so that the next start need not ask them. Default:
     /// none, and they are asked at each start.
     pub upstreams_folder: Option<PathBuf>,
+    /// Endpoints beside `/mcp`, each at `/mcp/` and its name, with a part of what is offered.
+    pub mounts: BTreeMap<String, MountConfig>,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.

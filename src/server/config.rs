@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamsConfig;
-use super::{QuestionConfig, TaskConfig};
+use super::{QuestionConfig, SearchConfig, TaskConfig};
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -43,6 +43,8 @@ pub struct ServerConfig {
     /// 16777216, 16 MiB.
     #[schemars(extend("x-reload" = "live"))]
     pub contents_cache_bytes: usize,
+    /// Listing many tools by way of a search.
+    pub search: SearchConfig,
     /// Questions that tools ask the client.
     pub questions: QuestionConfig,
     /// Calls that outlive their request.
@@ -96,6 +98,7 @@ impl Default for ServerConfig {
             page_size: 1000,
             list_ttl_ms: 300_000,
             contents_cache_bytes: 16 * 1024 * 1024,
+            search: SearchConfig::default(),
             questions: QuestionConfig::default(),
             tasks: TaskConfig::default(),
             batch: BatchPolicy::Auto,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::kept::Kept;
+use super::search::Search;
 use super::seen::Seen;
 use super::{Admission, ServerConfig};
 use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
@@ -26,6 +27,8 @@ pub(crate) struct Generation {
     pub(crate) skills: Listings,
     /// `None` if everybody sees everything.
     pub(super) seen: Option<Seen>,
+    /// `None` if there are not so many tools that they have to be searched.
+    pub(super) search: Option<Search>,
     has_completions: bool,
     has_tasks: bool,
     /// What resources said. A new generation begins without.
@@ -106,6 +109,10 @@ impl Generation {
             prompts: Listings::default(),
             skills: Listings::default(),
             seen: admission.policy.map(Seen::new),
+            search: Search::new(
+                &config.search,
+                catalog.tools.iter().map(|entry| entry.tool.definition()),
+            ),
             has_completions: catalog.has_completions(),
             has_tasks: catalog.has_tasks(),
             kept: Kept::new(config.contents_cache_bytes),

@@ -15,6 +15,12 @@ use crate::protocol::message::Request;
 impl Server {
     pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
         let generation = self.generation.load();
+        if generation.search.is_some()
+            && let Some(search) = generation.searched(caller.principal)
+        {
+            let verbs = (None, &search.listings);
+            return self.list(&generation, verbs, &search.verbs, caller, request);
+        }
         let table = &generation.catalog.tools;
         self.list(
             &generation,

@@ -1,9 +1,11 @@
 //! What one worker thread keeps for itself.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::MAIN;
 use crate::seal::{KeyRing, OpenedSessions, Session};
 use crate::telemetry::Cells;
 
@@ -13,6 +15,8 @@ use crate::telemetry::Cells;
 #[derive(Debug)]
 pub(crate) struct Local {
     opened: Mutex<OpenedSessions>,
+    /// Those of endpoints beside `/mcp`, by their names: an id that one has opened says nothing to another.
+    elsewhere: Mutex<HashMap<Box<str>, OpenedSessions>>,
     now: AtomicU64,
     cells: Arc<Cells>,
 }
@@ -21,6 +25,7 @@ impl Local {
     pub(crate) fn new(cells: Arc<Cells>) -> Self {
         let local = Self {
             opened: Mutex::default(),
+            elsewhere: Mutex::default(),
             now: AtomicU64::new(0),
             cells,
         };
@@ -47,8 +52,22 @@ impl Local {
 
     #[inline]
     pub(crate) fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        if mount != MAIN {
+            return self.open_elsewhere(keys, mount, id);
+        }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(keys, mount, id)
+    }
+
+    fn open_elsewhere(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        let mut all = self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = all.get_mut(mount) {
+            return opened.get(keys, mount, id);
+        }
+        all.entry(mount.into()).or_default().get(keys, mount, id)
     }
 
     #[cfg(test)]

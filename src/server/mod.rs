@@ -20,12 +20,14 @@ mod local;
 mod logging;
 mod method;
 mod mirror;
+mod mount;
 mod plain;
 mod prompts;
 mod questions;
 mod reply;
 mod resources;
 mod rounds;
+mod search;
 mod seen;
 mod skills;
 mod stateless;
@@ -60,8 +62,12 @@ pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
+pub use mount::MountConfig;
+pub(crate) use mount::{Chosen, fault_of_mount};
 pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply, limited};
+pub use search::SearchConfig;
+pub(crate) use search::VERBS as SEARCH_VERBS;
 pub(crate) use stdio::StdioPeer;
 use stream::CallStream;
 pub use streams::StreamsConfig;
@@ -79,7 +85,8 @@ use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revisi
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
 use crate::telemetry::{
-    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing, Watch,
+    Counter, Gauge, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing,
+    Watch,
 };
 use call::{BoxedCall, Inflight, OnDisconnect, Outcome, Resumption, Step, Terms};
 pub(crate) use generation::Changes;
@@ -102,13 +109,15 @@ pub(crate) struct Server {
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     /// The name of the endpoint; bound into everything that is sealed.
     mount: Box<str>,
+    /// How many tools there are.
+    tools: Gauge,
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
     /// How long a client with a session has to answer a question.
     question_timeout: Duration,
     levels: Levels,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     streams: Arc<Streams>,
     legacy: LegacySessions,
     announcer: Announcer,
@@ -136,7 +145,12 @@ pub(crate) struct Shared {
     /// Whether other replicas may have the same state.
     pub(crate) is_shared: bool,
     pub(crate) announcer: Announcer,
+    /// The name of the endpoint, if it is another than `/mcp`.
+    pub(crate) mount: Option<Box<str>>,
 }
+
+/// What the endpoint at `/mcp` is called where it is sealed in.
+pub(crate) const MAIN: &str = "mcp";
 
 /// What comes of a message.
 pub(crate) enum Handled {
@@ -230,7 +244,7 @@ impl Server {
         methods: HashMap<String, Arc<dyn MethodHandler>>,
         telemetry: Telemetry,
         admission: Admission,
-        limits: Limits,
+        limits: impl Into<Arc<Limits>>,
         audit: Option<Arc<Audit>>,
     ) -> Self {
         let metrics = &telemetry.metrics;
@@ -244,24 +258,30 @@ impl Server {
             }
         });
         let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
-        let tools = metrics.gauge(&TOOLS, &[]);
+        let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
+        let tools = metrics.gauge(&TOOLS, &labels);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         telemetry.mark_secret(catalog.secret_arguments());
         let generation = Generation::new(catalog, &config, admission);
-        let mount = "mcp";
+        let mount = match &shared.mount {
+            None => MAIN.to_owned(),
+            // No name of an endpoint has a colon in it.
+            Some(name) => format!("{MAIN}:{name}"),
+        };
+        let mount = mount.as_str();
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
-        Questions::show(&inflight, metrics);
+        Questions::show(&inflight, metrics, &labels);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
             shared.state.clone(),
             mount,
             Arc::clone(&inflight),
         ));
-        Streams::show(&streams, metrics);
+        Streams::show(&streams, metrics, &labels);
         let tasks = Tasks::new(
             shared.state.clone(),
             config.tasks.clone(),
@@ -269,7 +289,7 @@ impl Server {
             Arc::clone(&streams),
             replica,
         );
-        tasks.show(metrics);
+        tasks.show(metrics, &labels);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -277,11 +297,12 @@ impl Server {
             revoked: Revoked::default(),
             methods,
             mount: mount.into(),
+            tools,
             replica,
             question_timeout,
             inflight,
             levels: Levels::default(),
-            limits,
+            limits: limits.into(),
             streams,
             legacy: LegacySessions::default(),
             announcer: shared.announcer,
@@ -312,8 +333,8 @@ impl Server {
         let generation = Arc::new(prepared.0);
         let secrets = generation.catalog.secret_arguments();
         self.telemetry.mark_secret(secrets);
-        let tools = self.telemetry.metrics.gauge(&TOOLS, &[]);
-        tools.set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
+        self.tools
+            .set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
         let before = self.generation.swap(Arc::clone(&generation));
         generation.changes(&before)
     }
@@ -336,6 +357,11 @@ impl Server {
     /// What is watched of this server.
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    /// What is served now.
+    pub(crate) fn generation(&self) -> Arc<Generation> {
+        self.generation.load_full()
     }
 
     /// What is configured and not offered.

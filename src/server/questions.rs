@@ -151,11 +151,16 @@ impl Questions {
     }
 
     /// Has operators see what has become of the questions.
-    pub(crate) fn show(inflight: &Arc<Inflight>, metrics: &Metrics) {
+    pub(crate) fn show(
+        inflight: &Arc<Inflight>,
+        metrics: &Metrics,
+        labels: &[(&'static str, &str)],
+    ) {
         let read = |outcome: &'static str, of: fn(&QuestionCounts) -> u64| {
             let inflight = Arc::clone(inflight);
             let read = move || of(&inflight.questions.counts()) as f64;
-            metrics.read(&QUESTIONS, &[("outcome", outcome)], read);
+            let labels = [&[("outcome", outcome)], labels].concat();
+            metrics.read(&QUESTIONS, &labels, read);
         };
         read("asked", |counts| counts.asked);
         read("answered", |counts| counts.answered);
@@ -167,7 +172,7 @@ impl Questions {
         read("state_refused", |counts| counts.states_refused);
         let inflight = Arc::clone(inflight);
         let waiting = move || inflight.questions.counts().waiting as f64;
-        metrics.read(&QUESTIONS_WAITING, &[], waiting);
+        metrics.read(&QUESTIONS_WAITING, labels, waiting);
     }
 
     /// Gives a question an id that nobody can guess. Without room, the name of the setting that gives more.

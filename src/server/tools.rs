@@ -10,6 +10,7 @@ use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Refusal, Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
+use super::search::Meant;
 use super::stream::CallStream;
 use super::tasks::TaskCall;
 use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
@@ -190,6 +191,15 @@ impl Server {
             return Err(invalid_params(request.id, problem));
         };
         let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
+        let mut meant = Meant {
+            name,
+            arguments: request.params.arguments,
+            is_direct: true,
+        };
+        if let Some(search) = &generation.search {
+            meant = generation.meant(search, caller, request.id, meant.name, meant.arguments)?;
+        }
+        let name = meant.name;
         let Some(entry) = generation.catalog.tool(&name) else {
             return Err(unknown_tool(generation, caller, request.id, &name));
         };
@@ -208,12 +218,13 @@ impl Server {
             check_scopes(caller, request.id, &all)?;
         }
         if !caller.revision.has_sessions()
+            && meant.is_direct
             && let Some(headers) = &headers
             && headers.mcp.is_some()
         {
             stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
         }
-        let arguments = match request.params.arguments {
+        let arguments = match meant.arguments {
             None => Arguments::none(),
             Some(object) if message::is_object(object) => {
                 Arguments::from_checked(body.slice_ref(object.as_bytes()))
@@ -353,45 +364,7 @@ impl ResultWriter<'_> {
     }
 
     fn success(&self, output: &Output) -> Reply {
-        let text_len = match &output.content {
-            OutputContent::Text(text) => text.len(),
-            OutputContent::Structured | OutputContent::Blocks(_) => 256,
-        };
-        let structured = output.structured.as_deref();
-        // Most texts need few escapes or none; one that needs more makes the buffer grow.
-        let capacity = 96
-            + text_len
-            + text_len / 16
-            + structured.map_or(0, |s| 2 * s.len())
-            + self.generation.result_tail.len();
-        let mut out = begin(self.id, capacity);
-        out.extend_from_slice(br#","result":{"content":["#);
-        match &output.content {
-            OutputContent::Text(text) => push_text_block(&mut out, text),
-            OutputContent::Structured => push_text_block(&mut out, structured.unwrap_or_default()),
-            OutputContent::Blocks(blocks) => {
-                for (position, block) in blocks.iter().enumerate() {
-                    if position > 0 {
-                        out.push(b',');
-                    }
-                    push_block(&mut out, block, self.revision);
-                }
-            }
-        }
-        out.push(b']');
-        if let Some(json) = structured
-            && self.revision.has_structured_results()
-            && (json.starts_with('{') || self.revision.has_structured_values_of_any_kind())
-        {
-            out.extend_from_slice(br#","structuredContent":"#);
-            out.extend_from_slice(json.as_bytes());
-        }
-        out.extend_from_slice(if output.is_error {
-            br#","isError":true"#.as_slice()
-        } else {
-            br#","isError":false"#
-        });
-        self.finish(out, output)
+        success(self.generation, self.revision, self.id, output)
     }
 
     /// A failure that the model reads, or an error of the protocol's where that is what the revision has.
@@ -430,20 +403,71 @@ impl ResultWriter<'_> {
     }
 
     fn error_result(&self, message: &str) -> Reply {
-        let mut out = begin(
-            self.id,
-            128 + message.len() + self.generation.result_tail.len(),
-        );
-        out.extend_from_slice(br#","result":{"content":["#);
-        push_text_block(&mut out, message);
-        out.extend_from_slice(br#"],"isError":true"#);
-        self.finish(out, &Output::default())
-            .with_verdict(Verdict::ToolError)
+        error_result(self.generation, self.revision, self.id, message)
     }
+}
 
-    fn finish(&self, out: Vec<u8>, output: &Output) -> Reply {
-        finish(out, self.generation, self.revision, output.meta.as_ref())
+/// The answer to a call that succeeded.
+#[inline]
+pub(super) fn success(
+    generation: &Generation,
+    revision: Revision,
+    id: &str,
+    output: &Output,
+) -> Reply {
+    let text_len = match &output.content {
+        OutputContent::Text(text) => text.len(),
+        OutputContent::Structured | OutputContent::Blocks(_) => 256,
+    };
+    let structured = output.structured.as_deref();
+    // Most texts need few escapes or none; one that needs more makes the buffer grow.
+    let capacity = 96
+        + text_len
+        + text_len / 16
+        + structured.map_or(0, |s| 2 * s.len())
+        + generation.result_tail.len();
+    let mut out = begin(id, capacity);
+    out.extend_from_slice(br#","result":{"content":["#);
+    match &output.content {
+        OutputContent::Text(text) => push_text_block(&mut out, text),
+        OutputContent::Structured => push_text_block(&mut out, structured.unwrap_or_default()),
+        OutputContent::Blocks(blocks) => {
+            for (position, block) in blocks.iter().enumerate() {
+                if position > 0 {
+                    out.push(b',');
+                }
+                push_block(&mut out, block, revision);
+            }
+        }
     }
+    out.push(b']');
+    if let Some(json) = structured
+        && revision.has_structured_results()
+        && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
+    {
+        out.extend_from_slice(br#","structuredContent":"#);
+        out.extend_from_slice(json.as_bytes());
+    }
+    out.extend_from_slice(if output.is_error {
+        br#","isError":true"#.as_slice()
+    } else {
+        br#","isError":false"#
+    });
+    finish(out, generation, revision, output.meta.as_ref())
+}
+
+/// The answer to a call that failed in a way that the model reads.
+pub(super) fn error_result(
+    generation: &Generation,
+    revision: Revision,
+    id: &str,
+    message: &str,
+) -> Reply {
+    let mut out = begin(id, 128 + message.len() + generation.result_tail.len());
+    out.extend_from_slice(br#","result":{"content":["#);
+    push_text_block(&mut out, message);
+    out.extend_from_slice(br#"],"isError":true"#);
+    finish(out, generation, revision, None).with_verdict(Verdict::ToolError)
 }
 
 fn unknown_tool(generation: &Generation, caller: Caller<'_>, id: &str, name: &str) -> Reply {

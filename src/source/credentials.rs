@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use url::Url;
@@ -32,7 +34,7 @@ pub struct AuthConfig {
     pub header: Option<NamedSecret>,
     /// A parameter of the query with a secret.
     pub query: Option<NamedSecret>,
-    /// A token that is got with OAuth's client credentials, and got anew before it expires.
+    /// A token that is got from an issuer, and got anew before it expires and after a 401.
     pub oauth: Option<OAuthConfig>,
 }
 
@@ -56,7 +58,8 @@ pub struct NamedSecret {
     pub value: Secret,
 }
 
-/// OAuth 2 with client credentials (RFC 6749, 4.4).
+/// OAuth 2: client credentials (RFC 6749, 4.4), unless there is something else to show: a refresh token (RFC 6749, 6), or a
+/// token that is exchanged (RFC 8693).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OAuthConfig {
@@ -64,8 +67,23 @@ pub struct OAuthConfig {
     pub token_url: String,
     /// Who we are.
     pub client_id: String,
-    /// What proves it.
-    pub client_secret: Secret,
+    /// What proves it. Without one, only `client_id` is sent, as public clients do.
+    #[serde(default)]
+    pub client_secret: Option<Secret>,
+    /// A token to get others with, as somebody's consent gave it.
+    #[serde(default)]
+    pub refresh_token: Option<Secret>,
+    /// A folder in which refresh tokens are kept that the issuer gives instead of an earlier one. There is one file for each
+    /// issuer, client and resource, which nobody else may read. Without it they are forgotten when the process ends.
+    #[serde(default)]
+    pub store: Option<PathBuf>,
+    /// A file with a token that is exchanged for one for the other server: that of a service account, for example. It is read
+    /// again each time.
+    #[serde(default)]
+    pub subject_token_file: Option<PathBuf>,
+    /// What kind of token that is. Default: `urn:ietf:params:oauth:token-type:jwt`.
+    #[serde(default)]
+    pub subject_token_type: Option<String>,
     /// What the token is to allow.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
@@ -249,6 +267,17 @@ fn without(text: &[u8], secret: &Finder<'_>) -> Vec<u8> {
     clean
 }
 
+impl crate::client::Credentials for Credentials {
+    fn apply<'r>(&'r self, request: &'r mut Outgoing) -> BoxFuture<'r, Result<(), String>> {
+        let applied = self.apply(request);
+        Box::pin(async { applied.await.map_err(|error| error.to_string()) })
+    }
+
+    fn refused<'r>(&'r self, request: &'r Outgoing) -> BoxFuture<'r, bool> {
+        Box::pin(self.refused(request))
+    }
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -267,6 +296,8 @@ pub(super) struct OAuth {
     url: Url,
     client: Client,
     token: Mutex<Option<Token>>,
+    /// The refresh token that is good now, once the issuer has given another than the configured one.
+    refresh: std::sync::Mutex<Option<Secret>>,
 }
 
 struct Token {
@@ -279,6 +310,7 @@ struct Token {
 struct TokenAnswer {
     access_token: String,
     expires_in: Option<f64>,
+    refresh_token: Option<Secret>,
 }
 
 /// Where the issuer does not say how long a token is good.
@@ -303,12 +335,86 @@ impl OAuth {
             .max_body(TOKEN_BYTES)
             .build()
             .map_err(|e| e.to_string())?;
-        Ok(Self {
+        if config.refresh_token.is_some() && config.subject_token_file.is_some() {
+            return Err(
+                "oauth has a refresh_token and a subject_token_file; keep one of them".to_owned(),
+            );
+        }
+        if config.store.is_some() && config.refresh_token.is_none() {
+            return Err("oauth.store keeps refresh tokens; give it the first one".to_owned());
+        }
+        if config.client_secret.is_none()
+            && config.refresh_token.is_none()
+            && config.subject_token_file.is_none()
+        {
+            return Err(
+                "oauth needs a client_secret, a refresh_token or a subject_token_file".to_owned(),
+            );
+        }
+        let oauth = Self {
             config: config.clone(),
             url,
             client,
             token: Mutex::new(None),
-        })
+            refresh: std::sync::Mutex::new(None),
+        };
+        *oauth.refresh() = oauth.stored()?;
+        Ok(oauth)
+    }
+
+    fn refresh(&self) -> std::sync::MutexGuard<'_, Option<Secret>> {
+        self.refresh
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Where the refresh token is kept: one place for each issuer, client, resource, and token to begin with.
+    fn store(&self) -> Option<PathBuf> {
+        let config = &self.config;
+        let first = config.refresh_token.as_ref()?;
+        let mut hash = Sha256::new();
+        let resource = config.resource.as_deref().unwrap_or_default();
+        for part in [
+            self.url.as_str(),
+            &config.client_id,
+            resource,
+            first.expose(),
+        ] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let host = self.url.host_str().unwrap_or("issuer");
+        let digest = hash.finalize();
+        let name: String = digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Some(config.store.as_ref()?.join(format!("{host}-{name}.token")))
+    }
+
+    fn stored(&self) -> Result<Option<Secret>, String> {
+        let Some(file) = self.store() else {
+            return Ok(None);
+        };
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| format!("oauth.store {}: {error}", folder.display()))?;
+        }
+        match read_token(&file) {
+            Ok(token) => Ok(Some(Secret::from(token))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("oauth.store {}: {error}", file.display())),
+        }
+    }
+
+    /// Keeps a refresh token that the issuer has given instead of the one before.
+    fn keep(&self, token: Secret) {
+        if let Some(file) = self.store()
+            && let Err(error) = write_secret(&file, token.expose())
+        {
+            tracing::warn!(file = %file.display(), %error, "a refresh token cannot be kept: after a restart the one before it is used");
+        }
+        *self.refresh() = Some(token);
     }
 
     /// A token that is good for a while. Those who ask while one is being got wait for it.
@@ -329,7 +435,20 @@ impl OAuth {
     fn request(&self) -> Result<Outgoing, CredentialError> {
         let config = &self.config;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "client_credentials");
+        if let Some(first) = &config.refresh_token {
+            let newer = self.refresh().clone();
+            form.append_pair("grant_type", "refresh_token");
+            form.append_pair("refresh_token", newer.as_ref().unwrap_or(first).expose());
+        } else if let Some(file) = &config.subject_token_file {
+            let subject = read_token(file).map_err(CredentialError::File)?;
+            let kind = config.subject_token_type.as_deref();
+            form.append_pair("grant_type", TOKEN_EXCHANGE);
+            form.append_pair("subject_token", &subject);
+            form.append_pair("subject_token_type", kind.unwrap_or(JWT));
+            form.append_pair("requested_token_type", ACCESS_TOKEN);
+        } else {
+            form.append_pair("grant_type", "client_credentials");
+        }
         if !config.scopes.is_empty() {
             form.append_pair("scope", &config.scopes.join(" "));
         }
@@ -339,24 +458,33 @@ impl OAuth {
         if let Some(resource) = &config.resource {
             form.append_pair("resource", resource);
         }
-        // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
-        let encode =
-            |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let proof = basic_value(
-            &encode(&config.client_id),
-            &encode(config.client_secret.expose()),
-        )
-        .map_err(|_| CredentialError::NotText)?;
-        Ok(Outgoing::post(
+        let proof = match &config.client_secret {
+            Some(secret) => {
+                // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
+                let encode = |text: &str| {
+                    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>()
+                };
+                let proof = basic_value(&encode(&config.client_id), &encode(secret.expose()));
+                Some(proof.map_err(|_| CredentialError::NotText)?)
+            }
+            None => {
+                form.append_pair("client_id", &config.client_id);
+                None
+            }
+        };
+        let request = Outgoing::post(
             self.url.clone(),
             "application/x-www-form-urlencoded",
             form.finish(),
         )
-        .header(AUTHORIZATION, proof)
         .header(
             http::header::ACCEPT,
             HeaderValue::from_static("application/json"),
-        ))
+        );
+        Ok(match proof {
+            Some(proof) => request.header(AUTHORIZATION, proof),
+            None => request,
+        })
     }
 
     async fn fetch(&self) -> Result<Token, CredentialError> {
@@ -368,6 +496,11 @@ impl OAuth {
         let answer: TokenAnswer =
             serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)?;
         let value = bearer_value(&answer.access_token).map_err(|_| CredentialError::NoToken)?;
+        if let Some(newer) = answer.refresh_token
+            && self.config.refresh_token.is_some()
+        {
+            self.keep(newer);
+        }
         let life = answer
             .expires_in
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -378,6 +511,24 @@ impl OAuth {
             until: Instant::now() + life.saturating_sub(TOKEN_MARGIN).max(life / 2),
         })
     }
+}
+
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+
+/// Writes a file that nobody else may read, beside and renamed, so that it is whole whenever it is read.
+fn write_secret(file: &std::path::Path, secret: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut open = options.open(&temporary)?;
+    open.write_all(secret.as_bytes())?;
+    open.sync_all()?;
+    std::fs::rename(&temporary, file)
 }
 
 /// The first line of a small file.

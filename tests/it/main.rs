@@ -15,6 +15,7 @@ mod cli;
 #[cfg(feature = "otlp")]
 mod collector;
 mod client;
+mod composition;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
 mod doctor;
@@ -29,6 +30,7 @@ mod lasting;
 mod layers;
 mod library;
 mod limits;
+mod mounts;
 mod offer_attributes;
 mod operators;
 #[cfg(feature = "cli")]
@@ -40,6 +42,7 @@ mod rest;
 mod resources;
 mod revisions;
 mod rules;
+mod search;
 mod state;
 #[cfg(all(feature = "cli", feature = "otlp", unix))]
 mod secrets;

@@ -150,6 +150,11 @@ pub enum OAuthSetupError {
 }
 
 impl OAuthConfig {
+    /// Whether it is written down whom tokens have to be for.
+    pub(crate) fn names_audiences(&self) -> bool {
+        !self.audience.is_empty() || self.all().any(|(_, one)| !one.audience.is_empty())
+    }
+
     /// Whether any issuer is configured.
     pub(crate) fn is_configured(&self) -> bool {
         self.issuer.is_some() || !self.issuers.is_empty()

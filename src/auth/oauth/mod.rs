@@ -86,6 +86,8 @@ struct Inner {
     leeway: u64,
     required: Vec<String>,
     implied: Implied,
+    /// Endpoints beside `/mcp`, where they are told apart by whom tokens are for; `None` is the same as at `/mcp`.
+    endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
     /// By the digest of the token: whoever reads the memory finds no token in it.
     verified: Cache<[u8; 32], Arc<Verified>, BySize>,
 }
@@ -209,8 +211,21 @@ impl Tokens {
             leeway: config.leeway_seconds,
             required: config.scopes.clone(),
             implied: implied.clone(),
+            endpoints: Vec::new(),
             verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
         })))
+    }
+
+    /// Takes tokens for endpoints beside `/mcp` too: of each the name, and whom its tokens have to be for.
+    #[must_use]
+    pub(crate) fn with_endpoints(
+        mut self,
+        endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
+    ) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.endpoints = endpoints;
+        }
+        self
     }
 
     /// Whether every issuer's keys are there.
@@ -370,14 +385,27 @@ impl Inner {
         token: Token<'_>,
         now: u64,
     ) -> Result<(Arc<Principal>, u64), AuthError> {
-        let demands = Demands {
+        let mut demands = Demands {
             issuers: &issuer.names,
             audiences: &issuer.audiences,
             audience_claim: issuer.preset.audience_claim(),
             now,
             leeway: self.leeway,
         };
-        token.check_claims(demands).map_err(refused)?;
+        let mut good_for: Vec<Box<str>> = Vec::new();
+        let mut checked = token.check_claims(demands);
+        if checked.is_ok() {
+            good_for.push(Box::default());
+        }
+        for (endpoint, audiences) in &self.endpoints {
+            demands.audiences = audiences.as_ref().unwrap_or(&issuer.audiences);
+            let is_for = token.check_claims(demands);
+            if is_for.is_ok() {
+                good_for.push(endpoint.clone());
+            }
+            checked = checked.or(is_for);
+        }
+        checked.map_err(refused)?;
         let claims = token.claims();
         if !issuer.preset.is_for_calls(claims) {
             return Err(refused(Fault("the token is not an access token")));
@@ -399,6 +427,7 @@ impl Inner {
             scopes: self.implied.expand(scopes.iter().map(String::as_str)),
             groups: groups.into_iter().map(String::into_boxed_str).collect(),
             claims: Arc::default(),
+            endpoints: (!self.endpoints.is_empty()).then(|| good_for.into()),
             expires: Some(token.expires().saturating_add(self.leeway)),
         };
         let expires = token.expires();

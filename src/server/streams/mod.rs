@@ -331,10 +331,11 @@ impl Streams {
     }
 
     /// Has operators see how many there are.
-    pub(super) fn show(streams: &Arc<Self>, metrics: &Metrics) {
-        let read = |instrument, labels: &[(&'static str, &str)], of: fn(StreamCounts) -> usize| {
+    pub(super) fn show(streams: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+        let read = |instrument, own: &[(&'static str, &str)], of: fn(StreamCounts) -> usize| {
             let streams = Arc::clone(streams);
-            metrics.read(instrument, labels, move || of(streams.counts()) as f64);
+            let labels = [own, labels].concat();
+            metrics.read(instrument, &labels, move || of(streams.counts()) as f64);
         };
         read(&STREAMS, &[("kind", "standing")], |counts| counts.standing);
         read(&STREAMS, &[("kind", "call")], |counts| counts.calls);

@@ -133,9 +133,9 @@ impl Tasks {
     }
 
     /// Has operators see how many tasks run in this process.
-    pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics) {
+    pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let tasks = Arc::clone(self);
-        metrics.read(&TASKS_RUNNING, &[], move || tasks.running().total as f64);
+        metrics.read(&TASKS_RUNNING, labels, move || tasks.running().total as f64);
     }
 
     /// Writes a new record (TSK-03: before its id is given out).

@@ -401,6 +401,91 @@ async fn tokens_are_got_kept_and_got_anew() {
     );
 }
 
+/// An issuer that gives `access0`, `refresh0` and so on; and a server that accepts the access token of a number and no
+/// other.
+async fn issuing(accepted: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>, SocketAddr) {
+    let issued = std::sync::atomic::AtomicUsize::new(0);
+    let (issuer, asked) = serve(move |_| {
+        let number = issued.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let body = format!(
+            r#"{{"access_token": "access{number}", "refresh_token": "refresh{number}", "expires_in": 3600}}"#
+        );
+        response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+    })
+    .await;
+    let (server, _) = serve(move |request| {
+        if request.contains(&format!("Bearer access{accepted}")) {
+            response("200 OK\r\ncontent-type: text/plain", b"in")
+        } else {
+            response("401 Unauthorized", b"")
+        }
+    })
+    .await;
+    (issuer, asked, server)
+}
+
+fn body_of(request: &str) -> &str {
+    request.split_once("\r\n\r\n").expect("a whole request").1
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_used_replaced_and_kept_for_the_next_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (issuer, asked, server) = issuing(1).await;
+    let oauth = json!({
+        "token_url": format!("http://{issuer}/token"), "client_id": "app", "refresh_token": "first",
+        "store": folder.path(),
+    });
+    let description = json!({"url": "/", "source": {"auth": {"oauth": oauth}}});
+    let one = tool(server, description.clone());
+    assert_eq!(text(&call(&one, json!({})).await.expect("in")), "in");
+    // Another start, which begins with what was kept.
+    let two = tool(server, description);
+    drop(call(&two, json!({})).await);
+    let asked = asked.lock().expect("no panic");
+    let bodies: Vec<_> = asked.iter().map(|request| body_of(request)).collect();
+    assert_eq!(
+        bodies[..3],
+        [
+            "grant_type=refresh_token&refresh_token=first&client_id=app",
+            "grant_type=refresh_token&refresh_token=refresh0&client_id=app",
+            "grant_type=refresh_token&refresh_token=refresh1&client_id=app",
+        ]
+    );
+    let kept: Vec<_> = std::fs::read_dir(folder.path())
+        .expect("a folder")
+        .flatten()
+        .collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = kept[0].metadata().expect("there").permissions().mode();
+    assert_eq!(mode & 0o077, 0, "nobody else may read it");
+}
+
+#[tokio::test]
+async fn a_token_of_ours_is_exchanged_for_one_of_theirs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let subject = folder.path().join("token");
+    std::fs::write(&subject, "ours\n").expect("written");
+    let (issuer, asked, server) = issuing(0).await;
+    let oauth = json!({
+        "token_url": format!("http://{issuer}/token"), "client_id": "app", "client_secret": "x",
+        "subject_token_file": subject, "audience": "theirs",
+    });
+    let tool = tool(
+        server,
+        json!({"url": "/", "source": {"auth": {"oauth": oauth}}}),
+    );
+    assert_eq!(text(&call(&tool, json!({})).await.expect("in")), "in");
+    let asked = asked.lock().expect("no panic");
+    assert_eq!(
+        body_of(&asked[0]),
+        "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=ours\
+         &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt\
+         &requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token&audience=theirs"
+    );
+}
+
 #[test]
 fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered() {
     let server: SocketAddr = "127.0.0.1:1".parse().expect("an address");

@@ -50,7 +50,7 @@ pub struct OpenApiSourceConfig {
     pub output_schemas: bool,
     /// How many characters a name of a tool may have; longer ones are shortened, always in the same way. Default: 64.
     pub name_characters: usize,
-    /// How many bytes the document may have. Default: 33554432, 32 MiB.
+    /// How many bytes the document may have, and each other that it refers to with all of them together. Default: 33554432, 32 MiB.
     pub document_bytes: usize,
 }
 

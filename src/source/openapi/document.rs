@@ -1,5 +1,6 @@
 //! A document as it was read: where it comes from, and what its references mean.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
+use super::bundle::{Bundled, Place, bundle};
 use super::config::OpenApiSourceConfig;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
 use crate::net::{Client, Deadlines, Outgoing, SystemResolver};
@@ -19,6 +21,8 @@ pub(super) struct Document {
     pub(super) version: Version,
     /// Where it was fetched from, if it was.
     pub(super) url: Option<Url>,
+    /// Other documents that it refers to and that could not be read, by how it names them, and why.
+    missing: BTreeMap<String, String>,
 }
 
 /// Which rules its schemas follow.
@@ -51,11 +55,21 @@ impl Document {
             .transpose()
             .map_err(|e| format!("{place:?} is no URL ({e})"))?;
         let bytes = match &url {
-            Some(url) => fetch(url, config).await?,
+            Some(url) => fetch(url, Some(url), config).await?,
             None => read_file(Path::new(place), config.document_bytes)?,
         };
         let root = parse(&bytes).map_err(|problem| format!("{place}: {problem}"))?;
-        Self::new(root, url).map_err(|problem| format!("{place}: {problem}"))
+        let at = match &url {
+            Some(url) => Place::Url(url.clone()),
+            // As references to it are compared.
+            None => Place::File(std::fs::canonicalize(place).unwrap_or_else(|_| place.into())),
+        };
+        let Bundled { root, missing } = bundle(root, at, config).await;
+        let document = Self::new(root, url).map_err(|problem| format!("{place}: {problem}"))?;
+        Ok(Self {
+            missing,
+            ..document
+        })
     }
 
     pub(super) fn new(root: Value, url: Option<Url>) -> Result<Self, String> {
@@ -76,7 +90,12 @@ impl Document {
         if !root.get("paths").is_some_and(Value::is_object) {
             return Err("it has no `paths`".to_owned());
         }
-        Ok(Self { root, version, url })
+        Ok(Self {
+            root,
+            version,
+            url,
+            missing: BTreeMap::new(),
+        })
     }
 
     /// What a value means: itself, or what it refers to.
@@ -98,9 +117,13 @@ impl Document {
     /// What a reference means, by one step.
     pub(super) fn target(&self, reference: &str) -> Result<&Value, String> {
         let Some(fragment) = reference.strip_prefix('#') else {
-            return Err(format!(
-                "the reference {reference:?} leads out of the document; bundle it into one"
-            ));
+            let document = reference.split('#').next().unwrap_or_default();
+            return Err(match self.missing.get(document) {
+                Some(problem) => {
+                    format!("the reference {reference:?} cannot be followed: {problem}")
+                }
+                None => format!("the reference {reference:?} leads out of the document"),
+            });
         };
         let pointer = percent_decode_str(fragment).decode_utf8_lossy();
         self.root
@@ -143,8 +166,15 @@ impl Document {
     }
 }
 
-async fn fetch(url: &Url, config: &OpenApiSourceConfig) -> Result<Vec<u8>, String> {
-    let guard = config.egress.guard().map_err(|e| e.to_string())?.trust(url);
+pub(super) async fn fetch(
+    url: &Url,
+    trusted: Option<&Url>,
+    config: &OpenApiSourceConfig,
+) -> Result<Vec<u8>, String> {
+    let mut guard = config.egress.guard().map_err(|e| e.to_string())?;
+    if let Some(trusted) = trusted {
+        guard = guard.trust(trusted);
+    }
     // Of its own, since it belongs to the runtime that it is used in, and this one ends with the import.
     let resolver = Arc::new(SystemResolver::default());
     let client = Client::builder(guard)
@@ -164,7 +194,7 @@ async fn fetch(url: &Url, config: &OpenApiSourceConfig) -> Result<Vec<u8>, Strin
     Ok(answer.body.to_vec())
 }
 
-fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
+pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -180,7 +210,7 @@ fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
 }
 
 /// JSON, or YAML, by what the text begins with.
-fn parse(bytes: &[u8]) -> Result<Value, String> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())?;
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {

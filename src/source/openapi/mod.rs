@@ -1,5 +1,6 @@
 //! Operations of an OpenAPI document as tools.
 
+mod bundle;
 mod config;
 mod document;
 mod operation;

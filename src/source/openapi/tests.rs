@@ -455,3 +455,98 @@ fn output_is_an_object_or_nothing() {
             .all(|tool| tool.definition().output_schema.is_none())
     );
 }
+
+async fn read(document: &str) -> Document {
+    let config = json!({ "document": document });
+    let config: OpenApiSourceConfig = serde_json::from_value(config).expect("a configuration");
+    Document::read(&config).await.expect("a document")
+}
+
+fn operations(schema: &Value) -> Value {
+    json!({
+        "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "servers": [{"url": "https://pets.example"}],
+        "paths": {"/pets": {"post": {"operationId": "add", "requestBody": {"content": {"application/json": {"schema": schema}}}}}},
+        "components": {"schemas": {"Name": {"type": "string", "maxLength": 7}}},
+    })
+}
+
+/// What the first tool takes for a body, with what references in it lead to.
+fn body(document: &Document) -> Result<Value, String> {
+    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let config = OpenApiSourceConfig::default();
+    import(&config, document, "api", &mut collector);
+    match collector.offered.tools.first() {
+        Some(tool) => Ok(tool.definition().input_schema.clone()),
+        None => Err(format!("{:?}", collector.offered.refused)),
+    }
+}
+
+#[tokio::test]
+async fn references_to_other_files_are_followed_wherever_they_lead_in_the_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a parent")).expect("made");
+        std::fs::write(file, text).expect("written");
+    };
+    let root = operations(&json!({"$ref": "schemas/pet.yaml#/Pet"}));
+    write("api.json", &root.to_string());
+    write(
+        "schemas/pet.yaml",
+        "Pet:\n  type: object\n  properties:\n    name: {$ref: '../api.json#/components/schemas/Name'}\n    tag: {$ref: tag.json}\n    friend: {$ref: '#/Pet'}\n",
+    );
+    write("schemas/tag.json", r#"{"type": "integer", "minimum": 3}"#);
+    let document = read(folder.path().join("api.json").to_str().expect("text")).await;
+    let schema = body(&document).expect("a tool").to_string();
+    for part in [r#""maxLength":7"#, r#""minimum":3"#] {
+        assert!(schema.contains(part), "{part} in {schema}");
+    }
+    assert!(
+        !schema.contains(".yaml") && !schema.contains(".json"),
+        "{schema}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_outside_or_missing_is_told_and_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("secret.json"), r#"{"type": "object"}"#).expect("written");
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).expect("made");
+    std::os::unix::fs::symlink(folder.path().join("secret.json"), inner.join("link.json"))
+        .expect("linked");
+    for (reference, told) in [
+        ("../secret.json", "not in the folder of the document"),
+        ("link.json", "not in the folder of the document"),
+        ("/etc/hostname", "not in the folder of the document"),
+        ("nothing.json", "cannot be read"),
+        ("http://127.0.0.1:1/x.json", "cannot be followed"),
+        ("http://169.254.169.254/latest", "cannot be followed"),
+        ("file:///etc/passwd", "cannot be followed"),
+    ] {
+        let root = operations(&json!({ "$ref": reference }));
+        std::fs::write(inner.join("api.json"), root.to_string()).expect("written");
+        let document = read(inner.join("api.json").to_str().expect("text")).await;
+        let refused = body(&document).expect_err(reference);
+        assert!(refused.contains(told), "{reference}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn references_of_a_fetched_document_are_fetched() {
+    let (server, seen) = serve(|request| {
+        let body = if request.starts_with("GET /v1/api.json ") {
+            operations(&json!({"$ref": "parts/pet.json#/Pet"})).to_string()
+        } else if request.starts_with("GET /v1/parts/pet.json ") {
+            r#"{"Pet": {"type": "object", "properties": {"a": {"$ref": "pet.json#/A"}}}, "A": {"const": 5}}"#.to_owned()
+        } else {
+            return response("404 Not Found", b"");
+        };
+        response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+    })
+    .await;
+    let document = read(&format!("http://{server}/v1/api.json")).await;
+    let schema = body(&document).expect("a tool").to_string();
+    assert!(schema.contains(r#""const":5"#), "{schema}");
+    assert_eq!(seen.lock().expect("no panic").len(), 2, "each is read once");
+}

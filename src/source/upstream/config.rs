@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -13,6 +14,7 @@ use url::Url;
 use crate::client::Target;
 use crate::environment::Secret;
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
+use crate::source::credentials::{AuthConfig, Credentials};
 
 /// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
 /// `mcpServers` of other products' files can be used as they are.
@@ -36,6 +38,8 @@ pub struct UpstreamConfig {
     /// The endpoint of a server that is reached over HTTP.
     #[serde(alias = "serverUrl")]
     pub url: Option<String>,
+    /// How to prove oneself to it, where a fixed header is not enough: over HTTP.
+    pub auth: AuthConfig,
     /// Headers of each request to it. Nothing of the caller's is ever sent to it.
     pub headers: BTreeMap<String, Secret>,
     /// Whether it is left out. Default: false.
@@ -110,6 +114,7 @@ impl Default for UpstreamConfig {
             env: BTreeMap::new(),
             cwd: None,
             url: None,
+            auth: AuthConfig::default(),
             headers: BTreeMap::new(),
             disabled: false,
             connect_seconds: 30,
@@ -235,6 +240,27 @@ impl UpstreamConfig {
                 "",
                 "it needs a command to start, or the url of its endpoint".to_owned(),
             )),
+        }
+    }
+
+    /// What proves to it who calls, if there is anything.
+    ///
+    /// # Errors
+    ///
+    /// There is more than one way, or one that cannot be gone.
+    pub(super) fn credentials(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
+        let wrong = |problem| UpstreamError {
+            name: name.to_owned(),
+            place: ".auth",
+            problem,
+        };
+        match Credentials::new(&self.auth).map_err(wrong)? {
+            Credentials::None => Ok(None),
+            _ if self.url.is_none() => Err(wrong("it is for servers with a url".to_owned())),
+            credentials => Ok(Some(Arc::new(credentials))),
         }
     }
 

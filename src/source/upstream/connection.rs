@@ -16,6 +16,7 @@ use super::upkeep::Upkeep;
 use super::usage::Usage;
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
+use crate::source::credentials::Credentials;
 
 pub(super) struct Upstream {
     pub(super) name: String,
@@ -23,6 +24,7 @@ pub(super) struct Upstream {
     /// Stands for all of its configuration.
     pub(super) fingerprint: String,
     target: Target,
+    credentials: Option<Arc<Credentials>>,
     bulkhead: Bulkhead,
     usage: Usage,
     current: ArcSwapOption<Connected>,
@@ -58,6 +60,7 @@ impl Upstream {
         background: Arc<Background>,
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
+        let credentials = config.credentials(name)?;
         Ok(Self {
             fingerprint: config.fingerprint(),
             bulkhead: Bulkhead::new(name, &config.bulkhead),
@@ -71,6 +74,7 @@ impl Upstream {
             background,
             name: name.to_owned(),
             target,
+            credentials,
             config,
         })
     }
@@ -225,6 +229,10 @@ impl Upstream {
             capabilities: super::relay::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
             request_timeout: self.timeout(),
+            credentials: self
+                .credentials
+                .clone()
+                .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
             events: Some(Arc::clone(&self.upkeep) as Arc<dyn Events>),
             ..Options::default()
         };

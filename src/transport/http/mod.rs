@@ -41,6 +41,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
 
 pub(crate) use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
@@ -66,6 +67,9 @@ use endpoint::Endpoint;
 use headers::HostGuard;
 use service::Router;
 use worker::{Drain, Worker};
+
+/// Servers beside the one at `/mcp`, by the names of their endpoints.
+pub(crate) type Mounts = Vec<(Box<str>, Arc<Server>)>;
 
 /// How long answers may take to be sent that calls were ended with, of the time set aside for children.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -111,7 +115,7 @@ impl Listener {
     /// has begun come to its end.
     pub(crate) async fn serve(
         self,
-        server: Arc<Server>,
+        (server, mounts): (Arc<Server>, Mounts),
         gate: Arc<Gate>,
         mut config: HttpConfig,
         layers: Layers,
@@ -130,10 +134,22 @@ impl Listener {
         };
         let tls = self.tls.clone();
         let router = router(Arc::clone(&server), gate, config.clone(), layers);
+        let endpoint = |server: &Arc<Server>| Endpoint {
+            server: Arc::clone(server),
+            config: config.clone(),
+        };
         let router = Arc::new(Router {
             tls: tls.clone(),
+            mounts: mounts
+                .iter()
+                .map(|(name, server)| (name.clone(), endpoint(server)))
+                .collect(),
             ..router
         });
+        let servers: Vec<_> = std::iter::once(&server)
+            .chain(mounts.iter().map(|(_, server)| server))
+            .map(Arc::clone)
+            .collect();
         let certificates = async {
             match &tls {
                 Some(tls) => tls.keep_up().await,
@@ -144,7 +160,10 @@ impl Listener {
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
-        let attending = tokio::spawn(Arc::clone(&server).attend());
+        let attending = servers
+            .iter()
+            .map(|server| tokio::spawn(Arc::clone(server).attend()).abort_handle());
+        let attending: Vec<_> = attending.collect();
         server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
@@ -166,13 +185,15 @@ impl Listener {
         }
         drop(acceptor);
         drop(self.door);
-        server.end_streams();
+        servers.iter().for_each(|server| server.end_streams());
         drain.begin();
         let idle = async || {
             for worker in &workers {
                 worker.idle().await;
             }
-            server.idle().await;
+            for server in &servers {
+                server.idle().await;
+            }
         };
         if tokio::time::timeout(budget.calls, idle()).await.is_err() {
             tracing::warn!(
@@ -181,13 +202,13 @@ impl Listener {
                 "calls are still running; they are ended"
             );
             // Those who wait are told; whoever does not read that has had its time.
-            server.stop_calls();
+            servers.iter().for_each(|server| server.stop_calls());
             let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
         }
         for worker in workers {
             worker.stop();
         }
-        attending.abort();
+        attending.iter().for_each(AbortHandle::abort);
         Ok(())
     }
 }
@@ -200,6 +221,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
         telemetry: server.telemetry().clone(),
         refusals: Refusals::new(&server.telemetry().metrics),
         endpoint: Endpoint { server, config },
+        mounts: std::collections::HashMap::new(),
         prefix: gate.prefix().into(),
         gate,
         layers,

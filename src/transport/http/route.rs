@@ -38,6 +38,8 @@ pub(super) enum Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guarded {
     Mcp,
+    /// The endpoint of a part of what is offered.
+    Mount,
     /// Another name of the endpoint, for answers to questions.
     Respond,
     /// The transport of 2024-11-05.
@@ -61,7 +63,7 @@ pub(super) enum Rest {
 }
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
-const ROUTES: [Route; 20] = [
+const ROUTES: [Route; 21] = [
     guarded("/mcp", "GET, POST, DELETE", Guarded::Mcp),
     open("/health", GET, Open::Page(Page::Health)),
     open("/livez", GET, Open::Page(Page::Live)),
@@ -90,6 +92,8 @@ const ROUTES: [Route; 20] = [
     guarded("/sse", "GET", Guarded::Legacy),
     guarded("/mcp/sse", "GET", Guarded::Legacy),
     guarded(MESSAGES, "POST", Guarded::Legacy),
+    // Behind those of other names.
+    guarded("/mcp/{name}", "GET, POST, DELETE", Guarded::Mount),
 ];
 
 const GET: &str = "GET, HEAD";
@@ -178,7 +182,9 @@ impl Route {
     /// What requests are counted under.
     pub(super) fn counted(&self) -> Counted {
         match self.place {
-            Place::Guarded(Guarded::Mcp | Guarded::Respond | Guarded::Legacy) => Counted::Mcp,
+            Place::Guarded(Guarded::Mcp | Guarded::Mount | Guarded::Respond | Guarded::Legacy) => {
+                Counted::Mcp
+            }
             Place::Guarded(Guarded::Rest(_) | Guarded::Own)
             | Place::Open(Open::ResourceMetadata) => Counted::Rest,
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
@@ -197,7 +203,7 @@ impl Route {
     pub(super) fn speaks_rpc(&self) -> bool {
         matches!(
             self.place,
-            Place::Guarded(Guarded::Mcp | Guarded::Respond | Guarded::Legacy)
+            Place::Guarded(Guarded::Mcp | Guarded::Mount | Guarded::Respond | Guarded::Legacy)
         )
     }
 }

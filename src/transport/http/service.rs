@@ -1,5 +1,6 @@
 //! From a request to whatever answers at its path, through the layers that the application has put around it.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -46,6 +47,8 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) endpoint: Endpoint,
+    /// Endpoints beside it, by their names.
+    pub(crate) mounts: HashMap<Box<str>, Endpoint>,
     pub(crate) gate: Arc<Gate>,
     /// What is shown to clients; `None` if the process speaks in clear.
     pub(crate) tls: Option<Arc<Tls>>,
@@ -316,6 +319,25 @@ impl Router {
                     .other(&entered, method, local, connection, summary, headers);
                 Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
             }
+            Guarded::Mount => {
+                let name = Route::of(self.path(uri)).map_or("", |(_, name)| name);
+                let Some(endpoint) = self.mounts.get(name) else {
+                    return Rejection::NotFound.into_problem();
+                };
+                let wire = Wire::of(*version);
+                let answer = async {
+                    if *method == Method::POST {
+                        endpoint
+                            .post(&entered, local, connection, summary, wire, headers, body)
+                            .await
+                    } else {
+                        endpoint
+                            .other(&entered, method, local, connection, summary, headers)
+                            .await
+                    }
+                };
+                Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
+            }
             Guarded::Respond if !self.endpoint.config.respond_alias => {
                 Rejection::NotFound.into_problem()
             }
@@ -461,6 +483,21 @@ impl Router {
                     }
                     response
                 })?;
+                let endpoint = match route.place() {
+                    Place::Guarded(Guarded::Mount) => {
+                        Route::of(self.path(&head.uri)).map_or("", |(_, name)| name)
+                    }
+                    _ => "",
+                };
+                if let Err(error) = self.gate.check_endpoint(&principal, endpoint) {
+                    tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                    let seen = Seen {
+                        headers: &head.headers,
+                        uri: &head.uri,
+                        peer,
+                    };
+                    return Err(deny(&error, self.gate.challenge(seen, &error), route));
+                }
                 self.gate.strip(&mut head.headers);
                 Ok(principal)
             }

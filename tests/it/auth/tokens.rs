@@ -344,6 +344,71 @@ fn a_server_behind_a_path_answers_below_it_and_says_so() {
 }
 
 #[test]
+fn auth_05_a_token_for_one_endpoint_is_no_good_at_another() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| {
+            let mount = |config: Value| serde_json::from_value(config).expect("valid");
+            c.mounts
+                .insert("own".to_owned(), mount(json!({"tools": ["who"]})));
+            let scoped =
+                json!({"tools": ["who"], "audience": ["urn:files"], "scopes": ["files:read"]});
+            c.mounts.insert("files".to_owned(), mount(scoped));
+        })
+        .start();
+    let status = |path: &str, claims: Value| {
+        let call =
+            Stateless::call("who", json!({})).and("authorization", &bearer(&issuer.token(claims)));
+        let text = call.text();
+        let text = text.replacen("POST /mcp ", &format!("POST {path} "), 1);
+        let response = server.connect().send(text).receive();
+        let challenge = response.header("www-authenticate").map(str::to_owned);
+        (response.status, challenge.unwrap_or_default())
+    };
+    let own = "https://mcp.example.com/mcp/own";
+    for (path, claims, expected) in [
+        ("/mcp", json!({}), 200),
+        ("/mcp", json!({"aud": own}), 401),
+        (
+            "/mcp",
+            json!({"aud": "urn:files", "scope": "files:read"}),
+            401,
+        ),
+        ("/mcp/own", json!({"aud": own}), 200),
+        ("/mcp/own", json!({"aud": [own, RESOURCE]}), 200),
+        ("/mcp/own", json!({}), 401),
+        (
+            "/mcp/files",
+            json!({"aud": "urn:files", "scope": "files:read"}),
+            200,
+        ),
+        ("/mcp/files", json!({"aud": "urn:files"}), 403),
+        (
+            "/mcp/files",
+            json!({"aud": own, "scope": "files:read"}),
+            401,
+        ),
+        ("/mcp/own", json!({"aud": "urn:other"}), 401),
+    ] {
+        let (status, challenge) = status(path, claims.clone());
+        assert_eq!(status, expected, "{path} {claims}: {challenge}");
+        let metadata =
+            format!("https://mcp.example.com/.well-known/oauth-protected-resource{path}");
+        assert_eq!(
+            challenge.contains(&metadata),
+            expected != 200,
+            "{challenge}"
+        );
+        assert_eq!(
+            challenge.contains("files:read"),
+            path == "/mcp/files" && expected != 200
+        );
+    }
+    let document = get(&server, "/.well-known/oauth-protected-resource/mcp/own", "").json();
+    assert_eq!(document["resource"], own);
+}
+
+#[test]
 fn streams_end_when_the_token_does_that_opened_them() {
     let issuer = Issuer::start();
     let server = serve(&issuer)

@@ -4,6 +4,7 @@ mod changes;
 mod eras;
 mod misbehaving;
 mod modern;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,0 +1,89 @@
+//! What others offer, under names with something in front.
+
+use std::sync::Arc;
+
+use super::{
+    ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition, Offered,
+    Parameters, Prompt, PromptDefinition, PromptFuture, Tool,
+};
+
+impl Offered {
+    /// The same with a prefix in front of the names of tools and prompts. Resources keep their URIs.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: &str) -> Self {
+        if prefix.is_empty() {
+            return self;
+        }
+        let tools = self.tools.into_iter();
+        self.tools = tools
+            .map(|tool| -> Arc<dyn Tool> { Arc::new(PrefixedTool::new(prefix, tool)) })
+            .collect();
+        let prompts = self.prompts.into_iter();
+        self.prompts = prompts
+            .map(|prompt| -> Arc<dyn Prompt> { Arc::new(PrefixedPrompt::new(prefix, prompt)) })
+            .collect();
+        self
+    }
+}
+
+struct PrefixedTool {
+    definition: Definition,
+    inner: Arc<dyn Tool>,
+}
+
+impl PrefixedTool {
+    fn new(prefix: &str, inner: Arc<dyn Tool>) -> Self {
+        let mut definition = inner.definition().clone();
+        definition.name.insert_str(0, prefix);
+        Self { definition, inner }
+    }
+}
+
+impl Tool for PrefixedTool {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        self.inner.call(context, arguments)
+    }
+
+    fn checks_arguments(&self) -> bool {
+        self.inner.checks_arguments()
+    }
+
+    fn checks_output(&self) -> bool {
+        self.inner.checks_output()
+    }
+}
+
+struct PrefixedPrompt {
+    definition: PromptDefinition,
+    inner: Arc<dyn Prompt>,
+}
+
+impl PrefixedPrompt {
+    fn new(prefix: &str, inner: Arc<dyn Prompt>) -> Self {
+        let mut definition = inner.definition().clone();
+        definition.name.insert_str(0, prefix);
+        Self { definition, inner }
+    }
+}
+
+impl Prompt for PrefixedPrompt {
+    fn definition(&self) -> &PromptDefinition {
+        &self.definition
+    }
+
+    fn get(&self, context: Arc<CallContext>, arguments: Parameters) -> PromptFuture {
+        self.inner.get(context, arguments)
+    }
+
+    fn completes(&self, argument: &str) -> bool {
+        self.inner.completes(argument)
+    }
+
+    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> ArgumentFuture {
+        self.inner.complete(context, request)
+    }
+}

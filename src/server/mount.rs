@@ -1,0 +1,160 @@
+//! Endpoints beside `/mcp`: a part of what is offered, at a path of its own.
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An endpoint beside `/mcp`, at `/mcp/` and its name, with a part of what is offered. It is a whole server of its own:
+/// sessions, cursors and tasks of one endpoint are unknown to every other. What is not named is not there.
+///
+/// ```yaml
+/// mounts:
+///   weather: { tools: ["weather__*"], instructions: Ask for one place at a time. }
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MountConfig {
+    /// Names of its tools; `*` stands for any text. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub tools: Vec<String>,
+    /// Tools to leave out, written alike. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub exclude_tools: Vec<String>,
+    /// URIs of its resources and of their templates, written alike. Views that its tools have are there in any case.
+    /// Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub resources: Vec<String>,
+    /// Names of its prompts, written alike. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub prompts: Vec<String>,
+    /// A name for people. Default: `server.title`.
+    pub title: Option<String>,
+    /// What the model should know before it uses the tools. Default: `server.instructions`.
+    pub instructions: Option<String>,
+    /// With more tools than this, a caller's list has `search_tools`, `describe_tool` and `call_tool` instead. Default:
+    /// `server.search.above`.
+    pub search_above: Option<usize>,
+    /// Whom access tokens have to be for. Default: `auth.oauth.audience`; where that is not set, the URL of this endpoint, and
+    /// tokens for `/mcp` are no good here.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub audience: Vec<String>,
+    /// Scopes that every request to it needs, besides those of `auth.oauth.scopes`. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub scopes: Vec<String>,
+}
+
+/// Paths below `/mcp` that have another meaning.
+const TAKEN: [&str; 3] = ["sse", "respond", "messages"];
+
+/// What is wrong with the name of an endpoint, if anything is.
+pub(crate) fn fault_of_mount(name: &str) -> Option<String> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+    if TAKEN.contains(&name) {
+        return Some(format!(
+            "/mcp/{name} has a meaning of its own; choose another name"
+        ));
+    }
+    let good = (1..=64).contains(&name.len()) && name.bytes().all(plain);
+    (!good).then(|| {
+        "a name has 1 to 64 characters of a-z, 0-9, '-' and '_', since it is a part of a path"
+            .to_owned()
+    })
+}
+
+/// What an endpoint has of everything that is offered.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    tools: GlobSet,
+    excluded: GlobSet,
+    resources: GlobSet,
+    prompts: GlobSet,
+}
+
+impl MountConfig {
+    /// Reads the patterns.
+    ///
+    /// # Errors
+    ///
+    /// The setting that has one that is none, or the lack of any.
+    pub(crate) fn chosen(&self) -> Result<Chosen, (&'static str, String)> {
+        if self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty() {
+            return Err((
+                "",
+                "it names nothing; give it tools, resources or prompts".to_owned(),
+            ));
+        }
+        let set = |setting, patterns: &[String]| {
+            let mut set = GlobSetBuilder::new();
+            for pattern in patterns {
+                set.add(Glob::new(pattern).map_err(|error| (setting, error.to_string()))?);
+            }
+            set.build().map_err(|error| (setting, error.to_string()))
+        };
+        Ok(Chosen {
+            tools: set("tools", &self.tools)?,
+            excluded: set("exclude_tools", &self.exclude_tools)?,
+            resources: set("resources", &self.resources)?,
+            prompts: set("prompts", &self.prompts)?,
+        })
+    }
+}
+
+impl Chosen {
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.tools.is_match(name) && !self.excluded.is_match(name)
+    }
+
+    pub(crate) fn has_resource(&self, uri: &str) -> bool {
+        self.resources.is_match(uri)
+    }
+
+    pub(crate) fn has_prompt(&self, name: &str) -> bool {
+        self.prompts.is_match(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parts_of_a_path_and_mean_nothing_else() {
+        for name in ["weather", "a", "a-b_9", &"x".repeat(64)] {
+            assert_eq!(fault_of_mount(name), None, "{name}");
+        }
+        for name in [
+            "sse",
+            "respond",
+            "messages",
+            "",
+            "A",
+            "a/b",
+            "a.b",
+            "a b",
+            "..",
+            &"x".repeat(65),
+        ] {
+            assert!(fault_of_mount(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_is_not_there() {
+        let config = MountConfig {
+            tools: vec!["a_*".to_owned(), "b".to_owned()],
+            exclude_tools: vec!["a_x*".to_owned()],
+            ..MountConfig::default()
+        };
+        let chosen = config.chosen().expect("valid");
+        let tools = ["a_b", "a_xy", "b", "c"].map(|name| chosen.has_tool(name));
+        assert_eq!(tools, [true, false, true, false]);
+        assert!(!chosen.has_resource("x://y") && !chosen.has_prompt("p"));
+        let empty = MountConfig::default().chosen().expect_err("names nothing");
+        assert_eq!(empty.0, "");
+        let broken = MountConfig {
+            prompts: vec!["[".to_owned()],
+            ..MountConfig::default()
+        };
+        assert_eq!(broken.chosen().expect_err("no pattern").0, "prompts");
+    }
+}

@@ -1,0 +1,292 @@
+//! Many tools behind three: one that searches, one that describes, one that calls.
+//!
+//! A list of hundreds of tools costs a model more than it is worth. Beyond a number the list has these three instead.
+//! The others are there as before, and can also be called by their own names.
+
+mod ranking;
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::generation::{Generation, Listings};
+use super::reply::Reply;
+use super::tools::{error_result, success};
+use super::{Caller, truncated};
+use crate::auth::{Principal, Shelf};
+use crate::catalog::{Bare, Definition, Output, Table, shown_tool};
+use crate::protocol::ToolAnnotations;
+use ranking::Index;
+
+/// Listing many tools by way of a search.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-reload" = "live"))]
+pub struct SearchConfig {
+    /// With more tools than this, a caller's list has `search_tools`, `describe_tool` and `call_tool` instead. Default: never.
+    pub above: Option<usize>,
+    /// How many tools a search finds at most, unless it says otherwise. Default: 10.
+    pub results: usize,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self {
+            above: None,
+            results: 10,
+        }
+    }
+}
+
+const SEARCH: &str = "search_tools";
+const DESCRIBE: &str = "describe_tool";
+const CALL: &str = "call_tool";
+
+/// Names that no tool has where tools are searched.
+pub(crate) const VERBS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
+
+/// Most that one search may find.
+const RESULTS_MAX: usize = 50;
+/// Of each tool that is found this much is told.
+const SUMMARY_MAX: usize = 300;
+
+/// What it takes to search.
+#[derive(Debug)]
+pub(super) struct Search {
+    config: SearchConfig,
+    above: usize,
+    index: Index,
+    pub(super) verbs: Table<Bare>,
+    pub(super) listings: Listings,
+}
+
+/// What a call is about, once it is known whether it goes by way of `call_tool`.
+pub(super) struct Meant<'r> {
+    pub(super) name: Cow<'r, str>,
+    pub(super) arguments: Option<&'r str>,
+    /// Whether the request itself names the tool.
+    pub(super) is_direct: bool,
+}
+
+impl Search {
+    /// `None` if it is never needed.
+    pub(super) fn new<'d>(
+        config: &SearchConfig,
+        definitions: impl ExactSizeIterator<Item = &'d Definition>,
+    ) -> Option<Self> {
+        let above = config.above?;
+        if definitions.len() <= above {
+            return None;
+        }
+        let mut verbs = Table::default();
+        for verb in verbs_of(config) {
+            // Their names are not alike.
+            let _ = verbs.add(Bare(verb));
+        }
+        Some(Self {
+            config: config.clone(),
+            above,
+            index: Index::new(definitions),
+            verbs,
+            listings: Listings::default(),
+        })
+    }
+}
+
+fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
+    let reads = ToolAnnotations {
+        read_only_hint: Some(true),
+        open_world_hint: Some(false),
+        ..ToolAnnotations::default()
+    };
+    let name =
+        json!({"type": "string", "description": "The tool's name, as search_tools tells it."});
+    let search = Definition::new(SEARCH)
+        .title("Search tools")
+        .description(
+            "Finds tools by words of what they do. There are more tools than are listed; this is how to find them. \
+             describe_tool tells what one of them takes, and call_tool calls it.",
+        )
+        .annotations(reads.clone())
+        .input_schema(json!({
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "Words of what is to be done, for example: weather forecast."},
+                "limit": {
+                    "type": "integer", "minimum": 1, "maximum": RESULTS_MAX, "default": config.results,
+                    "description": "How many to tell of at most.",
+                },
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        }));
+    let describe = Definition::new(DESCRIBE)
+        .title("Describe a tool")
+        .description("Tells everything of one tool: what it does, and the schema of its arguments.")
+        .annotations(reads)
+        .input_schema(json!({
+            "type": "object",
+            "properties": {"name": name},
+            "required": ["name"],
+            "additionalProperties": false,
+        }));
+    let call = Definition::new(CALL)
+        .title("Call a tool")
+        .description("Calls one of the tools that search_tools finds. Its result is the tool's own.")
+        .input_schema(json!({
+            "type": "object",
+            "properties": {
+                "name": name,
+                "arguments": {"type": "object", "description": "The tool's arguments, as describe_tool tells them."},
+            },
+            "required": ["name"],
+            "additionalProperties": false,
+        }));
+    [search, describe, call]
+}
+
+impl Generation {
+    /// What it takes to search, if there are so many tools that this caller's list is replaced by that.
+    pub(super) fn searched(&self, principal: &Principal) -> Option<&Search> {
+        let search = self.search.as_ref()?;
+        let all = self.catalog.tools.len();
+        let visible = match self.seen {
+            None => all,
+            Some(_) => (0..all)
+                .filter(|place| self.sees(principal, Shelf::Tools, *place))
+                .count(),
+        };
+        (search.above < visible).then_some(search)
+    }
+
+    /// What a call is about.
+    ///
+    /// # Errors
+    ///
+    /// The answer, where it is said at once.
+    #[cold]
+    pub(super) fn meant<'r>(
+        &self,
+        search: &Search,
+        caller: Caller<'_>,
+        id: &str,
+        name: Cow<'r, str>,
+        arguments: Option<&'r str>,
+    ) -> Result<Meant<'r>, Reply> {
+        let is_verb = matches!(&*name, SEARCH | DESCRIBE | CALL);
+        if !is_verb || self.searched(caller.principal).is_none() {
+            return Ok(Meant {
+                name,
+                arguments,
+                is_direct: true,
+            });
+        }
+        let failed = |message: &str| error_result(self, caller.revision, id, message);
+        let given = arguments.unwrap_or("{}");
+        let invalid = |error: serde_json::Error| {
+            failed(&format!("Invalid arguments for tool {name}: {error}"))
+        };
+        match &*name {
+            SEARCH => {
+                let asked: Asked = serde_json::from_str(given).map_err(invalid)?;
+                let found = self.found(search, caller.principal, &asked);
+                Err(self.say(caller, id, &found))
+            }
+            DESCRIBE => {
+                let asked: Named = serde_json::from_str(given).map_err(invalid)?;
+                let known = self
+                    .catalog
+                    .tool(&asked.name)
+                    .filter(|_| self.sees_tool(caller.principal, &asked.name));
+                Err(match known {
+                    Some(entry) => {
+                        let shown = shown_tool(entry.tool.definition(), caller.revision);
+                        self.say(caller, id, &Value::Object(shown))
+                    }
+                    None => failed(&format!(
+                        "Unknown tool: {}; find one with {SEARCH}",
+                        truncated(&asked.name)
+                    )),
+                })
+            }
+            _ => {
+                let called: Called<'r> = serde_json::from_str(given).map_err(invalid)?;
+                Ok(Meant {
+                    name: called.name,
+                    arguments: called.arguments.map(RawValue::get),
+                    is_direct: false,
+                })
+            }
+        }
+    }
+
+    fn found(&self, search: &Search, principal: &Principal, asked: &Asked) -> Value {
+        let limit = asked.limit.unwrap_or(search.config.results);
+        let places: Vec<_> = search
+            .index
+            .find(&asked.query)
+            .into_iter()
+            .filter(|place| self.sees(principal, Shelf::Tools, *place))
+            .collect();
+        let told = places.iter().take(limit.clamp(1, RESULTS_MAX));
+        let told = told.filter_map(|place| self.catalog.tools.entries().get(*place));
+        let tools: Vec<_> = told
+            .map(|entry| {
+                let definition = entry.tool.definition();
+                let mut told = json!({"name": definition.name()});
+                if let Some(title) = &definition.title {
+                    told["title"] = title.clone().into();
+                }
+                if let Some(text) = &definition.description {
+                    told["description"] = summary(text).into();
+                }
+                told
+            })
+            .collect();
+        json!({"tools": tools, "found": places.len()})
+    }
+
+    fn sees_tool(&self, principal: &Principal, name: &str) -> bool {
+        self.sees_key(principal, Shelf::Tools, &self.catalog.tools, name)
+    }
+
+    fn say(&self, caller: Caller<'_>, id: &str, value: &Value) -> Reply {
+        match Output::structured(value) {
+            Ok(output) => success(self, caller.revision, id, &output),
+            Err(error) => error_result(self, caller.revision, id, &error.to_string()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    query: String,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Called<'r> {
+    #[serde(borrow)]
+    name: Cow<'r, str>,
+    #[serde(borrow)]
+    arguments: Option<&'r RawValue>,
+}
+
+/// The beginning of a description.
+fn summary(text: &str) -> String {
+    if text.len() <= SUMMARY_MAX {
+        return text.to_owned();
+    }
+    format!("{}...", &text[..text.floor_char_boundary(SUMMARY_MAX)])
+}
