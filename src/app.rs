@@ -622,10 +622,12 @@ impl App {
     #[cfg(feature = "cli")]
     pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
         let (config, _) = self.take_config()?;
+        let mounts = mounts::places(&config, &self.beside)?;
         let place = Place {
             name: &config.server.name,
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
+            mounts: &mounts,
             asks_for_certificates: config.http.tls.client_authorities.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;

@@ -261,7 +261,7 @@ impl Server {
         let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
         let tools = metrics.gauge(&TOOLS, &labels);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
-        telemetry.mark_secret(catalog.secret_arguments());
+        telemetry.mark_secret(&catalog.secret_arguments());
         let generation = Generation::new(catalog, &config, admission);
         let mount = match &shared.mount {
             None => MAIN.to_owned(),
@@ -332,7 +332,7 @@ impl Server {
     pub(crate) fn install(&self, prepared: Prepared) -> Changes {
         let generation = Arc::new(prepared.0);
         let secrets = generation.catalog.secret_arguments();
-        self.telemetry.mark_secret(secrets);
+        self.telemetry.mark_secret(&secrets);
         self.tools
             .set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
         let before = self.generation.swap(Arc::clone(&generation));

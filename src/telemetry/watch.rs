@@ -45,12 +45,12 @@ impl Telemetry {
     }
 
     /// Says which arguments of tools are secret, by their names: traces leave their values out.
-    pub(crate) fn mark_secret(&self, names: BTreeSet<String>) {
+    pub(crate) fn mark_secret(&self, names: &BTreeSet<String>) {
         if let Some(tracer) = &self.tracer {
             // What is secret at one endpoint is so at all, and stays so.
             let known = tracer.secrets.load();
             if !names.is_subset(&known) {
-                let all: BTreeSet<String> = known.union(&names).cloned().collect();
+                let all: BTreeSet<String> = known.union(names).cloned().collect();
                 tracer.secrets.store(Arc::new(all));
             }
         }
