@@ -267,6 +267,7 @@ impl Server {
             config.tasks.clone(),
             mount,
             Arc::clone(&streams),
+            replica,
         );
         tasks.show(metrics);
         Self {

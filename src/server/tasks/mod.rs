@@ -24,7 +24,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value, json};
 
 pub use config::TaskConfig;
-pub(crate) use store::Tasks;
+pub(crate) use store::{SAY_ALIVE, Tasks};
 
 use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
@@ -52,6 +52,8 @@ pub(super) struct TaskCall {
     pub(super) later: bool,
     /// After which time an answer becomes a stream, if it may.
     pub(super) stream_after: Option<Duration>,
+    /// Whether it is cancelled by its id, and not by closing a connection.
+    pub(super) runs_on: bool,
     pub(super) terms: TaskTerms,
     /// What will be recorded of its end.
     pub(super) audited: Option<TaskDraft>,
@@ -125,7 +127,8 @@ impl Server {
             false => task.context.asking.become_task(task.terms.ttl),
         }
         let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
-        let answer = Box::pin(async move {
+        let runs_on = task.runs_on;
+        let answer: BoxedCall<Reply> = Box::pin(async move {
             let mut task = task;
             let held = match turn.wait().await {
                 Ok(held) => held,
@@ -158,8 +161,12 @@ impl Server {
         if !waits {
             return Handled::Later(answer);
         }
-        // Until it is a task, it is a call like others, and says what they say.
+        // Until it is a task, it is a call like others: it says what they say, and is cancelled like them.
         let inflight = Arc::clone(&self.inflight);
+        let answer = match runs_on {
+            true => inflight.cancellable(&context, answer),
+            false => answer,
+        };
         Handled::Later(Box::pin(stream::or_streams(
             answer,
             context,
@@ -196,6 +203,7 @@ impl Server {
             status: Status::Running,
             requests: Map::new(),
             parts: 0,
+            runner: self.tasks.replica,
             session: match terms.form {
                 Form::Core => context.session.clone(),
                 Form::Extension => None,
