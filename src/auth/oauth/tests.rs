@@ -254,7 +254,7 @@ fn what_was_verified_is_remembered_but_not_beyond_its_end_nor_its_key() {
     assert_eq!(fault(judged(&tokens, &long)).as_deref(), Some("later"));
     // What is remembered is bounded.
     issuer.hold(&set_of(&[&signer]));
-    assert!(tokens.0.verified.capacity() <= 2 * VERIFIED_MAX as u64);
+    assert!(tokens.0.verified.capacity() <= VERIFIED_MAX_BYTES);
 }
 
 #[test]
