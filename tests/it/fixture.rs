@@ -297,6 +297,34 @@ fn questions_within_sessions_are_those_that_are_prescribed() {
 }
 
 #[test]
+fn eli_11_a_visit_is_asked_for_and_done_with_or_demanded() {
+    let server = everything();
+    let session = server.session_of("2025-11-25", &json!({"elicitation": {"url": {}}}));
+    let mut standing = server.connect();
+    assert_eq!(standing.get(&session.headers()).status, 200);
+    let (question, said) = asked(
+        &server,
+        &session,
+        "visit_page",
+        json!({}),
+        json!({"action": "accept"}),
+    );
+    assert_eq!(said, "The person said: accept");
+    let told = next(&mut standing);
+    assert_eq!(told["method"], "notifications/elicitation/complete");
+    assert_eq!(
+        told["params"]["elicitationId"],
+        question["params"]["elicitationId"]
+    );
+    let refused = session.call("visit_first", &json!({}));
+    refused.error(200, -32042, "1");
+    let done = session
+        .call("visit_first", &json!({"visited": true}))
+        .result();
+    assert_eq!(text(&done), "The page was visited.");
+}
+
+#[test]
 fn log_messages_of_the_fixture_are_those_that_are_prescribed() {
     let server = everything();
     let session = server.session("2025-11-25");

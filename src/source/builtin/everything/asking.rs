@@ -1,10 +1,15 @@
 //! Asking the person behind the client, its model, and in which places it works.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{CallContext, Elicited, Form, FormError, ToolError};
+use crate::catalog::{
+    Announcer, CallContext, Definition, Elicited, Form, FormError, IntoTool as _, Tool, ToolError,
+    tool_fn,
+};
 use crate::protocol::{ClientAbility, SamplingRequest};
 use crate::tool;
 
@@ -90,18 +95,53 @@ fn completed(answer: Elicited<Map<String, Value>>) -> String {
     format!("Elicitation completed: action={action}, content={content}")
 }
 
-/// Asks the person to visit a page, for what the client must not see.
-#[tool(title = "Ask to visit a page", open_world = false)]
-pub(super) async fn visit_page(
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Page {
     /// The page.
-    #[arg(default = "https://example.com/connect")]
+    #[serde(default = "connect_page")]
     url: String,
+}
+
+fn connect_page() -> String {
+    "https://example.com/connect".to_owned()
+}
+
+/// Asks the person to visit a page, for what the client must not see; and says that the page is done with, which
+/// whoever serves the page would do. Clients of 2025-11-25 are told.
+pub(super) fn visit_page(announcer: &Announcer) -> Arc<dyn Tool> {
+    let announcer = announcer.clone();
+    let definition = Definition::new("visit_page")
+        .title("Ask to visit a page")
+        .description("Asks the person to visit a page, for what the client must not see.")
+        .open_world(false);
+    let visit = move |context: Arc<CallContext>, Page { url }| {
+        let announcer = announcer.clone();
+        async move {
+            let question = context.elicit_url("Please visit this page, and come back.", url);
+            let visit = question.visit();
+            let answer = question.await?;
+            if let (Elicited::Accepted(()), Some(visit)) = (&answer, visit) {
+                announcer.visit_completed(&visit);
+            }
+            Ok::<_, ToolError>(format!("The person said: {}", answer.action()))
+        }
+    };
+    tool_fn(definition, visit).into_tool()
+}
+
+/// Does nothing until a page was visited, and refuses to wait for that.
+#[tool(title = "Need a visit", read_only, open_world = false)]
+pub(super) async fn visit_first(
+    /// Whether the page was visited.
+    #[arg(default)]
+    visited: bool,
     context: &CallContext,
-) -> Result<String, ToolError> {
-    let answer = context
-        .elicit_url("Please visit this page, and come back.", url)
-        .await?;
-    Ok(format!("The person said: {}", answer.action()))
+) -> Result<&'static str, ToolError> {
+    if !visited {
+        let question = context.elicit_url("Please visit this page first.", connect_page());
+        question.required().await?;
+    }
+    Ok("The page was visited.")
 }
 
 /// Asks the client's model.
