@@ -64,6 +64,8 @@ rmcp 2025-03-26 http
 rmcp 2024-11-05 http
 rmcp default stdio
 rmcp auto stdio
+replicas session http
+replicas stateless http
 ROWS
 }
 
@@ -210,8 +212,14 @@ missing() {
       "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$("$python" --version) is older than 3.11"; return; }
       "$python" -c 'import ensurepip, venv' 2>/dev/null || echo "$python has no venv module" ;;
     rust) command -v cargo >/dev/null || echo "cargo is not installed" ;;
+    replicas)
+      missing node
+      [ -n "$redis" ] || echo "neither redis-server nor valkey-server is installed"
+      [ -n "$server" ] || echo "no --server to start twice" ;;
   esac
 }
+
+redis=$(command -v redis-server || command -v valkey-server || :)
 
 # install FOLDER COMMAND...: runs COMMAND with a new folder as its last argument,
 # beside the final place, and moves it there: an interrupted or a concurrent first
@@ -251,7 +259,7 @@ pip_install() {
 prepare() {
   local folder file
   case $1 in
-    typescript-* | inspector)
+    typescript-* | inspector | replicas)
       folder=$(install "npm-$(key "$here/npm/package-lock.json")" npm_install) || return 1
       # Node looks for packages beside the script that asks for them.
       cp "$here"/npm/*.mjs "$folder/"
@@ -270,6 +278,7 @@ prepare() {
 kind_of() {
   case $1 in
     typescript-* | inspector) echo node ;;
+    replicas) echo replicas ;;
     python-*) echo python ;;
     rmcp) echo rust ;;
   esac
@@ -304,7 +313,7 @@ report() {
 run_row() {
   local target=("$url") status=0 left=''
   if [ "$3" = stdio ]; then target=("$scratch/longshore-stdio"); fi
-  TMPDIR=$scratch timeout --kill-after=2 "$seconds" "${command[@]}" "$2" "$3" "${target[@]}" \
+  INTEROP_SERVER=$server INTEROP_REDIS=$redis TMPDIR=$scratch timeout --kill-after=2 "$seconds" "${command[@]}" "$2" "$3" "${target[@]}" \
     >"$scratch/out" 2>"$scratch/err" </dev/null &
   row_pid=$!
   wait "$row_pid" || status=$?

@@ -81,7 +81,20 @@ pub struct Harness {
     next_id: AtomicU64,
     revision: Revision,
     answer: Option<Box<Answering>>,
+    witness: Option<Box<Witness>>,
 }
+
+/// A message that has passed between the client that a [`Harness`] plays and its server.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Passed<'m> {
+    /// From the client, as JSON; `null` if it is none.
+    ToServer(&'m Value),
+    /// From the server.
+    ToClient(&'m Value),
+}
+
+type Witness = dyn Fn(Passed<'_>) + Send + Sync;
 
 type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
@@ -98,7 +111,37 @@ impl Harness {
             next_id: AtomicU64::new(1),
             revision: Revision::V2026_07_28,
             answer: None,
+            witness: None,
         }
+    }
+
+    /// Shows every message that passes to a function, in both directions: for checks that hold for all of them.
+    ///
+    /// ```
+    /// use longshore::harness::Passed;
+    /// use longshore::{App, tool};
+    /// use serde_json::json;
+    ///
+    /// /// Adds two numbers.
+    /// #[tool]
+    /// async fn add(a: i64, b: i64) -> i64 {
+    ///     a + b
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = App::new().tool(add).harness()?.witnessed(|passed| {
+    ///     let (Passed::ToServer(message) | Passed::ToClient(message)) = passed else { return };
+    ///     assert_eq!(message["jsonrpc"], "2.0");
+    /// });
+    /// server.call("add", json!({"a": 1, "b": 2})).await.expect("a result");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn witnessed(mut self, witness: impl Fn(Passed<'_>) + Send + Sync + 'static) -> Self {
+        self.witness = Some(Box::new(witness));
+        self
     }
 
     /// The revision that requests are made in. Default: the newest.
@@ -317,14 +360,24 @@ impl Harness {
                 }
             }
         }
-        messages
+        let messages: Vec<Value> = messages
             .iter()
             .filter_map(|message| serde_json::from_slice(message).ok())
-            .collect()
+            .collect();
+        if let Some(witness) = &self.witness {
+            messages
+                .iter()
+                .for_each(|message| witness(Passed::ToClient(message)));
+        }
+        messages
     }
 
     async fn handle(&self, message: &str) -> Reply {
         self.local.look_at_the_clock();
+        if let Some(witness) = &self.witness {
+            let message = serde_json::from_str(message).unwrap_or_default();
+            witness(Passed::ToServer(&message));
+        }
         let body = Bytes::copy_from_slice(message.as_bytes());
         let handled = poll_fn(|cx| {
             let (local, peer) = (&self.local, &self.peer);

@@ -76,8 +76,8 @@ pub use catalog::{
     Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
     LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError, StaticResource,
-    StepError, TaskSupport, Tool, ToolError, View, ViewPermission, collected_tools, prompt_fn,
-    resource_fn, template_fn, tool_fn,
+    StepError, TaskSupport, Tool, ToolError, View, ViewPermission, Visit, collected_tools,
+    prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::Harness;

@@ -21,6 +21,18 @@ export const ANSWERS = {
   'roots/list': () => ({ roots: [{ uri: 'file:///work', name: 'work' }] })
 };
 
+/** All pages of a list. */
+export async function pages(list, member) {
+  const all = [];
+  let cursor;
+  do {
+    const page = await list(cursor === undefined ? undefined : { cursor });
+    all.push(...page[member]);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return all;
+}
+
 /** Waits until `done()` says so, or fails with what was waited for. */
 async function until(done, what) {
   for (let i = 0; i < 100; i++) {
@@ -44,7 +56,7 @@ export async function check(client, version, its) {
     assert.ok(!isError, `isError: ${content?.[0]?.text}`);
     return content[0].text;
   };
-  const { tools } = await client.listTools();
+  const tools = await pages((params) => client.listTools(params), 'tools');
   const names = tools.map((tool) => tool.name);
   for (const name of ['echo', 'test_error_handling']) assert.ok(names.includes(name), `${name} is not among ${names}`);
   const did = [version, `${names.length} tools`];
@@ -56,15 +68,15 @@ export async function check(client, version, its) {
   assert.equal(failed.isError, true, 'test_error_handling does not answer isError');
   did.push('call');
 
-  const { resources } = await client.listResources();
+  const resources = await pages((params) => client.listResources(params), 'resources');
   assert.equal(resources[0].uri, 'test://static-text');
-  const { resourceTemplates } = await client.listResourceTemplates();
+  const resourceTemplates = await pages((params) => client.listResourceTemplates(params), 'resourceTemplates');
   assert.ok(resourceTemplates.some((template) => template.uriTemplate === 'test://template/{id}/data'));
   const read = await client.readResource({ uri: 'test://template/7/data' });
   assert.equal(JSON.parse(read.contents[0].text).id, '7');
   did.push('read');
 
-  assert.ok((await client.listPrompts()).prompts.length >= 5);
+  assert.ok((await pages((params) => client.listPrompts(params), 'prompts')).length >= 5);
   const got = await client.getPrompt({ name: 'test_prompt_with_arguments', arguments: { arg1: 'a', arg2: 'b' } });
   assert.equal(got.messages[0].content.text, "Prompt with arguments: arg1='a', arg2='b'");
   did.push('get');

@@ -60,7 +60,11 @@ await main(async ([era, kind, target, ...args]) => {
     assert.equal(read.result.contents[0].text, 'This is the content of the static text resource.');
     const got = await inspect('--method', 'prompts/get', '--prompt-name', 'test_simple_prompt');
     assert.equal(got.result.messages[0].content.text, 'This is a simple prompt for testing.');
-    return [protocolVersion, `${names.length} tools`, 'call', 'read', 'get'];
+    const { resourceTemplates } = (await inspect('--method', 'resources/templates/list')).result;
+    assert.ok(resourceTemplates.some((template) => template.uriTemplate === 'test://template/{id}/data'));
+    const { prompts } = (await inspect('--method', 'prompts/list')).result;
+    assert.ok(prompts.length >= 5);
+    return [protocolVersion, `${names.length} tools`, 'call', 'read', 'templates', 'get'];
   } finally {
     rmSync(home, { recursive: true, force: true });
   }

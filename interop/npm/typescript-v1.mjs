@@ -56,6 +56,19 @@ await main(async ([revision, kind, target, ...args]) => {
   await client.connect(transport);
   assert.equal(version, revision);
   const did = await check(client, version, its);
+
+  const seen = [];
+  const slow = { name: 'slow_compute', arguments: { seconds: 0.1, label: 'x' } };
+  const options = { task: { ttl: 60_000 } };
+  for await (const message of client.experimental.tasks.callToolStream(slow, CallToolResultSchema, options)) {
+    seen.push(message.type);
+    if (message.type === 'error') throw message.error;
+    if (message.type === 'result') assert.equal(message.result.content[0].text, 'x: computed for 0.1 s');
+  }
+  assert.equal(seen[0], 'taskCreated');
+  assert.equal(seen.at(-1), 'result');
+  did.push('task');
+
   if (kind === 'http') {
     assert.ok(transport.sessionId, 'the server opened no session');
     await transport.terminateSession();

@@ -12,12 +12,16 @@ import sys
 import anyio
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
+from mcp_types import PromptReference
 
 
 async def main(mode: str, kind: str, *target: str) -> None:
     server = target[0] if kind == "http" else StdioTransport(command=target[0], args=list(target[1:]))
     expected = "2025-11-25" if mode == "legacy" else "2026-07-28"
-    reports = []
+    reports, logged = [], []
+
+    async def log(message):
+        logged.append(message)
 
     async def sample(messages, params, context):
         return "Paris"
@@ -29,6 +33,7 @@ async def main(mode: str, kind: str, *target: str) -> None:
         reports.append(progress)
 
     asked = {"sampling_handler": sample, "elicitation_handler": elicit, "roots": ["file:///work"]}
+    asked["log_handler"] = log
     async with Client(server, mode=mode, **asked) as client:
         version = client.protocol_version
         assert version == expected, f"negotiated {version}, expected {expected}"
@@ -53,8 +58,25 @@ async def main(mode: str, kind: str, *target: str) -> None:
         ]:
             result = await client.call_tool(tool, arguments, raise_on_error=False)
             assert expected in result.content[0].text, f"{tool}: {result}"
-        did = [version, f"{len(names)} tools", "call", "read", "get", "progress", "sampling", "elicitation", "roots"]
+        ref = PromptReference(type="ref/prompt", name="introduce_colleague")
+        completed = await client.complete(ref, {"name": "team", "value": "s"})
+        assert completed.values == ["sales", "support"], completed
+        did = [version, f"{len(names)} tools", "call", "read", "get", "complete", "progress"]
+        did += ["sampling", "elicitation", "roots"]
+
+        with anyio.move_on_after(1) as scope:
+            await client.call_tool("long_operation", {"seconds": 30})
+        assert scope.cancelled_caught, "the call was not cancelled"
+        result = await client.call_tool("echo", {"message": "x"})
+        assert result.content[0].text == "x"
+        did.append("cancellation")
         if mode == "legacy":
+            await client.set_logging_level("debug")
+            await client.call_tool("test_tool_with_logging", {})
+            with anyio.fail_after(5):
+                while len(logged) < 3:
+                    await anyio.sleep(0.05)
+            did.append("logging")
             assert await client.ping(), "no answer to ping"
             did.append("ping")
     print(", ".join(did))

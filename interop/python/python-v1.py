@@ -96,8 +96,20 @@ async def main(revision: str, kind: str, *target: str) -> None:
         await client.call_tool("touch_watched_resource", {})
         await until(lambda: updated)
         await client.unsubscribe_resource("test://watched-resource")
+        with anyio.move_on_after(1) as scope:
+            await client.call_tool("long_operation", {"seconds": 30})
+        assert scope.cancelled_caught, "the call was not cancelled"
+        assert (await client.call_tool("echo", {"message": "x"})).content[0].text == "x"
+
+        arguments = {"seconds": 0.1, "label": "x"}
+        begun = await client.experimental.call_tool_as_task("slow_compute", arguments, ttl=60000)
+        async for status in client.experimental.poll_task(begun.task.taskId):
+            pass
+        assert status.status == "completed", status
+        result = await client.experimental.get_task_result(begun.task.taskId, types.CallToolResult)
+        assert result.content[0].text == "x: computed for 0.1 s", result
         await client.send_ping()
-    did = "call, read, get, complete, progress, logging, sampling, elicitation, roots, subscription, ping"
+    did = "call, read, get, complete, progress, logging, sampling, elicitation, roots, subscription, cancellation, task, ping"
     print(f"{version}, {len(names)} tools, {did}")
 
 

@@ -34,13 +34,18 @@ async def roots(context):
 async def main(mode: str, kind: str, *target: str) -> None:
     server = target[0] if kind == "http" else StdioServerParameters(command=target[0], args=list(target[1:]))
     expected = "2025-11-25" if mode == "legacy" else "2026-07-28"
-    logged = []
+    logged, updated = [], []
 
     async def log(params):
         logged.append(params)
 
+    async def heard(message):
+        if isinstance(message, types.ResourceUpdatedNotification):
+            updated.append(message)
+
     asked = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots}
-    async with Client(server, mode=mode, logging_callback=log, **asked) as client:
+    asked |= {"logging_callback": log, "message_handler": heard}
+    async with Client(server, mode=mode, **asked) as client:
         version = client.protocol_version
         assert version == expected, f"negotiated {version}, expected {expected}"
 
@@ -85,6 +90,22 @@ async def main(mode: str, kind: str, *target: str) -> None:
         text = (await client.call_tool("list_roots", {})).content[0].text
         assert "file:///work" in text, text
         did += ["sampling", "elicitation", "roots"]
+
+        watched = "test://watched-resource"
+        if mode == "legacy":
+            await client.subscribe_resource(watched)
+            await client.call_tool("touch_watched_resource", {})
+            with anyio.fail_after(5):
+                while not updated:
+                    await anyio.sleep(0.05)
+            await client.unsubscribe_resource(watched)
+        else:
+            async with client.listen(resource_subscriptions=[watched]) as subscription:
+                await client.call_tool("touch_watched_resource", {})
+                with anyio.fail_after(5):
+                    async for event in subscription:
+                        break
+        did.append("subscription")
 
         with anyio.move_on_after(1) as scope:
             await client.call_tool("long_operation", {"seconds": 30})

@@ -42,6 +42,8 @@ pub(super) struct Facts {
     pub(super) claims: Arc<Map<String, Value>>,
     /// The endpoints that its token is for, where they are told apart by that; an empty name is `/mcp`.
     pub(super) endpoints: Option<Arc<[Box<str>]>>,
+    /// Until when what was shown is good, in seconds of Unix time.
+    pub(super) expires: Option<u64>,
 }
 
 /// How a principal came to be known.
@@ -200,6 +202,18 @@ impl Principal {
     /// The groups that it is in.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.facts.groups.iter().map(|group| &**group)
+    }
+
+    /// Says until when its proof is good, in seconds of Unix time. Streams of its end then at the latest.
+    #[must_use]
+    pub fn with_expiry(mut self, unix_seconds: u64) -> Self {
+        self.facts.expires = Some(unix_seconds);
+        self
+    }
+
+    /// Until when its proof is good, in seconds of Unix time; `None` if nobody knows of an end.
+    pub fn expires(&self) -> Option<u64> {
+        self.facts.expires
     }
 
     /// What else its proof says of it: the claims of a token.

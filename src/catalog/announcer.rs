@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
+use super::Visit;
+
 /// Tells clients that a resource or a list has changed: those that have subscribed to it, on every replica.
 ///
 /// Get one from [`App::announcer`](crate::App::announcer), keep it, clone it, use it from any thread. It never blocks
@@ -58,6 +60,8 @@ pub(crate) enum Notice {
     Resources,
     /// The contents of one resource, by its URI.
     Resource(Arc<str>),
+    /// A page that one session was asked to visit is done with.
+    Visited(Visit),
 }
 
 const WAITING_MAX: usize = 1024;
@@ -81,6 +85,13 @@ impl Announcer {
     /// The list of prompts has changed.
     pub fn prompts_changed(&self) {
         self.announce(Notice::Prompts);
+    }
+
+    /// A page that a client was asked to visit is done with: the client is told, and no other (ELI-11).
+    ///
+    /// It hears of it on the stream of its session that is open, or when it next takes that up.
+    pub fn visit_completed(&self, visit: &Visit) {
+        self.announce(Notice::Visited(visit.clone()));
     }
 
     /// Whatever is announced by this one is announced by another too.

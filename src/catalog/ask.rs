@@ -18,6 +18,7 @@ mod form;
 mod question;
 mod relayed;
 mod sample;
+mod secret;
 mod step;
 
 use std::sync::OnceLock;
@@ -29,7 +30,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
 pub(crate) use desk::{Desk, Fault, Interruption, Round};
-pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited};
+pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited, RequiredVisit, Visit};
 pub use error::AskError;
 pub use form::{Form, FormError};
 pub(crate) use question::{ClientError, Slot, ask};
@@ -116,6 +117,19 @@ impl Asking {
             Client::Nobody(why) => Err(AskError::Unreachable(why)),
             _ if self.client_can(ability) => Ok(()),
             _ => Err(AskError::NotDeclared(ability)),
+        }
+    }
+
+    /// Whether what is settled has to be got from elsewhere before the call begins.
+    #[inline]
+    pub(crate) fn is_kept_elsewhere(&self) -> bool {
+        self.desk().is_some_and(Desk::is_kept_elsewhere)
+    }
+
+    /// Gets it. Whoever polls the call sees if that fails.
+    pub(crate) async fn fetch_journal(&self) {
+        if let Some(desk) = self.desk() {
+            desk.fetch().await;
         }
     }
 
@@ -207,7 +221,8 @@ impl Asking {
     /// Whether nobody is to hear what the tool says now: it was said before, since answers wait that the tool has not
     /// come to yet; or it is said by a task (TSK-11).
     pub(crate) fn is_muted(&self) -> bool {
-        self.phase() != CALL || self.desk().is_some_and(Desk::is_replaying)
+        matches!(self.phase(), WANTS_TO_BE_TASK | TASK)
+            || self.desk().is_some_and(Desk::is_replaying)
     }
 
     /// Whoever polls the call is told of everything that is put on the desk from elsewhere.

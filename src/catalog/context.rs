@@ -113,8 +113,11 @@ impl CallContext {
     ///
     /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
     pub async fn let_go(&self) {
-        self.outlet.let_go();
-        tokio::task::yield_now().await;
+        // Nobody else could come back.
+        if self.asking.revision().can_resume_streams() {
+            self.outlet.let_go();
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Whether the client has declared that it can do something that it could be asked for.
@@ -155,8 +158,8 @@ impl CallContext {
     /// }
     /// ```
     ///
-    /// Do not ask for passwords, tokens or the like: clients see what is filled in. Show a page instead, with
-    /// [`elicit_url`](Self::elicit_url).
+    /// Do not ask for passwords, tokens or the like: clients see what is filled in. A form with a field of such a name
+    /// is refused. Show a page instead, with [`elicit_url`](Self::elicit_url).
     ///
     /// # What happens meanwhile
     ///
@@ -196,6 +199,34 @@ impl CallContext {
     ///
     /// That it was accepted says only that the person has agreed to visit it. Whoever serves the page has to make
     /// sure that it is visited by the person whom this call is for, and the URL must not let anybody in by itself.
+    /// Credentials that are handed over there are the server's to keep: never return them, or log them to the client.
+    ///
+    /// When the page is done with, clients of 2025-11-25 can be told: keep [`visit`](ElicitUrl::visit) with what the
+    /// page belongs to.
+    ///
+    /// ```
+    /// use longshore::{Announcer, CallContext, ToolError, Visit, tool};
+    ///
+    /// # async fn begin_flow() -> Result<String, ToolError> { Ok("7f3a".to_owned()) }
+    /// # fn remember(_flow: &str, _visit: Option<Visit>) {}
+    /// # fn recall(_flow: &str) -> Option<Visit> { None }
+    /// /// Connects an account.
+    /// #[tool]
+    /// async fn connect(context: &CallContext) -> Result<String, ToolError> {
+    ///     let flow = context.step("flow", begin_flow()).await?;
+    ///     let page = format!("https://accounts.example/connect?flow={flow}");
+    ///     let question = context.elicit_url("Connect your account.", page);
+    ///     remember(&flow, question.visit());
+    ///     Ok(question.await?.action().to_owned())
+    /// }
+    ///
+    /// /// Called by the page, once the account is connected.
+    /// fn connected(announcer: &Announcer, flow: &str) {
+    ///     if let Some(visit) = recall(flow) {
+    ///         announcer.visit_completed(&visit);
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
@@ -281,7 +312,8 @@ impl CallContext {
     /// enough, make the effect idempotent, for example under a key that was drawn in a step before, or take
     /// [`step_once`](Self::step_once).
     ///
-    /// Together with the answers, 64 KiB are kept at most. Up to 2025-11-25 a tool does not run again, and a step is
+    /// Together with the answers, up to 64 KiB travel that way; more, up to 1 MiB, is kept in the state that replicas
+    /// share, and then any replica that does not share it turns the client away. Up to 2025-11-25 a tool does not run again, and a step is
     /// just done.
     ///
     /// # Errors

@@ -88,6 +88,20 @@ impl Fragments {
         }
     }
 
+    /// Entries that are not what their table says of them.
+    pub(crate) fn of(entries: impl IntoIterator<Item = String>) -> Self {
+        let mut text = Vec::new();
+        let ends = entries.into_iter().map(|entry| {
+            text.extend_from_slice(entry.as_bytes());
+            text.len()
+        });
+        let ends = ends.collect();
+        Self {
+            text: text.into(),
+            ends,
+        }
+    }
+
     /// Uses the text of others instead of its own, if it is the same to the letter.
     pub(crate) fn share(&mut self, other: &Self) {
         if self.text == other.text {
@@ -95,7 +109,8 @@ impl Fragments {
         }
     }
 
-    fn get(&self, place: usize) -> &[u8] {
+    /// What is said of what stands at a place.
+    pub(crate) fn get(&self, place: usize) -> &[u8] {
         let start = match place {
             0 => 0,
             _ => self.ends[place - 1],

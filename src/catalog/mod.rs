@@ -34,7 +34,8 @@ pub(crate) use announcer::Notice;
 pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use ask::{
-    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, Roots, Sample, StepError,
+    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, RequiredVisit, Roots,
+    Sample, StepError, Visit,
 };
 pub(crate) use ask::{
     Asking, Client, ClientError, Desk, Fault, Interruption, RelayedSample, Round, Slot,

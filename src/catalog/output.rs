@@ -126,6 +126,9 @@ pub enum ToolErrorKind {
     /// The client would have to be able to do something that it has not declared. 2026-07-28 has the error -32021
     /// for that; clients before it are told as of any failure.
     MissingCapability(ClientAbility),
+    /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
+    /// to it.
+    VisitRequired,
     /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
     /// failed (-32603), the log learns why.
     Internal,
@@ -168,7 +171,7 @@ impl ToolError {
     }
 
     /// The cause, for the log.
-    pub fn source(&self) -> Option<&(dyn Error + Send + Sync)> {
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         self.source.as_deref()
     }
 }
@@ -183,6 +186,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
             match error.downcast_ref::<AskError>() {
                 Some(AskError::NotDeclared(ability)) => ToolErrorKind::MissingCapability(*ability),
                 Some(AskError::InvalidQuestion(_)) => ToolErrorKind::Internal,
+                Some(AskError::VisitRequired(_)) => ToolErrorKind::VisitRequired,
                 _ => ToolErrorKind::Failed,
             }
         };

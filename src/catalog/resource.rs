@@ -233,6 +233,9 @@ pub enum ResourceErrorKind {
     /// The client would have to be able to do something that it has not declared: -32021, before 2026-07-28 -32603
     /// with the message.
     MissingCapability(ClientAbility),
+    /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
+    /// to it.
+    VisitRequired,
     /// The resource is at fault: -32603, without details. The log has them.
     Internal,
 }
@@ -279,7 +282,7 @@ impl ResourceError {
     }
 
     /// The cause, for the log.
-    pub fn source(&self) -> Option<&(dyn Error + Send + Sync)> {
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         self.source.as_deref()
     }
 }
@@ -296,6 +299,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for ResourceError {
                         ResourceErrorKind::MissingCapability(*ability)
                     }
                     Some(AskError::InvalidQuestion(_)) => ResourceErrorKind::Internal,
+                    Some(AskError::VisitRequired(_)) => ResourceErrorKind::VisitRequired,
                     _ => ResourceErrorKind::Failed,
                 };
                 Self::of(kind, error.to_string()).caused_by(error)

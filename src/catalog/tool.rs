@@ -225,7 +225,8 @@ impl Definition {
     }
 
     /// A call in 2026-07-28 becomes a task only when it says so with
-    /// [`CallContext::begin_task`](crate::CallContext::begin_task); until then it can ask as every call can.
+    /// [`CallContext::begin_task`](crate::CallContext::begin_task); until then it can ask, and say how far it is, as every call
+    /// can.
     #[must_use]
     pub fn begins_later(mut self) -> Self {
         self.begins_later = true;

@@ -24,6 +24,8 @@ pub enum ErrorCode {
     Internal,
     /// -32002: nothing is at that URI (before 2026-07-28).
     ResourceNotFound,
+    /// -32042: a page has to be visited first; `data` says which (2025-11-25).
+    UrlElicitationRequired,
     /// -32020: a header is missing, malformed, or says something else than the body (2026-07-28).
     HeaderMismatch,
     /// -32021: the client has not declared a capability that the request needs (2026-07-28).
@@ -46,6 +48,7 @@ impl ErrorCode {
             Self::InvalidParams => -32602,
             Self::Internal => -32603,
             Self::ResourceNotFound => -32002,
+            Self::UrlElicitationRequired => -32042,
             Self::HeaderMismatch => -32020,
             Self::MissingCapability => -32021,
             Self::UnsupportedProtocolVersion => -32022,

@@ -27,10 +27,11 @@ pub(crate) enum Method {
     TasksUpdate,
     TasksCancel,
     TasksResult,
+    TasksList,
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -53,6 +54,7 @@ impl Method {
         Self::TasksUpdate,
         Self::TasksCancel,
         Self::TasksResult,
+        Self::TasksList,
     ];
 
     /// The name on the wire.
@@ -77,6 +79,7 @@ impl Method {
             Self::TasksUpdate => "tasks/update",
             Self::TasksCancel => "tasks/cancel",
             Self::TasksResult => "tasks/result",
+            Self::TasksList => "tasks/list",
             Self::SkillsList => "skills/list",
             Self::SkillsGet => "skills/get",
             Self::DirectoryRead => "resources/directory/read",
@@ -107,6 +110,7 @@ impl Method {
             "tasks/update" => Self::TasksUpdate,
             "tasks/cancel" => Self::TasksCancel,
             "tasks/result" => Self::TasksResult,
+            "tasks/list" => Self::TasksList,
             "skills/list" => Self::SkillsList,
             "skills/get" => Self::SkillsGet,
             "resources/directory/read" => Self::DirectoryRead,
@@ -130,7 +134,7 @@ impl Method {
             Self::TasksGet | Self::TasksCancel => {
                 revision.has_core_tasks() || !revision.has_sessions()
             }
-            Self::TasksResult => revision.has_core_tasks(),
+            Self::TasksResult | Self::TasksList => revision.has_core_tasks(),
             Self::TasksUpdate => !revision.has_sessions(),
             Self::ToolsList
             | Self::ToolsCall

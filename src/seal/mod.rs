@@ -24,8 +24,8 @@ pub use key_ring::KeyRing;
 pub(crate) use key_ring::Purpose;
 pub(crate) use key_ring::random_bytes;
 pub(crate) use request_state::{
-    AskedQuestion, Binding, JOURNAL_MAX_BYTES, JournalEntry, JournalKey, LIFE_SECONDS_MAX,
-    RequestState,
+    AskedQuestion, Binding, JOURNAL_MAX_BYTES, JournalEntry, JournalKey, KEPT_MAX_BYTES,
+    LIFE_SECONDS_MAX, Opened, RequestState,
 };
 pub(crate) use revoked::{Ended, Revoked};
 pub(crate) use session::{OpenedSessions, Session, SessionIssue};

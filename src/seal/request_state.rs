@@ -4,13 +4,18 @@ use super::session::Reader;
 use super::{KeyRing, Purpose};
 
 const LAYOUT: u8 = 1;
+/// Of a state that only names where the journal is kept.
+const LAYOUT_KEPT: u8 = 2;
 const KIND: &str = "request state 1";
 
 /// How long a request may go on in rounds, in seconds: a day.
 pub(crate) const LIFE_SECONDS_MAX: u64 = 24 * 60 * 60;
 
-/// How much a request may remember between its rounds, in bytes.
+/// How much of what a request remembers between its rounds travels through its client, in bytes.
 pub(crate) const JOURNAL_MAX_BYTES: usize = 64 * 1024;
+
+/// How much a request may remember between its rounds where it is kept for it, in bytes.
+pub(crate) const KEPT_MAX_BYTES: usize = 1024 * 1024;
 
 /// The journal of a request that is answered in rounds.
 ///
@@ -54,6 +59,15 @@ pub(crate) struct AskedQuestion {
     pub(crate) name: Box<str>,
 }
 
+/// What a client's state is, once opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The journal itself.
+    Whole(RequestState),
+    /// Under which name the sealed journal is kept.
+    Kept([u8; 16]),
+}
+
 /// What a state is good for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding<'a> {
@@ -80,6 +94,48 @@ impl RequestState {
         binding: Binding<'_>,
         expires: u64,
     ) -> Result<String, TooLarge> {
+        self.seal_within(JOURNAL_MAX_BYTES, keys, binding, expires)
+    }
+
+    /// Seals it to be kept elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// It holds more than [`KEPT_MAX_BYTES`].
+    pub(crate) fn seal_to_keep(
+        &self,
+        keys: &KeyRing,
+        binding: Binding<'_>,
+        expires: u64,
+    ) -> Result<String, TooLarge> {
+        self.seal_within(KEPT_MAX_BYTES, keys, binding, expires)
+    }
+
+    /// What travels through the client in place of a journal that is kept under a name.
+    pub(crate) fn refer(
+        keys: &KeyRing,
+        binding: Binding<'_>,
+        expires: u64,
+        name: [u8; 16],
+    ) -> String {
+        let mut plain = vec![LAYOUT_KEPT];
+        plain.extend_from_slice(&expires.to_le_bytes());
+        plain.extend_from_slice(&binding.digest());
+        plain.extend_from_slice(&name);
+        let purpose = Purpose {
+            kind: KIND,
+            mount: binding.mount,
+        };
+        keys.seal(purpose, &plain)
+    }
+
+    fn seal_within(
+        &self,
+        max: usize,
+        keys: &KeyRing,
+        binding: Binding<'_>,
+        expires: u64,
+    ) -> Result<String, TooLarge> {
         let mut plain = vec![LAYOUT];
         plain.extend_from_slice(&expires.to_le_bytes());
         plain.extend_from_slice(&binding.digest());
@@ -90,7 +146,7 @@ impl RequestState {
             entry.key.write(&mut plain);
             plain.extend_from_slice(&(entry.value.len() as u32).to_le_bytes());
             plain.extend_from_slice(entry.value.as_bytes());
-            if JOURNAL_MAX_BYTES < plain.len() {
+            if max < plain.len() {
                 return Err(TooLarge);
             }
         }
@@ -100,7 +156,7 @@ impl RequestState {
             plain.push(length);
             plain.extend_from_slice(asked.name.as_bytes());
         }
-        if JOURNAL_MAX_BYTES < plain.len() {
+        if max < plain.len() {
             return Err(TooLarge);
         }
         let purpose = Purpose {
@@ -116,22 +172,42 @@ impl RequestState {
         binding: Binding<'_>,
         sealed: &str,
         now: u64,
-    ) -> Option<Self> {
+    ) -> Option<Opened> {
         // Base64 makes four bytes of three; what is around the journal is small.
         if 2 * JOURNAL_MAX_BYTES < sealed.len() {
             return None;
         }
+        Self::open_any(keys, binding, sealed, now)
+    }
+
+    /// Opens what was kept. `None` as for what a client sent.
+    pub(crate) fn open_kept(
+        keys: &KeyRing,
+        binding: Binding<'_>,
+        sealed: &str,
+        now: u64,
+    ) -> Option<Self> {
+        match Self::open_any(keys, binding, sealed, now)? {
+            Opened::Whole(state) => Some(state),
+            Opened::Kept(_) => None,
+        }
+    }
+
+    fn open_any(keys: &KeyRing, binding: Binding<'_>, sealed: &str, now: u64) -> Option<Opened> {
         let purpose = Purpose {
             kind: KIND,
             mount: binding.mount,
         };
         let plain = keys.open(purpose, sealed.as_bytes())?;
         let mut rest = Reader(&plain);
-        if rest.array()? != [LAYOUT]
-            || u64::from_le_bytes(rest.array()?) <= now
-            || rest.array()? != binding.digest()
-        {
+        let [layout] = rest.array()?;
+        if u64::from_le_bytes(rest.array()?) <= now || rest.array()? != binding.digest() {
             return None;
+        }
+        match layout {
+            LAYOUT => {}
+            LAYOUT_KEPT => return rest.array().map(Opened::Kept),
+            _ => return None,
         }
         let root = rest.array()?;
         let begun = u64::from_le_bytes(rest.array()?);
@@ -156,7 +232,7 @@ impl RequestState {
                 name: rest.text()?,
             });
         }
-        Some(state)
+        Some(Opened::Whole(state))
     }
 }
 
@@ -223,8 +299,9 @@ mod tests {
         let state = state("\"an answer\"");
         let sealed = state.seal(&keys, binding(), NOW + 900).expect("small");
         let open = |binding, now| RequestState::open(&keys, binding, &sealed, now);
-        assert_eq!(open(binding(), NOW).as_ref(), Some(&state));
-        assert_eq!(open(binding(), NOW + 899).as_ref(), Some(&state));
+        let whole = Opened::Whole(state.clone());
+        assert_eq!(open(binding(), NOW).as_ref(), Some(&whole));
+        assert_eq!(open(binding(), NOW + 899).as_ref(), Some(&whole));
         assert_eq!(open(binding(), NOW + 900), None);
         for other in [
             Binding {
@@ -253,6 +330,39 @@ mod tests {
         let tampered = format!("{sealed}-TAMPERED");
         assert_eq!(RequestState::open(&keys, binding(), &tampered, NOW), None);
         assert_eq!(RequestState::open(&keys, binding(), "", NOW), None);
+    }
+
+    #[test]
+    fn mrtr_05_a_state_that_names_where_its_journal_is_kept_is_as_good_as_the_journal() {
+        let keys = KeyRing::random();
+        let referred = RequestState::refer(&keys, binding(), NOW + 900, [5; 16]);
+        let open = |binding, now| RequestState::open(&keys, binding, &referred, now);
+        assert_eq!(open(binding(), NOW), Some(Opened::Kept([5; 16])));
+        assert_eq!(open(binding(), NOW + 900), None);
+        let other = Binding {
+            principal: "eve",
+            ..binding()
+        };
+        assert_eq!(open(other, NOW), None);
+        // One does not stand for another.
+        assert_eq!(
+            RequestState::open_kept(&keys, binding(), &referred, NOW),
+            None
+        );
+        let state = state(&"x".repeat(2 * JOURNAL_MAX_BYTES));
+        let kept = state
+            .seal_to_keep(&keys, binding(), NOW + 900)
+            .expect("fits");
+        assert_eq!(RequestState::open(&keys, binding(), &kept, NOW), None);
+        assert_eq!(
+            RequestState::open_kept(&keys, binding(), &kept, NOW),
+            Some(state)
+        );
+        assert_eq!(RequestState::open_kept(&keys, other, &kept, NOW), None);
+        assert_eq!(
+            RequestState::open_kept(&keys, binding(), &kept, NOW + 900),
+            None
+        );
     }
 
     #[test]

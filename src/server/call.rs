@@ -108,7 +108,7 @@ pub(crate) enum Step<T> {
 ///
 /// The call, where it has to wait.
 #[inline]
-pub(crate) fn begin<T>(
+pub(crate) fn begin<T: 'static>(
     cx: &mut Context<'_>,
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
@@ -135,14 +135,27 @@ pub(crate) fn begin<T>(
 
 /// Makes a call that nobody has polled yet. `None` if that panicked.
 #[inline]
-fn prepare<T>(
+fn prepare<T: 'static>(
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
 ) -> Option<Guarded<T>> {
     let call = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
     call.ok().map(|call| Guarded {
-        call,
+        call: match context.asking.is_kept_elsewhere() {
+            true => after_journal(call, context),
+            false => call,
+        },
         trace: context.trace,
+    })
+}
+
+/// A call that begins once what it has learnt before is there.
+#[cold]
+fn after_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> BoxedCall<T> {
+    let context = Arc::clone(context);
+    Box::pin(async move {
+        context.asking.fetch_journal().await;
+        call.await
     })
 }
 
@@ -151,7 +164,7 @@ fn prepare<T>(
 /// # Errors
 ///
 /// The call, unless that panicked.
-pub(crate) fn prepared<T>(
+pub(crate) fn prepared<T: 'static>(
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
 ) -> Result<Step<T>, Guarded<T>> {
@@ -366,15 +379,11 @@ impl<T> fmt::Debug for Running<T> {
 }
 
 /// Begins a call without polling it. `None` if it panicked.
-pub(super) fn guard<T>(
+pub(super) fn guard<T: 'static>(
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
 ) -> Option<Guarded<T>> {
-    let begun = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
-    begun.ok().map(|call| Guarded {
-        call,
-        trace: context.trace,
-    })
+    prepare(start, context)
 }
 
 /// A call whose panics end here.

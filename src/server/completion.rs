@@ -13,13 +13,13 @@ use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, NOT_HERE, Server, truncated};
-use crate::auth::Shelf;
+use crate::auth::{Principal, Shelf};
 use crate::catalog::{
     Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
     PromptError, ResourceError, ResourceErrorKind,
 };
 use crate::protocol::message::Request;
-use crate::protocol::{ErrorCode, ErrorObject, Revision, push_string};
+use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
 
 /// COMP-02: how many values a client is sent.
 const VALUES_MAX: usize = 100;
@@ -162,6 +162,14 @@ impl Server {
             }
         }
         let arguments = params.context.unwrap_or_default().arguments;
+        let hides = match &whose {
+            Whose::Template(entry) if generation.seen.is_some() => Some(Hides {
+                template: entry.uri.clone(),
+                known: arguments.clone().unwrap_or_default(),
+                principal: Arc::clone(caller.principal),
+            }),
+            _ => None,
+        };
         let asked =
             CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
         let terms = self.terms(caller, whose.timeout());
@@ -170,6 +178,7 @@ impl Server {
             argument: asked.argument.clone(),
             revision: caller.revision,
             generation: Arc::clone(&generation),
+            hides,
         };
         let context = caller.context(
             headers,
@@ -180,12 +189,14 @@ impl Server {
         Ok(match whose {
             Whose::Prompt(entry) => {
                 let start = |context| entry.prompt.complete(context, asked);
-                let conclude = move |outcome| completing.conclude(outcome, prompt_failed);
+                let conclude =
+                    move |outcome| Handled::Now(completing.conclude(outcome, prompt_failed));
                 self.run(cx, caller, request.id, start, context, terms, conclude)
             }
             Whose::Template(entry) => {
                 let start = |context| entry.template.complete(context, asked);
-                let conclude = move |outcome| completing.conclude(outcome, template_failed);
+                let conclude =
+                    move |outcome| Handled::Now(completing.conclude(outcome, template_failed));
                 self.run(cx, caller, request.id, start, context, terms, conclude)
             }
         })
@@ -198,6 +209,29 @@ struct Completing {
     argument: String,
     revision: Revision,
     generation: Arc<Generation>,
+    /// `None` if nothing is hidden.
+    hides: Option<Hides>,
+}
+
+/// What it takes to leave out suggestions that lead to resources which the caller may not read.
+struct Hides {
+    template: UriTemplate,
+    /// Variables that are settled.
+    known: Parameters,
+    principal: Arc<Principal>,
+}
+
+impl Hides {
+    fn sees(&self, generation: &Generation, variable: &str, value: &str) -> bool {
+        // What is not settled yet is taken for something: rules that hide a part of a tree hide all of it.
+        let uri = self.template.expand(|name| {
+            Some(match name == variable {
+                true => value,
+                false => self.known.get(name).unwrap_or("x"),
+            })
+        });
+        generation.sees_uri(&self.principal, &uri)
+    }
 }
 
 impl Completing {
@@ -208,7 +242,15 @@ impl Completing {
     ) -> Reply {
         let argument = &*self.argument;
         match outcome {
-            Outcome::Done(Ok(found)) => write(&self.id, &self.generation, self.revision, &found),
+            Outcome::Done(Ok(mut found)) => {
+                if let Some(hides) = &self.hides {
+                    let sees = |value: &String| hides.sees(&self.generation, argument, value);
+                    found.values.retain(sees);
+                    // How many there are besides is nobody's business.
+                    found.total = None;
+                }
+                write(&self.id, &self.generation, self.revision, &found)
+            }
             Outcome::Done(Err(error)) => failed(self, &error),
             Outcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
@@ -245,7 +287,10 @@ fn template_failed(completing: &Completing, error: &ResourceError) -> Reply {
             completing.revision,
             &Completions::default(),
         ),
-        ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
+        // There was nobody to ask.
+        ResourceErrorKind::Failed
+        | ResourceErrorKind::MissingCapability(_)
+        | ResourceErrorKind::VisitRequired => {
             tracing::debug!(
                 argument,
                 error = error.message(),

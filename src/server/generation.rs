@@ -1,6 +1,7 @@
 //! What is served, in one piece that is replaced whole.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,8 @@ use crate::seal::KeyRing;
 /// A catalog with everything that is computed from it once. Loaded once for each request.
 #[derive(Debug)]
 pub(crate) struct Generation {
+    /// No other of this process has it.
+    pub(super) number: u64,
     pub(crate) catalog: Catalog,
     pub(crate) tools: Listings,
     pub(crate) resources: Listings,
@@ -32,6 +35,8 @@ pub(crate) struct Generation {
     pub(crate) kept: Kept,
     /// What follows the id in an answer to `initialize`, for each revision; empty for those without.
     initialized: [Bytes; Revision::ALL.len()],
+    /// The same for callers who may list their tasks.
+    initialized_with_lists: [Bytes; Revision::ALL.len()],
     /// What follows the id in an answer to `server/discover`.
     pub(crate) discovered: Bytes,
     /// Members at the end of each result of the stateless era, with a comma in front.
@@ -90,8 +95,13 @@ impl Generation {
             r#","ttlMs":{},"cacheScope":"{scope}"{result_tail}"#,
             config.list_ttl_ms
         );
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
         Self {
-            initialized: Revision::ALL.map(|revision| initialized(&catalog, config, revision)),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            initialized: Revision::ALL
+                .map(|revision| initialized(&catalog, config, revision, false)),
+            initialized_with_lists: Revision::ALL
+                .map(|revision| initialized(&catalog, config, revision, true)),
             discovered: discovered(&catalog, config, &list_tail),
             tools: Listings::default(),
             resources: Listings::default(),
@@ -106,7 +116,7 @@ impl Generation {
             has_completions: catalog.has_completions(),
             has_tasks: catalog.has_tasks(),
             kept: Kept::new(config.contents_cache_bytes),
-            capabilities: capabilities(&catalog, Revision::V2026_07_28),
+            capabilities: capabilities(&catalog, Revision::V2026_07_28, false),
             server_info: info,
             instructions: config.instructions.clone(),
             result_meta: meta.to_string(),
@@ -117,8 +127,12 @@ impl Generation {
     }
 
     /// What follows the id in an answer to `initialize`.
-    pub(crate) fn initialized(&self, revision: Revision) -> Bytes {
-        self.initialized[revision as usize].clone()
+    pub(crate) fn initialized(&self, revision: Revision, lists_tasks: bool) -> Bytes {
+        let all = match lists_tasks {
+            true => &self.initialized_with_lists,
+            false => &self.initialized,
+        };
+        all[revision as usize].clone()
     }
 
     /// Whether a method is about something that is offered. What is not offered is not announced, and its methods are
@@ -140,9 +154,11 @@ impl Generation {
             | Method::ResourcesUnsubscribe => self.catalog.has_resources(),
             Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
             Method::Complete => self.has_completions,
-            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
-                self.has_tasks
-            }
+            Method::TasksGet
+            | Method::TasksUpdate
+            | Method::TasksCancel
+            | Method::TasksResult
+            | Method::TasksList => self.has_tasks,
             Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
                 self.catalog.skills.len() > 0
             }
@@ -187,13 +203,19 @@ impl Generation {
     }
 }
 
-fn initialized(catalog: &Catalog, config: &ServerConfig, revision: Revision) -> Bytes {
+fn initialized(
+    catalog: &Catalog,
+    config: &ServerConfig,
+    revision: Revision,
+    lists_tasks: bool,
+) -> Bytes {
     if !revision.has_sessions() {
         return Bytes::new();
     }
     let mut result = Map::new();
     result.insert("protocolVersion".to_owned(), revision.as_str().into());
-    result.insert("capabilities".to_owned(), capabilities(catalog, revision));
+    let capabilities = capabilities(catalog, revision, lists_tasks);
+    result.insert("capabilities".to_owned(), capabilities);
     result.insert("serverInfo".to_owned(), json(&config.implementation()));
     if let Some(instructions) = &config.instructions {
         result.insert("instructions".to_owned(), instructions.clone().into());
@@ -209,13 +231,13 @@ fn discovered(catalog: &Catalog, config: &ServerConfig, tail: &str) -> Bytes {
     format!(
         r#","result":{{"supportedVersions":{},"capabilities":{}{instructions}{tail}}}}}"#,
         json!(supported_versions()),
-        capabilities(catalog, Revision::V2026_07_28),
+        capabilities(catalog, Revision::V2026_07_28, false),
     )
     .into()
 }
 
 /// What this server can do: what it offers; and tools and logs, whose methods it always has.
-fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
+fn capabilities(catalog: &Catalog, revision: Revision, lists_tasks: bool) -> Value {
     let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
     if catalog.has_resources() {
         capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
@@ -227,8 +249,10 @@ fn capabilities(catalog: &Catalog, revision: Revision) -> Value {
         capabilities["completions"] = json!({});
     }
     if revision.has_core_tasks() && catalog.has_tasks() {
-        // Lists of tasks are not offered: where nobody proves who calls, everybody's would be in them.
         capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
+        if lists_tasks {
+            capabilities["tasks"]["list"] = json!({});
+        }
     }
     let extensions = catalog.extensions(revision);
     if !extensions.is_empty() {

@@ -75,7 +75,8 @@ impl Server {
             "a session begins"
         );
         self.sessions_opened[revision as usize].add(1);
-        let rest = self.generation.load().initialized(revision);
+        let lists_tasks = self.lists_tasks(principal);
+        let rest = self.generation.load().initialized(revision, lists_tasks);
         Ok((session, Reply::fixed(request.id, &rest)))
     }
 

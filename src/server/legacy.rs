@@ -1,7 +1,8 @@
 //! Sessions of the transport of 2024-11-05: a stream that stays open, and messages that are posted beside it.
 //!
 //! A session lives as long as its stream, in this process. Its answers wait in a bounded queue; if nobody takes them
-//! within five seconds the session is evicted.
+//! within five seconds the session is evicted. A message that is posted to another replica is passed on to the one that
+//! has the stream, if they share a state.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,11 +18,12 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::streams::{Part, Parts, Said, StandingPlace};
-use super::{Answer, Handled, Local, Refusal, Reply, Server, StdioPeer};
+use super::streams::{Part, Parts, Said, StandingPlace, Word};
+use super::{Answer, Handled, Local, Refusal, Reply, Server, StdioPeer, not_a_message};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
-use crate::seal::random_bytes;
+use crate::protocol::message::Payload;
+use crate::seal::{KeyRing, Purpose, random_bytes, short_digest};
 
 /// The sessions of one process, by their ids.
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ pub(super) struct LegacySessions(Mutex<HashMap<Box<str>, Arc<LegacySession>>>);
 /// What one session and its stream share.
 struct LegacySession {
     /// Whom it belongs to.
-    principal: Box<str>,
+    principal: Arc<Principal>,
     peer: StdioPeer,
     messages: mpsc::Sender<Answer>,
     places: Arc<Semaphore>,
@@ -42,6 +44,8 @@ struct LegacySession {
 const WAITING_MAX: usize = 64;
 /// Requests that are answered at once.
 const CONCURRENT_MAX: usize = 64;
+/// How large a message may be that is passed on to another replica.
+const PASSED_ON_BYTES: usize = 30 * 1024;
 /// How long a message waits for room before its session is evicted.
 const SEND: Duration = Duration::from_secs(5);
 
@@ -57,9 +61,14 @@ impl Server {
     ) -> Result<Box<dyn Parts>, Reply> {
         let place = self.streams.place_for(principal)?;
         let (sender, messages) = mpsc::channel(WAITING_MAX);
-        let id = format!("{:032x}", u128::from_ne_bytes(random_bytes()));
+        let id = LegacyId {
+            replica: self.replica,
+            number: random_bytes(),
+            owner: short_digest(&[principal.id().as_bytes()]),
+        };
+        let id = id.sign(&self.keys, &self.mount);
         let session = Arc::new(LegacySession {
-            principal: principal.id().into(),
+            principal: Arc::clone(principal),
             peer: StdioPeer::of_sessions(),
             messages: sender,
             places: Arc::new(Semaphore::new(CONCURRENT_MAX)),
@@ -70,7 +79,7 @@ impl Server {
         let id: Box<str> = id.into();
         self.legacy.all().insert(id.clone(), Arc::clone(&session));
         Ok(Box::new(LegacyStream {
-            ends_at: Instant::now() + self.streams.life(),
+            ends_at: Instant::now() + self.streams.life_for(principal),
             server: Arc::clone(self),
             id,
             session,
@@ -92,16 +101,10 @@ impl Server {
         body: &Bytes,
     ) -> Result<Posted, Reply> {
         let session = self.legacy.all().get(id).cloned();
-        let session = session
-            .filter(|session| *session.principal == *principal.id())
-            .ok_or_else(|| {
-                Reply::refuse(
-                    Refusal::SessionUnknown,
-                    None,
-                    ErrorCode::Http(404),
-                    "Session not found: it ends with its event stream; open one again",
-                )
-            })?;
+        let session = session.filter(|session| session.principal == *principal);
+        let Some(session) = session else {
+            return self.pass_on(principal, id, body);
+        };
         let place = Arc::clone(&session.places).try_acquire_owned();
         let place = place.map_err(|_| {
             Reply::refuse(
@@ -125,6 +128,64 @@ impl Server {
                 server.evict(&id, &session);
             }
         }))
+    }
+
+    /// Takes a message for a session that is not here: for the replica that has its stream.
+    #[cold]
+    fn pass_on(&self, principal: &Principal, id: &str, body: &Bytes) -> Result<Posted, Reply> {
+        let unknown = |message| {
+            let code = ErrorCode::Http(404);
+            Reply::refuse(Refusal::SessionUnknown, None, code, message)
+        };
+        let owner = short_digest(&[principal.id().as_bytes()]);
+        let to = LegacyId::read(id, &self.keys, &self.mount)
+            .filter(|id| id.owner == owner && id.replica != self.replica)
+            .map(|id| id.replica)
+            .ok_or_else(|| {
+                unknown("Session not found: it ends with its event stream; open one again")
+            })?;
+        if !self.reaches_others {
+            return Err(unknown(
+                "Session not found here: another process has its event stream, and replicas share no state; give them \
+                 one, or send what belongs to a stream to the same replica",
+            ));
+        }
+        if let Err(problem) = Payload::read(body) {
+            return Err(not_a_message(&problem));
+        }
+        let message = std::str::from_utf8(body).ok();
+        let Some(message) = message.filter(|text| text.len() <= PASSED_ON_BYTES) else {
+            return Err(unknown(
+                "the message is too large to be passed on to the replica that has the event stream; send what belongs \
+                 to a stream to the same replica",
+            ));
+        };
+        self.streams.say(Word::Posted {
+            to,
+            session: id.to_owned(),
+            principal: principal.id().into(),
+            message: message.to_owned(),
+        });
+        Ok(Box::pin(std::future::ready(())))
+    }
+
+    /// A message of a session that is here, posted to another replica.
+    pub(super) fn posted_elsewhere(self: &Arc<Self>, id: &str, principal: &str, message: String) {
+        let session = self.legacy.all().get(id).cloned();
+        let Some(session) = session.filter(|session| *session.principal.id() == *principal) else {
+            return;
+        };
+        let local = Local::new(self.telemetry().cells());
+        let (server, id, body) = (Arc::clone(self), id.to_owned(), Bytes::from(message));
+        tokio::spawn(async move {
+            let posted = std::future::poll_fn(|cx| {
+                let principal = &session.principal;
+                Poll::Ready(server.post_legacy(cx, &local, principal, &id, &body))
+            });
+            if let Ok(posted) = posted.await {
+                posted.await;
+            }
+        });
     }
 
     /// Ends a session that nobody reads.
@@ -164,6 +225,37 @@ impl LegacySession {
         let sent = tokio::time::timeout(SEND, self.messages.send(answer)).await;
         // One whose stream is gone is no case for eviction any more.
         sent.is_ok()
+    }
+}
+
+/// What the id of a session says, signed; so that every replica knows whose it is, and nobody makes one up.
+struct LegacyId {
+    replica: u64,
+    number: [u8; 16],
+    owner: [u8; 16],
+}
+
+const LEGACY_ID: &str = "legacy session 1";
+
+impl LegacyId {
+    fn sign(&self, keys: &KeyRing, mount: &str) -> String {
+        let mut text = self.replica.to_be_bytes().to_vec();
+        text.extend_from_slice(&self.number);
+        text.extend_from_slice(&self.owner);
+        let kind = LEGACY_ID;
+        keys.sign(Purpose { kind, mount }, &text)
+    }
+
+    fn read(id: &str, keys: &KeyRing, mount: &str) -> Option<Self> {
+        let kind = LEGACY_ID;
+        let text = keys.verify(Purpose { kind, mount }, id.as_bytes())?;
+        let (replica, rest) = text.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        Some(Self {
+            replica: u64::from_be_bytes(*replica),
+            number: *number,
+            owner: rest.try_into().ok()?,
+        })
     }
 }
 
@@ -217,7 +309,9 @@ impl Parts for LegacyStream {
             return Poll::Ready(message.map(|message| Part::event("message", message)));
         }
         if self.standing.is_none() {
-            self.standing = self.server.stdio_stream(&self.session.peer);
+            self.standing = self
+                .server
+                .stdio_stream(&self.session.peer, &self.session.principal);
         }
         let Some(standing) = &mut self.standing else {
             return Poll::Pending;

@@ -118,4 +118,5 @@ impl Server {
     }
 }
 
-const FOREIGN_CURSOR: &str = "the cursor is not one of this server's; list from the start";
+pub(super) const FOREIGN_CURSOR: &str =
+    "the cursor is not one of this server's; list from the start";

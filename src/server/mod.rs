@@ -266,8 +266,6 @@ impl Server {
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
-        let tasks = Tasks::new(shared.state.clone(), config.tasks.clone(), mount);
-        tasks.show(metrics, &labels);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
         Questions::show(&inflight, metrics, &labels);
@@ -278,6 +276,13 @@ impl Server {
             Arc::clone(&inflight),
         ));
         Streams::show(&streams, metrics, &labels);
+        let tasks = Tasks::new(
+            shared.state.clone(),
+            config.tasks.clone(),
+            mount,
+            Arc::clone(&streams),
+        );
+        tasks.show(metrics, &labels);
         Self {
             generation: ArcSwap::from_pointee(generation),
             config,
@@ -519,8 +524,8 @@ impl Server {
     ) -> Handled {
         if method == Method::Listen {
             let over_http = headers.is_some();
-            let reply = self.listen(caller, over_http, request);
-            return Handled::Now(reply.unwrap_or_else(|refusal| refusal));
+            let listening = self.listen(caller, over_http, request);
+            return listening.unwrap_or_else(Handled::Now);
         }
         if !self.generation.load().offers(method) {
             return Handled::Now(if caller.revision.has_sessions() {
@@ -538,6 +543,7 @@ impl Server {
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
             Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
             Method::Complete => self.complete(cx, caller, headers, request),
+            Method::TasksList => self.list_tasks(caller, request),
             Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
                 self.task_method(cx, method, caller, headers, body, request)
             }
@@ -606,7 +612,7 @@ impl Server {
         start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         context: Arc<CallContext>,
         terms: Terms,
-        conclude: impl FnOnce(Outcome<T>) -> Reply + Send + 'static,
+        conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
     ) -> Handled {
         let has_room = self.limits.has_room(caller.principal, None);
         let begun = if has_room {
@@ -615,7 +621,7 @@ impl Server {
             call::prepared(start, &context)
         };
         let begun = match begun {
-            Ok(Step::Done(outcome)) => return Handled::Now(conclude(outcome)),
+            Ok(Step::Done(outcome)) => return conclude(outcome),
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
@@ -638,9 +644,8 @@ impl Server {
                 }
             };
             match step {
-                Step::Done(outcome) => conclude(outcome),
+                Step::Done(outcome) => conclude(outcome).reply().await,
                 Step::Streams(running) => {
-                    let conclude = |outcome| conclude(outcome).into_answer();
                     let hold = inflight.stream();
                     let stream = CallStream::new(running, context, conclude, hold);
                     in_parts(stream, streams, terms)
@@ -689,27 +694,29 @@ impl Server {
             .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
         let start = move |context| handler.call(context, params);
-        let conclude = move |outcome| match outcome {
-            Outcome::Done(Ok(Value::Object(result))) => other_result(&id, result, server_info),
-            Outcome::Done(Ok(_)) => {
-                tracing::error!(method = %name, "a method is at fault: its result is no object");
-                tools::internal_error(&id)
-            }
-            Outcome::Done(Err(error)) => Reply::error(&id, &error),
-            Outcome::TimedOut(limit) => {
-                let seconds = limit.as_secs_f64();
-                tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
-                let message = format!("the method did not answer within {seconds} s");
-                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
-            }
-            Outcome::Panicked => {
-                tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
-                tools::internal_error(&id)
-            }
-            Outcome::Stopped => tools::stopped(&id),
-            // It has nobody to ask.
-            Outcome::Interrupted(_) => tools::internal_error(&id),
-            Outcome::Cancelled => Reply::Cancelled,
+        let conclude = move |outcome| {
+            Handled::Now(match outcome {
+                Outcome::Done(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+                Outcome::Done(Ok(_)) => {
+                    tracing::error!(method = %name, "a method is at fault: its result is no object");
+                    tools::internal_error(&id)
+                }
+                Outcome::Done(Err(error)) => Reply::error(&id, &error),
+                Outcome::TimedOut(limit) => {
+                    let seconds = limit.as_secs_f64();
+                    tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
+                    let message = format!("the method did not answer within {seconds} s");
+                    Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+                }
+                Outcome::Panicked => {
+                    tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
+                    tools::internal_error(&id)
+                }
+                Outcome::Stopped => tools::stopped(&id),
+                // It has nobody to ask.
+                Outcome::Interrupted(_) => tools::internal_error(&id),
+                Outcome::Cancelled => Reply::Cancelled,
+            })
         };
         let terms = self.terms(caller, None);
         Some(self.run(cx, caller, request.id, start, context, terms, conclude))

@@ -9,7 +9,7 @@ use super::call::Outcome;
 use super::content::push_block;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
-use super::rounds::missing_capability;
+use super::rounds::{missing_capability, visit_required};
 use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::auth::Shelf;
@@ -72,8 +72,8 @@ struct Getting {
 }
 
 impl Getting {
-    fn conclude(&self, outcome: Outcome<Result<PromptOutput, PromptError>>) -> Reply {
-        match outcome {
+    fn conclude(&self, outcome: Outcome<Result<PromptOutput, PromptError>>) -> Handled {
+        Handled::Now(match outcome {
             Outcome::Done(Ok(output)) => self.write(&output),
             Outcome::Done(Err(error)) => match error.kind() {
                 PromptErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
@@ -94,10 +94,14 @@ impl Getting {
             Outcome::Cancelled => Reply::Cancelled,
             Outcome::Stopped => stopped(&self.id),
             Outcome::Interrupted(interrupted) => {
-                self.server
-                    .interrupted(&self.id, &self.name, &self.generation, *interrupted)
+                return self.server.interrupted(
+                    &self.id,
+                    &self.name,
+                    &self.generation,
+                    *interrupted,
+                );
             }
-        }
+        })
     }
 
     fn write(&self, output: &PromptOutput) -> Reply {
@@ -177,6 +181,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     let source = error.source().map(tracing::field::display);
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
+        PromptErrorKind::VisitRequired => visit_required(id, error.source()),
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,

@@ -12,7 +12,7 @@ use super::content::push_contents;
 use super::generation::Generation;
 use super::kept::Key;
 use super::reply::{Reply, begin, finish};
-use super::rounds::{has_asked, missing_capability};
+use super::rounds::{has_asked, missing_capability, visit_required};
 use super::tools::{internal_error, invalid_params, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
@@ -95,8 +95,11 @@ struct Reading {
 }
 
 impl Reading {
-    fn conclude(mut self, outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>) -> Reply {
-        match outcome {
+    fn conclude(
+        mut self,
+        outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>,
+    ) -> Handled {
+        Handled::Now(match outcome {
             // RES-03: no contents do not stand for a resource.
             Outcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
             Outcome::Done(Ok(contents)) => {
@@ -128,10 +131,14 @@ impl Reading {
             Outcome::Cancelled => Reply::Cancelled,
             Outcome::Stopped => stopped(&self.id),
             Outcome::Interrupted(interrupted) => {
-                self.server
-                    .interrupted(&self.id, &self.uri, &self.generation, *interrupted)
+                return self.server.interrupted(
+                    &self.id,
+                    &self.uri,
+                    &self.generation,
+                    *interrupted,
+                );
             }
-        }
+        })
     }
 
     fn failed(&self, error: &ResourceError) -> Reply {
@@ -142,6 +149,7 @@ impl Reading {
             ResourceErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                 missing_capability(&self.id, ability)
             }
+            ResourceErrorKind::VisitRequired => visit_required(&self.id, error.source()),
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();
@@ -228,7 +236,7 @@ fn completed(
 }
 
 /// RES-02: there is nothing at the URI.
-fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
+pub(super) fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
     let code = if revision.has_resource_not_found() {
         ErrorCode::ResourceNotFound
     } else {

@@ -1,8 +1,9 @@
 //! Calls of 2026-07-28 that need their client's input: they end with questions, and begin anew with the answers.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -12,11 +13,17 @@ use super::generation::Generation;
 use super::questions::count;
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Server};
-use crate::catalog::{Asking, CallContext, Client, Desk, Fault, Interruption, Round, read_request};
+use super::{Caller, Handled, Server};
+use crate::catalog::{
+    AskError, Asking, CallContext, Client, Desk, Fault, Interruption, Round, read_request,
+};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, canonical, push_string};
-use crate::seal::{AskedQuestion, Binding, JOURNAL_MAX_BYTES, RequestState, digest};
+use crate::seal::{
+    AskedQuestion, Binding, JOURNAL_MAX_BYTES, KEPT_MAX_BYTES, Opened, RequestState, digest,
+    random_bytes,
+};
+use crate::state::{Keep, StateError};
 
 /// Whether a caller can be asked something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +60,7 @@ impl Server {
     /// How a call can ask its client, and what it was told before.
     #[inline]
     pub(super) fn asking(
-        &self,
+        self: &Arc<Self>,
         caller: Caller<'_>,
         body: &Bytes,
         request: &Request<'_>,
@@ -83,7 +90,7 @@ impl Server {
     /// A call that begins anew (MRTR-05, MRTR-06, MRTR-09).
     #[cold]
     fn resumed(
-        &self,
+        self: &Arc<Self>,
         caller: Caller<'_>,
         client: Client,
         request: &Request<'_>,
@@ -104,15 +111,29 @@ impl Server {
                 let opened = RequestState::open(&self.keys, binding, &sealed, caller.now);
                 Some(opened.ok_or_else(|| {
                     count(&self.inflight.questions.counters.states_refused);
-                    invalid_params(
-                        request.id,
-                        "requestState is not good for this: it was changed, is too old, or belongs to another request; repeat the request without it",
-                    )
+                    invalid_params(request.id, BAD_STATE)
                 })?)
             }
         };
         count(&self.inflight.questions.counters.resumed);
-        let desk = Desk::resume(state, responses, self.state.clone());
+        let desk = match state {
+            None => Desk::resume(None, responses, self.state.clone()),
+            Some(Opened::Whole(state)) => Desk::resume(Some(state), responses, self.state.clone()),
+            Some(Opened::Kept(name)) => {
+                let (server, now) = (Arc::clone(self), caller.now);
+                let principal = caller.principal.id().to_owned();
+                let target = self.binding(&principal, request).target;
+                let get = async move {
+                    let binding = Binding {
+                        mount: &server.mount,
+                        principal: &principal,
+                        target,
+                    };
+                    server.kept_journal(name, binding, now).await
+                };
+                Desk::resume_with(Box::pin(get), responses, self.state.clone())
+            }
+        };
         Ok(Asking::resumed(client, desk))
     }
 
@@ -136,44 +157,44 @@ impl Server {
     /// The answer to a call that did not come to its end.
     #[cold]
     pub(super) fn interrupted(
-        &self,
+        self: &Arc<Self>,
         id: &str,
         what: &str,
         generation: &Generation,
         interrupted: Interrupted,
-    ) -> Reply {
+    ) -> Handled {
         let Interrupted {
             interruption,
             context,
         } = interrupted;
-        match interruption {
+        Handled::Now(match interruption {
             Interruption::Fault(Fault::BadAnswer(problem)) => invalid_params(id, &problem),
             Interruption::Fault(Fault::Departed(how)) => {
                 tracing::error!(name = %super::truncated(what), %how, "what ran again after a question did not do the same as before; its request failed");
                 internal_error(id)
             }
-            Interruption::Round(round) => {
-                self.round(id, &context, generation, round)
-                    .unwrap_or_else(|| {
-                        tracing::error!(name = %super::truncated(what), "a call keeps more between its questions than fits");
-                        let message = format!(
-                            "what this request keeps between its rounds takes more than {} KiB",
-                            JOURNAL_MAX_BYTES / 1024
-                        );
-                        Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
-                    })
+            Interruption::Fault(Fault::Lost(why)) => {
+                tracing::error!(name = %super::truncated(what), %why, "what a request has kept between its rounds cannot be got");
+                internal_error(id)
             }
-        }
+            Interruption::Round(round) => {
+                let asked = self.round(id, &context, generation, round);
+                return asked.unwrap_or_else(|| {
+                    tracing::error!(name = %super::truncated(what), "a call keeps more between its questions than fits");
+                    Handled::Now(too_much(id))
+                });
+            }
+        })
     }
 
     /// The result that asks for input (MRTR-02, MRTR-03). `None` if too much is settled already.
     fn round(
-        &self,
+        self: &Arc<Self>,
         id: &str,
         context: &CallContext,
         generation: &Generation,
         round: Round,
-    ) -> Option<Reply> {
+    ) -> Option<Handled> {
         let Round {
             questions,
             mut state,
@@ -201,19 +222,127 @@ impl Server {
         if state.begun == 0 {
             state.begun = now;
         }
-        let expires = now + self.config.questions.state_seconds;
+        let life = self.config.questions.state_seconds;
+        let expires = now + life;
         let binding = self.binding(context.principal().id(), &request);
-        let sealed = state.seal(&self.keys, binding, expires).ok()?;
+        let asked = questions.len();
+        let asking = Asks {
+            out,
+            result_meta: generation.result_meta.clone(),
+        };
+        if let Ok(sealed) = state.seal(&self.keys, binding, expires) {
+            self.count_asked(asked);
+            return Some(Handled::Now(asking.with(&sealed)));
+        }
+        let sealed = state.seal_to_keep(&self.keys, binding, expires).ok()?;
+        let (server, id) = (Arc::clone(self), id.to_owned());
+        let (principal, target) = (binding.principal.to_owned(), binding.target);
+        Some(Handled::Later(Box::pin(async move {
+            let kept = server
+                .keep_journal(&sealed, Duration::from_secs(life))
+                .await;
+            let name = match kept {
+                Ok(name) => name,
+                Err(error) => {
+                    tracing::error!(%error, "what a request keeps between its rounds does not travel with its client, and cannot be kept for it");
+                    return too_much(&id);
+                }
+            };
+            let binding = Binding {
+                mount: &server.mount,
+                principal: &principal,
+                target,
+            };
+            server.count_asked(asked);
+            asking.with(&RequestState::refer(&server.keys, binding, expires, name))
+        })))
+    }
+
+    fn count_asked(&self, questions: usize) {
         let asked = &self.inflight.questions.counters.asked;
-        questions.iter().for_each(|_| count(asked));
-        out.extend_from_slice(br#"},"requestState":""#);
-        out.extend_from_slice(sealed.as_bytes());
-        out.extend_from_slice(br#"","resultType":"input_required","_meta":"#);
-        out.extend_from_slice(generation.result_meta.as_bytes());
-        out.extend_from_slice(b"}}");
-        Some(Reply::document(out))
+        (0..questions).for_each(|_| count(asked));
+    }
+
+    /// Keeps a sealed journal in the state that replicas share. Returns under which name.
+    async fn keep_journal(&self, sealed: &str, life: Duration) -> Result<[u8; 16], StateError> {
+        let name = random_bytes();
+        let log = self.journal(name);
+        let keep = Keep {
+            entries: KEPT_PARTS_MAX,
+            bytes: KEPT_PARTS_MAX * KEPT_PART_BYTES,
+            life,
+        };
+        for part in sealed.as_bytes().chunks(KEPT_PART_BYTES) {
+            let part = Bytes::copy_from_slice(part);
+            self.state.append(&log, part, keep).await?;
+        }
+        Ok(name)
+    }
+
+    /// Gets a journal that was kept, for who it belongs to.
+    async fn kept_journal(
+        &self,
+        name: [u8; 16],
+        binding: Binding<'_>,
+        now: u64,
+    ) -> Result<RequestState, Fault> {
+        let page = self
+            .state
+            .read_after(&self.journal(name), 0, KEPT_PARTS_MAX)
+            .await
+            .map_err(|error| Fault::Lost(error.to_string()))?;
+        let parts = page.into_iter().flat_map(|page| page.entries);
+        let sealed: Vec<u8> = parts.flat_map(|(_, part)| part).collect();
+        std::str::from_utf8(&sealed)
+            .ok()
+            .and_then(|sealed| RequestState::open_kept(&self.keys, binding, sealed, now))
+            .ok_or_else(|| {
+                count(&self.inflight.questions.counters.states_refused);
+                Fault::BadAnswer(BAD_STATE.to_owned())
+            })
+    }
+
+    fn journal(&self, name: [u8; 16]) -> String {
+        let name = u128::from_be_bytes(name);
+        format!("journal/{}/{name:032x}", self.mount)
     }
 }
+
+/// The beginning of a result that asks for input.
+struct Asks {
+    out: Vec<u8>,
+    result_meta: String,
+}
+
+impl Asks {
+    /// The result, with what the client is to send back.
+    fn with(self, state: &str) -> Reply {
+        let mut out = self.out;
+        out.extend_from_slice(br#"},"requestState":""#);
+        out.extend_from_slice(state.as_bytes());
+        out.extend_from_slice(br#"","resultType":"input_required","_meta":"#);
+        out.extend_from_slice(self.result_meta.as_bytes());
+        out.extend_from_slice(b"}}");
+        Reply::document(out)
+    }
+}
+
+fn too_much(id: &str) -> Reply {
+    let message = format!(
+        "what this request keeps between its rounds cannot be kept: {} KiB travel with the client, and up to {} KiB \
+         are kept in the shared state, if that can be used",
+        JOURNAL_MAX_BYTES / 1024,
+        KEPT_MAX_BYTES / 1024
+    );
+    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+}
+
+/// One entry of what is kept.
+const KEPT_PART_BYTES: usize = 200 * 1024;
+/// Base64 makes four bytes of three.
+const KEPT_PARTS_MAX: usize = KEPT_MAX_BYTES * 4 / 3 / KEPT_PART_BYTES + 2;
+
+const BAD_STATE: &str = "requestState is not good for this: it was changed, is too old, or belongs to another request; repeat the request without it";
 
 /// The name that a question goes by in this round.
 fn unused_name(own: Option<&str>, kind: &str, taken: &[AskedQuestion]) -> String {
@@ -242,6 +371,23 @@ pub(super) fn missing_capability(id: &str, ability: ClientAbility) -> Reply {
     let error = ErrorObject::new(ErrorCode::MissingCapability, message);
     let data = serde_json::json!({"requiredCapabilities": ability.required()});
     Reply::refused(Refusal::Capability, Some(id), &error.with_data(data))
+}
+
+/// ELI-10: a page has to be visited first; `cause` says which.
+#[cold]
+pub(super) fn visit_required(
+    id: &str,
+    cause: Option<&(dyn Error + Send + Sync + 'static)>,
+) -> Reply {
+    let Some(AskError::VisitRequired(visit)) = cause.and_then(|cause| cause.downcast_ref()) else {
+        return internal_error(id);
+    };
+    let error = ErrorObject::new(
+        ErrorCode::UrlElicitationRequired,
+        visit.message().to_owned(),
+    );
+    let data = serde_json::json!({"elicitations": [visit.elicitation()]});
+    Reply::error(id, &error.with_data(data))
 }
 
 /// Whether anything in a result came from its client's answers, so that it is good for nobody else.

@@ -1,5 +1,7 @@
 //! What a caller sees of what is offered, where a policy says that it is not everything.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -20,6 +22,8 @@ pub(crate) struct Seen {
     pub(super) policy: Policy,
     fragments: [[OnceLock<Fragments>; Revision::ALL.len()]; 4],
     pages: Cache<PageKey, Bytes, ByLength>,
+    /// What classes see of lists, in short.
+    digests: Cache<(u8, Arc<str>), u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,7 @@ impl Seen {
             policy,
             fragments: Default::default(),
             pages: Cache::with_weighter(4096, PAGES_MAX_BYTES, ByLength),
+            digests: Cache::new(4096),
         }
     }
 
@@ -96,6 +101,56 @@ impl Seen {
         let page = page_of_seen(table, fragments, frame, |place| visible.sees(place), start);
         self.pages.insert(key, page.clone());
         Some(page)
+    }
+
+    /// A digest of what a class sees of a table.
+    fn digest<T: Listed>(
+        &self,
+        shelf: Shelf,
+        table: &Table<T>,
+        (class, visible): (&Class, &Visible),
+    ) -> u64 {
+        let key = (shelf as u8, Arc::clone(&class.digest));
+        if let Some(digest) = self.digests.get(&key) {
+            return digest;
+        }
+        let mut hasher = DefaultHasher::new();
+        for revision in [Revision::NEWEST_WITH_SESSIONS, Revision::V2026_07_28] {
+            let fragments = self.fragments(shelf, table, revision);
+            for place in (0..table.len()).filter(|place| visible.sees(*place)) {
+                fragments.get(place).hash(&mut hasher);
+            }
+        }
+        let digest = hasher.finish();
+        self.digests.insert(key, digest);
+        digest
+    }
+
+    /// The page of a list whose entries are seen by whoever may read what is at their URIs; `write` writes them.
+    pub(super) fn page_by_uri<T: Listed>(
+        &self,
+        table: &Table<T>,
+        write: impl Fn(&T) -> String,
+        frame: ListingFrame<'_>,
+        principal: &Principal,
+        cursor: Option<&str>,
+    ) -> Option<Bytes> {
+        let class = self.policy.class_of(principal);
+        let mount = format!("{} {}", frame.mount, class.digest);
+        let frame = ListingFrame {
+            mount: &mount,
+            ..frame
+        };
+        let start = match cursor {
+            Some(cursor) => start_after(table, frame, cursor)?,
+            None => 0,
+        };
+        let fragments = Fragments::of(table.iter().map(write));
+        let sees = |place: usize| {
+            let uri = table.entries()[place].key();
+            self.policy.decide_uri(&class, uri).allowed
+        };
+        Some(page_of_seen(table, &fragments, frame, sees, start))
     }
 
     pub(super) fn visible<'c>(
@@ -177,6 +232,27 @@ impl Generation {
             || table
                 .position(key)
                 .is_some_and(|place| self.sees(principal, shelf, place))
+    }
+
+    /// A digest of what a caller sees of some lists together. `None` if everybody sees everything.
+    pub(super) fn digest_of(&self, principal: &Principal, shelves: &[Shelf]) -> Option<u64> {
+        let seen = self.seen.as_ref()?;
+        let class = seen.policy.class_of(principal);
+        let catalog = &self.catalog;
+        let digest = |shelf: Shelf| {
+            let of = (&*class, seen.visible(&class, shelf, catalog));
+            match shelf {
+                Shelf::Tools => seen.digest(shelf, &catalog.tools, of),
+                Shelf::Resources => seen.digest(shelf, &catalog.resources, of),
+                Shelf::Templates => seen.digest(shelf, &catalog.templates, of),
+                Shelf::Prompts => seen.digest(shelf, &catalog.prompts, of),
+            }
+        };
+        let mut hasher = DefaultHasher::new();
+        shelves
+            .iter()
+            .for_each(|shelf| digest(*shelf).hash(&mut hasher));
+        Some(hasher.finish())
     }
 
     /// Whether a caller may read what is at a URI.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::lists::FOREIGN_CURSOR;
 use super::reply::{Reply, begin};
 use super::tools::invalid_params;
 use super::{Caller, Server, truncated};
@@ -21,8 +22,33 @@ struct OfUri<'a> {
 
 impl Server {
     pub(super) fn list_skills(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+        #[derive(Deserialize)]
+        struct ListParams<'a> {
+            #[serde(borrow)]
+            cursor: Option<Cow<'a, str>>,
+        }
         let generation = self.generation.load();
         let table = &generation.catalog.skills;
+        if let Some(seen) = &generation.seen {
+            let params = request.params.object.unwrap_or("{}");
+            let ListParams { cursor } = match serde_json::from_str(params) {
+                Ok(params) => params,
+                Err(e) => return invalid_params(request.id, &e.to_string()),
+            };
+            let sees = |uri: &str| generation.sees_uri(caller.principal, uri);
+            let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
+            let page = seen.page_by_uri(
+                table,
+                |skill| with_what_is_seen(&skill.entry, sees),
+                frame,
+                caller.principal,
+                cursor.as_deref(),
+            );
+            return match page {
+                Some(page) => Reply::pieces(begin(request.id, 0).into(), page),
+                None => invalid_params(request.id, FOREIGN_CURSOR),
+            };
+        }
         self.list(
             &generation,
             (None, &generation.skills),
@@ -37,7 +63,13 @@ impl Server {
         self.of_uri(request, "Unknown skill", "skill", |uri| {
             let entry = generation.catalog.skills.get(uri)?;
             generation.sees_uri(caller.principal, uri).then_some(())?;
-            Some(entry.entry.as_str())
+            Some(match &generation.seen {
+                None => Cow::Borrowed(entry.entry.as_str()),
+                Some(_) => {
+                    let sees = |uri: &str| generation.sees_uri(caller.principal, uri);
+                    with_what_is_seen(&entry.entry, sees).into()
+                }
+            })
         })
     }
 
@@ -47,7 +79,16 @@ impl Server {
             let folders = &generation.catalog.folders;
             let uri = uri.strip_suffix('/').unwrap_or(uri);
             generation.sees_uri(caller.principal, uri).then_some(())?;
-            folders.get(uri).map(String::as_str)
+            let listed = folders.get(uri)?;
+            if generation.seen.is_none() {
+                return Some(Cow::Borrowed(listed.as_str()));
+            }
+            let mut listed: Vec<Value> = serde_json::from_str(listed).ok()?;
+            listed.retain(|entry| {
+                let uri = entry["uri"].as_str().unwrap_or_default();
+                generation.sees_uri(caller.principal, uri)
+            });
+            Some(Value::from(listed).to_string().into())
         })
     }
 
@@ -57,7 +98,7 @@ impl Server {
         request: &Request<'_>,
         unknown: &'static str,
         member: &str,
-        find: impl FnOnce(&str) -> Option<&'a str>,
+        find: impl FnOnce(&str) -> Option<Cow<'a, str>>,
     ) -> Reply {
         let params = request.params.object.unwrap_or("{}");
         let of = match serde_json::from_str::<OfUri<'_>>(params) {
@@ -82,4 +123,13 @@ impl Server {
         out.extend_from_slice(b"}}");
         Reply::document(out)
     }
+}
+
+/// A skill's entry without those of its files that the caller may not read.
+fn with_what_is_seen(entry: &str, sees: impl Fn(&str) -> bool) -> String {
+    let mut entry: Value = serde_json::from_str(entry).unwrap_or_default();
+    if let Some(files) = entry["resources"].as_array_mut() {
+        files.retain(|file| file["uri"].as_str().is_some_and(&sees));
+    }
+    entry.to_string()
 }

@@ -109,12 +109,16 @@ impl Server {
     }
 
     /// What the client of a session hears outside of answers; once, as soon as there is a session.
-    pub(crate) fn stdio_stream(&self, peer: &StdioPeer) -> Option<Box<dyn Parts>> {
+    pub(crate) fn stdio_stream(
+        self: &Arc<Self>,
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+    ) -> Option<Box<dyn Parts>> {
         let session = peer.session.get()?;
         if peer.listens.swap(true, Ordering::Relaxed) {
             return None;
         }
-        self.standing_for(session)
+        self.standing_for(session, principal)
     }
 
     #[expect(

@@ -6,8 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::call::{Outcome, Running};
-use super::reply::Answer;
+use std::future::poll_fn;
+use std::time::Duration;
+
+use super::Handled;
+use super::call::{Inflight, Outcome, Running};
+use super::reply::{Answer, Reply};
 use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
 use crate::telemetry::{Hold, WatchedLater};
@@ -28,11 +32,28 @@ impl CallStream {
     pub(crate) fn new<T: Send + 'static>(
         running: Running<T>,
         context: Arc<CallContext>,
-        conclude: impl FnOnce(Outcome<T>) -> Option<Answer> + Send + 'static,
+        conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
         hold: Hold,
     ) -> Self {
         Self {
-            running: Some(Box::pin(async move { conclude(running.await) })),
+            running: Some(Box::pin(async move {
+                conclude(running.await).reply().await.into_answer()
+            })),
+            context,
+            answer: None,
+            watch: None,
+            _hold: hold,
+        }
+    }
+
+    /// Messages of a call that somebody else drives, before the answer that comes of it.
+    fn driven(
+        answer: impl Future<Output = Option<Answer>> + Send + 'static,
+        context: Arc<CallContext>,
+        hold: Hold,
+    ) -> Self {
+        Self {
+            running: Some(Box::pin(answer)),
             context,
             answer: None,
             watch: None,
@@ -54,6 +75,44 @@ impl CallStream {
     pub(super) fn is_let_go(&self) -> bool {
         self.context.outlet.is_let_go()
     }
+}
+
+/// An answer, or what a call says before it and then the answer: as soon as the call says something, or takes longer
+/// than `stream_after`. `None` for callers who take no streams.
+pub(super) async fn or_streams(
+    mut answer: Pin<Box<dyn Future<Output = Reply> + Send>>,
+    context: Arc<CallContext>,
+    stream_after: Option<Duration>,
+    inflight: Arc<Inflight>,
+) -> Reply {
+    let Some(stream_after) = stream_after else {
+        return answer.await;
+    };
+    let mut until_stream = std::pin::pin!(tokio::time::sleep(stream_after));
+    let early = poll_fn(|cx| {
+        if let Poll::Ready(reply) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Some(reply));
+        }
+        if context.outlet.has_messages(cx) {
+            return Poll::Ready(None);
+        }
+        until_stream.as_mut().poll(cx).map(|()| None)
+    });
+    let early = early.await;
+    if context.outlet.is_silent()
+        && let Some(reply) = early
+    {
+        return reply;
+    }
+    let hold = inflight.stream();
+    let stream = match early {
+        Some(reply) => CallStream::driven(async { reply.into_answer() }, context, hold),
+        None => {
+            let answer = async move { answer.await.into_answer() };
+            CallStream::driven(answer, context, hold)
+        }
+    };
+    Reply::Stream(Box::new(stream))
 }
 
 impl Parts for CallStream {

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Admission, Handled, HttpHead, Local, McpHeaders, Refusal, Reply, Server, ServerConfig, Shared,
+    Admission, Handled, HttpHead, Local, McpHeaders, Part, Refusal, Reply, Said, Server,
+    ServerConfig, Shared,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
@@ -62,6 +64,175 @@ fn at(now: u64) -> Local {
     let local = Local::new(Telemetry::default().cells());
     local.set_now(now);
     local
+}
+
+/// Messages of a session of 2024-11-05 that nobody reads wait for five seconds; then the session ends.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
+    let server = server();
+    let local = at(START);
+    let principal = Arc::new(Principal::anonymous());
+    let mut stream = server
+        .open_legacy(&principal, "/messages")
+        .unwrap_or_else(|reply| panic!("{reply:?}"));
+    let mut cx = Context::from_waker(Waker::noop());
+    let Poll::Ready(Some(Part {
+        said: Said::Message(path),
+        ..
+    })) = stream.poll_next(&mut cx)
+    else {
+        panic!("the first event says where to post");
+    };
+    let path = String::from_utf8(path.to_vec()).expect("UTF-8");
+    let id = path.rsplit('=').next().expect("an id").to_owned();
+    let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    let post = || {
+        let mut cx = Context::from_waker(Waker::noop());
+        server.post_legacy(&mut cx, &local, &principal, &id, &ping)
+    };
+    // There is room for 64 answers; the next ones wait.
+    for _ in 0..64 {
+        post().unwrap_or_else(|reply| panic!("{reply:?}")).await;
+    }
+    let waits = tokio::spawn(post().unwrap_or_else(|reply| panic!("{reply:?}")));
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_millis(4_990)).await;
+    tokio::task::yield_now().await;
+    assert!(!waits.is_finished());
+    assert!(post().is_ok(), "it is still there");
+    tokio::time::advance(Duration::from_millis(20)).await;
+    waits.await.expect("no panic");
+    assert!(
+        matches!(post(), Err(Reply::Answer(answer)) if answer.refusal == Some(Refusal::SessionUnknown))
+    );
+    // Its reader is told by the end of the stream.
+    assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
+}
+
+/// What a token shows ends with it, and so does a stream that was opened by it.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_when_what_its_caller_has_shown_does() {
+    let server = server();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listen = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
+    });
+    for (principal, seconds) in [
+        (Principal::new("ada").with_expiry(now + 60), 61),
+        (Principal::new("ada").with_expiry(now.saturating_sub(1)), 1),
+    ] {
+        let reply = listen_as(principal, &server, &listen);
+        let Reply::Stream(mut stream) = reply else {
+            panic!("{reply:?}");
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let acknowledged = stream.poll_next(&mut cx);
+        assert!(matches!(acknowledged, Poll::Ready(Some(_))));
+        let deadline = stream.deadline().expect("an end");
+        assert!(deadline <= tokio::time::Instant::now() + Duration::from_secs(seconds));
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        // SUB-05: with the answer that ends it.
+        let last = stream.poll_next(&mut cx);
+        let is_answer = |part: &Part| matches!(part.said, Said::Answer(_));
+        assert!(matches!(last, Poll::Ready(Some(part)) if is_answer(&part)));
+        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
+    }
+}
+
+/// Of a list that was replaced only those hear to whom it looks different.
+#[tokio::test]
+async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
+    let rules = json!({"rules": [{"effect": "deny", "principals": ["ada"], "tools": ["secret*"]}]});
+    let policy = || {
+        let config = serde_json::from_value(rules.clone()).expect("sound rules");
+        crate::auth::Policy::new(&config).expect("sound rules")
+    };
+    let catalog = |names: &[&str]| {
+        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
+        let tools = names
+            .iter()
+            .map(|name| tool_fn(Definition::new(*name), nothing).into_tool());
+        Catalog::new(tools).expect("good tools")
+    };
+    let server = server();
+    let serve = |names: &[&str]| {
+        let admission = Admission {
+            policy: policy(),
+            ..Admission::default()
+        };
+        let prepared = server.prepare(catalog(names), &ServerConfig::default(), admission);
+        server.install(prepared)
+    };
+    serve(&["open", "secret"]);
+    tokio::spawn(Arc::clone(&server).attend());
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listen = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
+    });
+    let mut streams = ["ada", "eve"].map(|name| {
+        let Reply::Stream(mut stream) = listen_as(Principal::new(name), &server, &listen) else {
+            panic!("a stream");
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
+        stream
+    });
+    let mut told = async || {
+        server.announcer.tools_changed();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
+    };
+    assert_eq!(told().await, [true, true], "the application says so");
+    assert!(serve(&["open", "secret", "secret_too"]).tools);
+    assert_eq!(told().await, [false, true]);
+    serve(&["open", "open_too", "secret"]);
+    assert_eq!(told().await, [true, true]);
+}
+
+fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        "mcp-protocol-version",
+        HeaderValue::from_static("2026-07-28"),
+    );
+    headers.insert(
+        "mcp-method",
+        HeaderValue::from_static("subscriptions/listen"),
+    );
+    let mut mcp = McpHeaders::default();
+    for (name, value) in &headers {
+        mcp.add(name.as_str(), value);
+    }
+    let principal = Arc::new(principal);
+    let mut head = HttpHead {
+        principal: &principal,
+        headers: &mut headers,
+        mcp: &mcp,
+        takes_streams: true,
+        wire: Wire::Http11,
+        peer: None,
+    };
+    let body = Bytes::from(body.to_string());
+    let mut cx = Context::from_waker(Waker::noop());
+    match server.handle_http(&mut cx, &at(START), &mut head, &body) {
+        Handled::Now(reply) => reply,
+        Handled::Later(_) => panic!("had to wait"),
+    }
 }
 
 /// One POST, answered at once.

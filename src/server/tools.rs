@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::call::{self, Outcome, Step, Terms};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
-use super::reply::{Answer, Refusal, Reply, begin, finish};
-use super::rounds::missing_capability;
+use super::reply::{Refusal, Reply, begin, finish};
+use super::rounds::{missing_capability, visit_required};
 use super::search::Meant;
 use super::stream::CallStream;
 use super::tasks::TaskCall;
@@ -68,7 +68,7 @@ impl Server {
                     call::prepared(start, &context)
                 };
                 if let Ok(Step::Done(outcome)) = begun {
-                    return Handled::Now(writer.conclude(outcome));
+                    return writer.conclude(outcome);
                 }
                 let turn = self.limits.turn(caller.principal, limits);
                 let conclusion = Conclusion {
@@ -98,10 +98,14 @@ impl Server {
                         }
                     };
                     match step {
-                        Step::Done(outcome) => conclusion.writer(|writer| writer.conclude(outcome)),
+                        Step::Done(outcome) => {
+                            let handled = conclusion.writer(|writer| writer.conclude(outcome));
+                            handled.reply().await
+                        }
                         Step::Streams(running) => {
                             let hold = conclusion.server.inflight.stream();
-                            let conclude = move |outcome| conclusion.answer(outcome);
+                            let conclude =
+                                move |outcome| conclusion.writer(|writer| writer.conclude(outcome));
                             let stream = CallStream::new(running, context, conclude, hold);
                             in_parts(stream, streams, terms)
                         }
@@ -143,17 +147,18 @@ impl Server {
             entry,
             arguments,
             context,
+            terms: Terms { stream_after, .. },
             ..
         } = started;
         let start = |context| entry.tool.call(context, arguments);
         let Some(call) = call::guard(start, &context) else {
-            let panicked = conclusion.writer(|writer| writer.conclude(Outcome::Panicked));
-            return Err(Handled::Now(panicked));
+            return Err(conclusion.writer(|writer| writer.conclude(Outcome::Panicked)));
         };
         let task = TaskCall {
             call,
             tool: conclusion.name.clone(),
             later: definition.begins_later,
+            stream_after,
             context,
             terms,
         };
@@ -169,7 +174,7 @@ impl Server {
     /// Everything that has to be right before a tool is called.
     #[inline]
     fn start_call<'g>(
-        &'g self,
+        self: &'g Arc<Self>,
         generation: &'g Generation,
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
@@ -285,7 +290,7 @@ struct Conclusion {
 }
 
 impl Conclusion {
-    fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> Reply) -> Reply {
+    fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> Handled) -> Handled {
         match self.generation.catalog.tool(&self.name) {
             Some(entry) => write(ResultWriter {
                 generation: &self.generation,
@@ -294,12 +299,8 @@ impl Conclusion {
                 revision: self.revision,
                 server: &self.server,
             }),
-            None => internal_error(&self.id),
+            None => Handled::Now(internal_error(&self.id)),
         }
-    }
-
-    fn answer(&self, outcome: Outcome<Result<Output, ToolError>>) -> Option<Answer> {
-        self.writer(|writer| writer.conclude(outcome)).into_answer()
     }
 }
 
@@ -309,13 +310,13 @@ struct ResultWriter<'a> {
     entry: &'a CatalogTool,
     id: &'a str,
     revision: Revision,
-    server: &'a Server,
+    server: &'a Arc<Server>,
 }
 
 impl ResultWriter<'_> {
     #[inline]
-    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Reply {
-        match outcome {
+    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Handled {
+        Handled::Now(match outcome {
             Outcome::Done(Ok(output)) => match self.entry.check_output(&output) {
                 Ok(()) => self.success(&output),
                 Err(problem) => {
@@ -343,10 +344,14 @@ impl ResultWriter<'_> {
             Outcome::Cancelled => Reply::Cancelled,
             Outcome::Stopped => stopped(self.id),
             Outcome::Interrupted(interrupted) => {
-                self.server
-                    .interrupted(self.id, self.name(), self.generation, *interrupted)
+                return self.server.interrupted(
+                    self.id,
+                    self.name(),
+                    self.generation,
+                    *interrupted,
+                );
             }
-        }
+        })
     }
 
     fn name(&self) -> &str {
@@ -382,6 +387,7 @@ impl ResultWriter<'_> {
             ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                 missing_capability(self.id, ability)
             }
+            ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
             ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
                 if let Some(source) = error.source() {
                     tracing::debug!(%tool, %source, "a call failed");

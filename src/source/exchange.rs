@@ -93,7 +93,10 @@ impl Exchange {
             let pass = self.bulkhead.enter().await?;
             // An issuer that is down says nothing about the server itself.
             self.credentials.apply(&mut attempt).await?;
-            let sent = self.client.fetch(attempt.clone()).await;
+            let mut sent = self.client.fetch(attempt.clone()).await;
+            if let Ok(answer) = &mut sent {
+                self.credentials.conceal(&attempt, answer);
+            }
             let may_retry = match &sent {
                 Ok(answer) if is_unavailable(answer.status) => {
                     pass.failed();

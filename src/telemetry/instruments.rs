@@ -90,6 +90,12 @@ pub(crate) const SUBSCRIPTIONS: Instrument = Instrument::gauge(
     "{subscription}",
     "Resources that open streams have subscribed to",
 );
+/// Whether or not anybody comes back for them.
+pub(crate) const REPLAY_BYTES: Instrument = Instrument::counter(
+    "longshore.streams.replay",
+    "By",
+    "Bytes of calls' streams that were kept for clients that come back",
+);
 /// In this process.
 pub(crate) const TASKS_RUNNING: Instrument = Instrument::gauge(
     "longshore.tasks.running",
@@ -208,6 +214,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &QUESTIONS_WAITING,
     &STREAMS,
     &SUBSCRIPTIONS,
+    &REPLAY_BYTES,
     &TASKS_RUNNING,
     &RELOADS,
     &GENERATION,

@@ -4,6 +4,7 @@ use longshore::{App, Definition, Skill, ToolError, View, ViewPermission, tool, t
 use serde_json::{Map, Value, json};
 
 use super::support::{Running, Serve, Session, Stateless};
+use crate::support::Checked as _;
 
 /// Throws a die.
 #[tool(ui = "ui://game/die")]
@@ -35,7 +36,7 @@ fn initialized(session: &Session<'_>) -> Value {
 
 fn refusal(app: App) -> String {
     app.config(longshore::Config::default())
-        .harness()
+        .checked_harness()
         .expect_err("cannot be")
         .to_string()
 }

@@ -19,6 +19,7 @@ use tower::layer::layer_fn;
 use tower::{Layer, Service};
 use tower_http::set_header::{SetRequestHeaderLayer, SetResponseHeaderLayer};
 
+use crate::support::Checked as _;
 use crate::support::{Serve, Stateless, request};
 
 /// Returns the message it was given.
@@ -342,7 +343,7 @@ async fn over_the_harness_the_caller_is_the_local_one() {
     let server = App::new()
         .tool(caller)
         .config(Config::default())
-        .harness()
+        .checked_harness()
         .expect("valid");
     let result = server.call("caller", json!({})).await.expect("a result");
     let called = &result["structuredContent"];
@@ -357,7 +358,7 @@ async fn the_harness_speaks_every_revision() {
         toolsets: vec!["demo".to_owned()],
         ..Config::default()
     };
-    let server = App::new().config(config).harness().expect("valid");
+    let server = App::new().config(config).checked_harness().expect("valid");
     assert_eq!(server.tools().await.expect("a list").len(), 7);
     let unknown = server
         .call("ecco", json!({}))
@@ -381,7 +382,7 @@ async fn a_tool_that_takes_too_long_is_told_to_the_model() {
     let server = App::new()
         .tool(endless)
         .config(Config::default())
-        .harness()
+        .checked_harness()
         .expect("valid");
     let result = server.call("endless", json!({})).await.expect("a result");
     assert_eq!(result["isError"], true);

@@ -22,6 +22,7 @@ mod drain;
 mod reload;
 mod everything;
 mod extensions;
+mod fixture;
 mod hostile;
 mod lasting;
 mod layers;

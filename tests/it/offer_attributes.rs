@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::Checked as _;
 use longshore::{
     App, CallContext, CompletionRequest, Completions, Content, Harness, PromptError, PromptMessage,
     PromptOutput, ResourceContents, ResourceError, prompt, resource,
@@ -151,7 +152,7 @@ fn harness() -> Harness {
         .prompt(paint)
         .prompt(refuses)
         .prompt(counts)
-        .harness()
+        .checked_harness()
         .expect("valid")
 }
 
@@ -369,7 +370,7 @@ async fn names(context: Arc<CallContext>, _: CompletionRequest) -> Vec<String> {
 
 #[tokio::test]
 async fn suggestions_may_know_who_asks_and_wait() {
-    let harness = App::new().resource(own).harness().expect("valid");
+    let harness = App::new().resource(own).checked_harness().expect("valid");
     let params = json!({
         "ref": {"type": "ref/resource", "uri": "test://own/{name}"},
         "argument": {"name": "name", "value": ""},

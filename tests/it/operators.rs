@@ -70,6 +70,7 @@ fn health_says_what_is_served() {
             "refused": [],
             "backends_configured": 0,
             "backends_connected": 0,
+            "backends_down": 0,
             "active_clients": 1,
             "draining": false,
             "config_generation": 1,

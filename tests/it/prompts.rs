@@ -12,6 +12,7 @@ use longshore::{
 };
 use serde_json::{Value, json};
 
+use crate::support::Checked as _;
 use crate::support::{Running, Serve, Stateless};
 
 const WITH_SESSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -160,7 +161,9 @@ fn served() -> Running {
 }
 
 fn harness() -> Harness {
-    prompts(App::new()).harness().expect("valid prompts")
+    prompts(App::new())
+        .checked_harness()
+        .expect("valid prompts")
 }
 
 // === Lists ===
@@ -551,7 +554,7 @@ async fn completions_fail_alone() {
 #[test]
 fn what_cannot_be_offered_is_refused_with_a_reason() {
     let prompt = |definition: PromptDefinition| prompt_fn(definition, |_, _| async { Ok("") });
-    let refused = |app: App| match app.harness() {
+    let refused = |app: App| match app.checked_harness() {
         Err(AppError::Catalog(error)) => error,
         other => panic!("{other:?}"),
     };

@@ -13,6 +13,7 @@ use longshore::{
 };
 use serde_json::{Value, json};
 
+use crate::support::Checked as _;
 use crate::support::{Running, Serve, Stateless};
 
 const WITH_SESSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -104,7 +105,9 @@ fn without_resources() -> Running {
 }
 
 fn harness() -> Harness {
-    resources(App::new()).harness().expect("valid resources")
+    resources(App::new())
+        .checked_harness()
+        .expect("valid resources")
 }
 
 fn stateless_read(server: &Running, uri: &str) -> Value {
@@ -440,7 +443,10 @@ async fn a_resource_knows_who_asks_and_may_say_how_far_it_is() {
             Ok(context.principal().name().to_owned())
         },
     );
-    let harness = App::new().resource(whoami).harness().expect("valid");
+    let harness = App::new()
+        .resource(whoami)
+        .checked_harness()
+        .expect("valid");
     let message = json!({
         "jsonrpc": "2.0", "id": 1, "method": "resources/read",
         "params": {"uri": "test://me", "_meta": {
@@ -485,7 +491,7 @@ fn contents_without_meta_for_those_that_do_not_know_it() {
 // === Registration ===
 
 fn refused(app: App) -> CatalogError {
-    match app.harness() {
+    match app.checked_harness() {
         Err(AppError::Catalog(error)) => error,
         other => panic!("{other:?}"),
     }
@@ -551,7 +557,7 @@ async fn a_fixed_resource_comes_before_templates_and_these_in_order() {
         .resource(named("t://{+all}", "first"))
         .resource(named("t://a/{b}", "second"))
         .resource(StaticResource::text(definition("t://a/fixed"), "fixed"))
-        .harness()
+        .checked_harness()
         .expect("valid");
     for (uri, text) in [("t://a/fixed", "fixed"), ("t://a/b", "first")] {
         let read = harness.read(uri).await.expect("contents");
@@ -577,7 +583,7 @@ async fn cache_01_what_was_read_stays_good_for_its_time_to_live() {
             definition("test://kept").ttl(Duration::from_secs(60)),
         ))
         .resource(counting(definition("test://anew")))
-        .harness()
+        .checked_harness()
         .expect("valid");
     let read = async |uri: &str| {
         let read = harness.read(uri).await.expect("contents");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::Checked as _;
 use longshore::{App, CallContext, Config, Harness, LogLevel, tool};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -40,7 +41,7 @@ fn server() -> Harness {
     app.tool(count)
         .tool(chatter)
         .tool(hang)
-        .harness()
+        .checked_harness()
         .expect("valid")
 }
 

@@ -387,6 +387,7 @@ impl Inner {
             groups: groups.into_iter().map(String::into_boxed_str).collect(),
             claims: Arc::default(),
             endpoints: (!self.endpoints.is_empty()).then(|| good_for.into()),
+            expires: Some(token.expires() + self.leeway),
         };
         let expires = token.expires();
         let principal = principal.with_facts(facts).with_claims(token.into_claims());

@@ -1,9 +1,10 @@
 //! The questions and steps of one call, and what is settled of them.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::question::{ClientError, Slot, SlotKey};
@@ -38,6 +39,24 @@ struct State {
     steps: usize,
     fault: Option<Fault>,
     closed: bool,
+    /// What is settled is kept elsewhere, and has to be got first.
+    kept: Option<Kept>,
+}
+
+/// Gets what is settled from where it is kept, or says why it is not there.
+pub(crate) type GetJournal = BoxFuture<'static, Result<RequestState, Fault>>;
+
+/// What a call needs before it can begin anew.
+struct Kept {
+    get: GetJournal,
+    responses: HashMap<Box<str>, Box<RawValue>>,
+    ledger: SharedState,
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +74,8 @@ pub(crate) enum Fault {
     Departed(String),
     /// What the client has sent is no answer to what it was asked (MRTR-09). Under which name, and why.
     BadAnswer(String),
+    /// What was settled cannot be got from where it is kept. Why.
+    Lost(String),
 }
 
 /// What ends a call before it has a result.
@@ -90,28 +111,49 @@ impl Desk {
         ledger: SharedState,
     ) -> Self {
         let mut desk = State::default();
-        let mut responses: HashMap<Box<str>, Box<str>> = responses
-            .into_iter()
-            .map(|(name, value)| (name, Box::from(value.get())))
-            .collect();
-        match state {
-            // Answers come with the state of the round in which they were asked for. One whose question has a name
-            // of its own stands for itself.
-            None => desk.by_name = responses,
-            Some(state) => {
-                desk.root = Some((state.root, state.begun));
-                desk.ledger = Some(ledger);
-                for entry in state.entries {
-                    desk.settle(entry.key, entry.value, None);
-                }
-                for asked in state.asked {
-                    if let Some(value) = responses.remove(&asked.name) {
-                        desk.settle(asked.key, value, Some(asked.name));
-                    }
-                }
+        desk.resume(state, responses, ledger);
+        Self(Mutex::new(desk))
+    }
+
+    /// The desk of a call that begins anew once what is settled is there.
+    pub(crate) fn resume_with(
+        get: GetJournal,
+        responses: HashMap<Box<str>, Box<RawValue>>,
+        ledger: SharedState,
+    ) -> Self {
+        let kept = Kept {
+            get,
+            responses,
+            ledger,
+        };
+        Self(Mutex::new(State {
+            kept: Some(kept),
+            ..State::default()
+        }))
+    }
+
+    /// Whether what is settled has to be got first.
+    pub(super) fn is_kept_elsewhere(&self) -> bool {
+        self.state().kept.is_some()
+    }
+
+    /// Gets what is settled. If that fails the call does not begin: it ends with that as its fault.
+    pub(super) async fn fetch(&self) {
+        let Some(Kept {
+            get,
+            responses,
+            ledger,
+        }) = self.state().kept.take()
+        else {
+            return;
+        };
+        match get.await {
+            Ok(state) => self.state().resume(Some(state), responses, ledger),
+            Err(fault) => {
+                self.fail(fault);
+                std::future::pending::<()>().await;
             }
         }
-        Self(Mutex::new(desk))
     }
 
     /// Puts a question on the desk, or takes its answer.
@@ -287,6 +329,34 @@ impl Desk {
 }
 
 impl State {
+    fn resume(
+        &mut self,
+        state: Option<RequestState>,
+        responses: HashMap<Box<str>, Box<RawValue>>,
+        ledger: SharedState,
+    ) {
+        let mut responses: HashMap<Box<str>, Box<str>> = responses
+            .into_iter()
+            .map(|(name, value)| (name, Box::from(value.get())))
+            .collect();
+        // Answers come with the state of the round in which they were asked for. One whose question has a name of its
+        // own stands for itself.
+        let Some(state) = state else {
+            self.by_name = responses;
+            return;
+        };
+        self.root = Some((state.root, state.begun));
+        self.ledger = Some(ledger);
+        for entry in state.entries {
+            self.settle(entry.key, entry.value, None);
+        }
+        for asked in state.asked {
+            if let Some(value) = responses.remove(&asked.name) {
+                self.settle(asked.key, value, Some(asked.name));
+            }
+        }
+    }
+
     fn settle(&mut self, key: JournalKey, value: Box<str>, fresh: Option<Box<str>>) {
         let settled = Settled {
             value,

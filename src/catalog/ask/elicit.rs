@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::question::{Answer, Draft, Question, QuestionKind};
@@ -77,6 +78,58 @@ pub struct ElicitForm<'c> {
 #[must_use = "a question is asked when it is awaited"]
 pub struct ElicitUrl<'c> {
     question: Question<'c>,
+    visit: Option<Visit>,
+    /// What a client can be told that is refused instead of being asked.
+    page: Option<Box<RequiredVisit>>,
+    is_required: bool,
+}
+
+/// One visit of a page that a client was asked for: what it takes to tell that client when it is over, with
+/// [`Announcer::visit_completed`](crate::Announcer::visit_completed).
+///
+/// Keep it with what the page belongs to, in whatever form; every replica can use it. It names a session, so it is
+/// nothing to hand out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Visit {
+    session: Arc<str>,
+    id: Arc<str>,
+}
+
+impl Visit {
+    /// The session that was asked.
+    pub(crate) fn session(&self) -> &Arc<str> {
+        &self.session
+    }
+
+    /// The `elicitationId` that its client knows.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn new(session: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+        let (session, id) = (session.into(), id.into());
+        Self { session, id }
+    }
+}
+
+/// A visit without which a request cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequiredVisit {
+    message: String,
+    url: String,
+    id: Arc<str>,
+}
+
+impl RequiredVisit {
+    /// What the person is told.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// As `data` of the error has it (ELI-10).
+    pub(crate) fn elicitation(&self) -> Value {
+        json!({"mode": "url", "message": self.message, "url": self.url, "elicitationId": &*self.id})
+    }
 }
 
 impl<T: JsonSchema + DeserializeOwned> Elicit<'_, T> {
@@ -167,21 +220,53 @@ impl ElicitForm<'_> {
 impl<'c> ElicitUrl<'c> {
     pub(crate) fn new(context: &'c CallContext, message: &str, url: &str) -> Self {
         let asking = &context.asking;
-        let draft = asking
+        let mut draft = asking
             .require(ClientAbility::ElicitationUrl)
             .and_then(|()| check_url(url).map_err(AskError::InvalidQuestion))
             .map(|()| {
                 let params = json!({"mode": "url", "message": message, "url": url});
-                let mut draft = Draft::new(QuestionKind::Elicitation, params);
-                if asking.revision().has_elicitation_ids() {
-                    let id = URL_SAFE_NO_PAD.encode(crate::seal::random_bytes::<16>());
-                    draft.drawn = Some(("elicitationId", id.into()));
-                }
-                draft
+                Draft::new(QuestionKind::Elicitation, params)
             });
+        let (mut visit, mut page) = (None, None);
+        if let Ok(draft) = &mut draft
+            && asking.revision().has_elicitation_ids()
+        {
+            let id: Arc<str> = URL_SAFE_NO_PAD
+                .encode(crate::seal::random_bytes::<16>())
+                .into();
+            draft.drawn = Some(("elicitationId", (&*id).into()));
+            visit = context
+                .session
+                .as_ref()
+                .map(|session| Visit::new(Arc::clone(session), Arc::clone(&id)));
+            page = Some(Box::new(RequiredVisit {
+                message: message.to_owned(),
+                url: url.to_owned(),
+                id,
+            }));
+        }
         ElicitUrl {
             question: Question::new(asking, draft),
+            visit,
+            page,
+            is_required: false,
         }
+    }
+
+    /// Says that nothing can be done without the visit. Then a client of 2025-11-25 is not asked while its request
+    /// waits: the request ends with the error -32042, which names the page, and the client makes it again after the
+    /// visit. Clients of 2026-07-28 are asked as without this, which comes to the same.
+    ///
+    /// So look first whether the visit is still needed.
+    pub fn required(mut self) -> Self {
+        self.is_required = true;
+        self
+    }
+
+    /// What it takes to tell the client that the visit is over. `None` where clients cannot be told: in all revisions
+    /// but 2025-11-25. In 2026-07-28 a client calls again, and finds out.
+    pub fn visit(&self) -> Option<Visit> {
+        self.visit.clone()
     }
 
     /// Gives the question a name of its own, of at most 128 bytes. Clients of 2026-07-28 see it, and may send the
@@ -212,6 +297,11 @@ impl Future for ElicitUrl<'_> {
     type Output = Result<Elicited<()>, AskError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_required
+            && let Some(page) = self.page.take()
+        {
+            return Poll::Ready(Err(AskError::VisitRequired(page)));
+        }
         self.question.poll(cx).map(|answer| {
             let answer = answer?;
             match outcome(&answer) {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::RequiredVisit;
 use crate::protocol::ClientAbility;
 
 /// Why the client has not answered a question.
 ///
 /// It converts into the errors of tools, resources and prompts with `?`. [`NotDeclared`](Self::NotDeclared) then
-/// becomes the error -32021 for clients of 2026-07-28, which says what they would have to declare.
+/// becomes the error -32021 for clients of 2026-07-28, which says what they would have to declare, and
+/// [`VisitRequired`](Self::VisitRequired) the error -32042 for those of 2025-11-25, which says which page to visit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -38,6 +40,10 @@ pub enum AskError {
     /// More questions wait for answers than may.
     #[error("too many questions wait for the client's answer ({0})")]
     TooMany(&'static str),
+    /// The client's person has to visit a page before the request is made again; see
+    /// [`ElicitUrl::required`](crate::catalog::ElicitUrl::required).
+    #[error("{}", .0.message())]
+    VisitRequired(Box<RequiredVisit>),
     /// The call, or its session, is over.
     #[error("the call has ended before the client answered")]
     Ended,

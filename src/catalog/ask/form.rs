@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
+use super::secret::names_a_secret;
 use crate::catalog::schema::{self, Compiled};
 use crate::protocol::Revision;
 
@@ -76,7 +77,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// The type has something that no form has, such as a struct within a struct.
+    /// The type has something that no form has, such as a struct within a struct, or asks for a secret.
     pub fn of<T: JsonSchema>() -> Result<Self, FormError> {
         let mut schema = schema::of_arguments::<T>();
         let definitions = schema["$defs"].take();
@@ -99,7 +100,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// It is of another kind.
+    /// It is of another kind, or asks for a secret: by a field that is called `password`, `api_key` or the like.
     pub fn from_schema(mut schema: Value) -> Result<Self, FormError> {
         let whole = |problem: &str| FormError::new("the form", problem);
         if schema["type"] != "object" {
@@ -110,8 +111,15 @@ impl Form {
         };
         let mut fields = Map::new();
         for (name, field) in properties {
-            let field = tidied(field.take())
-                .map_err(|problem| FormError::new(&format!("the field `{name}`"), problem))?;
+            let fault = |problem: String| FormError::new(&format!("the field `{name}`"), problem);
+            let field = tidied(field.take()).map_err(fault)?;
+            // ELI-02
+            let title = field["title"].as_str().unwrap_or_default();
+            if names_a_secret(name) || names_a_secret(title) {
+                let problem = "asks for a secret, which a form must not: clients see what is filled in; \
+                    show a page with elicit_url instead";
+                return Err(fault(problem.to_owned()));
+            }
             fields.insert(name.clone(), field);
         }
         let required = match schema["required"].take() {
@@ -459,6 +467,22 @@ mod tests {
             let schema = json!({"type": "object", "properties": {"x": field}});
             let error = Form::from_schema(schema).expect_err("no form").to_string();
             assert!(error.contains("`x`") && error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn eli_02_a_form_does_not_ask_for_secrets() {
+        let of = |name: &str, title: &str| {
+            let field = json!({"type": "string", "title": title});
+            Form::from_schema(json!({"type": "object", "properties": {name: field}}))
+        };
+        assert!(of("name", "Your name").is_ok());
+        for (name, title) in [("password", ""), ("x", "API key")] {
+            let error = of(name, title).expect_err("refused").to_string();
+            assert!(
+                error.contains(name) && error.contains("elicit_url"),
+                "{error}"
+            );
         }
     }
 

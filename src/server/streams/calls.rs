@@ -210,6 +210,8 @@ impl Writing {
         entry: Bytes,
     ) -> Self {
         let state = streams.state.clone();
+        let bytes = entry.len() as u64;
+        streams.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
         Self {
             said,
             kind,
@@ -443,7 +445,7 @@ impl Follow {
         place: Place,
         session: Arc<str>,
         stream: u64,
-        after: u64,
+        (after, most): (u64, Duration),
         revision: Revision,
     ) -> Self {
         let streams = Arc::clone(&place.streams);
@@ -462,8 +464,8 @@ impl Follow {
         };
         let first = revision.has_priming_events().then(|| streams.priming(id));
         let life = match streams.config.poll_after_seconds {
-            seconds if seconds > 0 && first.is_some() => Duration::from_secs(seconds),
-            _ => streams.life(),
+            seconds if seconds > 0 && first.is_some() => Duration::from_secs(seconds).min(most),
+            _ => most,
         };
         let call = Followed {
             streams,

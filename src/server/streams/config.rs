@@ -18,6 +18,8 @@ pub struct StreamsConfig {
     pub per_session: usize,
     /// How many standing streams one caller may hold open, if it has a name. Default: 100; beyond: 429.
     pub per_principal: usize,
+    /// How many streams may stand open in all, whoever holds them. Default: 10000; beyond: 429.
+    pub total: usize,
     /// How many resources a session, or a stream of `subscriptions/listen`, may subscribe to. Default: 256.
     pub subscriptions: usize,
     /// After how many seconds a standing stream is ended, so that its client begins a new one; a tenth more or less
@@ -41,6 +43,7 @@ impl Default for StreamsConfig {
         Self {
             per_session: 4,
             per_principal: 100,
+            total: 10_000,
             subscriptions: 256,
             life_seconds: 3600,
             retry_ms: 1000,

@@ -29,13 +29,21 @@ pub(super) struct Feed {
 struct Inner {
     wants: Wants,
     /// What is to be told, in order, with the place in the log of notices that each has.
-    pending: VecDeque<(Notice, Option<u64>)>,
+    pending: VecDeque<(News, Option<u64>)>,
     /// What comes no later than this in the log of notices is known already.
     seen: u64,
     /// Another stream of the session is newer.
     muted: bool,
     end: Option<End>,
     waker: Option<Waker>,
+}
+
+/// What there is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum News {
+    Notice(Notice),
+    /// A task has changed, by its id. What it is now is looked up when that is told.
+    Task(Arc<str>),
 }
 
 /// What a stream wants to know.
@@ -45,7 +53,13 @@ pub(super) struct Wants {
     pub(super) prompts: bool,
     pub(super) resources: bool,
     pub(super) uris: Uris,
+    /// Tasks, by their ids.
+    pub(super) tasks: Uris,
 }
+
+/// So many things may wait to be told of one stream; older ones are forgotten then. Only somebody who lets a lot of
+/// tasks run and does not read comes here.
+const PENDING_MAX: usize = 4096;
 
 /// Why a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +74,8 @@ pub(super) enum End {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Notice(Notice, Option<u64>),
+    /// A task has changed.
+    Task(Arc<str>),
     End(End),
 }
 
@@ -70,6 +86,8 @@ impl Wants {
             Notice::Prompts => self.prompts,
             Notice::Resources => self.resources,
             Notice::Resource(uri) => self.uris.contains(uri),
+            // A matter of whose stream it is.
+            Notice::Visited(_) => false,
         }
     }
 }
@@ -89,16 +107,50 @@ impl Feed {
         }
     }
 
+    /// Whether somebody who wants something wants a notice.
+    fn hears(&self, wants: &Wants, notice: &Notice) -> bool {
+        match notice {
+            // ELI-11: only the client that was asked.
+            Notice::Visited(visit) => self.session.as_ref() == Some(visit.session()),
+            other => wants.has(other),
+        }
+    }
+
+    /// Tells that a task has changed, if that is wanted: it was asked for, or the session's own calls made it.
+    pub(super) fn tell_task(&self, task: &Arc<str>, session: Option<&str>) {
+        let mut inner = self.inner();
+        let is_own = session.is_some() && self.session.as_deref() == session && !inner.muted;
+        if is_own || inner.wants.tasks.contains(task) {
+            inner.put(News::Task(Arc::clone(task)), None);
+            inner.wake();
+        }
+    }
+
+    /// Has all tasks looked at that it was asked to tell of: something may have been missed.
+    pub(super) fn look_at_tasks(&self) {
+        let mut inner = self.inner();
+        let tasks = Arc::clone(&inner.wants.tasks);
+        for task in tasks.iter() {
+            inner.put(News::Task(Arc::clone(task)), None);
+        }
+        inner.wake();
+    }
+
+    /// The tasks that it tells of are these from now on.
+    pub(super) fn follow_tasks(&self, tasks: Uris) {
+        self.inner().wants.tasks = tasks;
+    }
+
     /// Tells of a notice, if it is wanted; `number` is its place in the log of notices.
     pub(super) fn tell(&self, notice: &Notice, number: Option<u64>) {
         let mut inner = self.inner();
-        if inner.muted || !inner.wants.has(notice) {
+        if inner.muted || !self.hears(&inner.wants, notice) {
             return;
         }
         if number.is_some_and(|number| number <= inner.seen) {
             return;
         }
-        inner.put(notice.clone(), number);
+        inner.put(News::Notice(notice.clone()), number);
         inner.wake();
     }
 
@@ -107,8 +159,8 @@ impl Feed {
         let mut inner = self.inner();
         let newer = std::mem::take(&mut inner.pending);
         for (notice, number) in missed {
-            if inner.wants.has(&notice) {
-                inner.put(notice, Some(number));
+            if self.hears(&inner.wants, &notice) {
+                inner.put(News::Notice(notice), Some(number));
             }
         }
         for (notice, number) in newer {
@@ -124,9 +176,10 @@ impl Feed {
         self.inner().wants.uris = uris;
     }
 
-    /// How many resources it has subscribed to.
+    /// How many resources and tasks it has subscribed to.
     pub(super) fn subscriptions(&self) -> usize {
-        self.inner().wants.uris.len()
+        let inner = self.inner();
+        inner.wants.uris.len() + inner.wants.tasks.len()
     }
 
     pub(super) fn mute(&self, muted: bool) {
@@ -145,8 +198,11 @@ impl Feed {
         if inner.end == Some(End::Gone) {
             return Poll::Ready(Told::End(End::Gone));
         }
-        if let Some((notice, number)) = inner.pending.pop_front() {
-            return Poll::Ready(Told::Notice(notice, number));
+        if let Some((news, number)) = inner.pending.pop_front() {
+            return Poll::Ready(match news {
+                News::Notice(notice) => Told::Notice(notice, number),
+                News::Task(task) => Told::Task(task),
+            });
         }
         if let Some(end) = inner.end {
             return Poll::Ready(Told::End(end));
@@ -173,9 +229,12 @@ pub(super) struct Owner {
 
 impl Inner {
     /// One that waits already is told later, once for all.
-    fn put(&mut self, notice: Notice, number: Option<u64>) {
-        self.pending.retain(|(waiting, _)| *waiting != notice);
-        self.pending.push_back((notice, number));
+    fn put(&mut self, news: News, number: Option<u64>) {
+        self.pending.retain(|(waiting, _)| *waiting != news);
+        if PENDING_MAX <= self.pending.len() {
+            self.pending.pop_front();
+        }
+        self.pending.push_back((news, number));
     }
 
     fn wake(&mut self) {
@@ -188,6 +247,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Visit;
 
     fn feed(seen: u64) -> Feed {
         let wants = Wants {
@@ -273,6 +333,50 @@ mod tests {
         gone.tell(&Notice::Tools, Some(1));
         gone.end(End::Gone);
         assert_eq!(told(&gone), [Told::End(End::Gone)]);
+    }
+
+    #[test]
+    fn eli_11_that_a_visit_is_over_is_told_to_the_session_that_was_asked() {
+        let of = |session: &str| {
+            let owner = Owner {
+                session: Some(session.into()),
+                ..Owner::default()
+            };
+            Feed::new(1, owner, Wants::default(), 0)
+        };
+        let visited = Notice::Visited(Visit::new("ada's", "id"));
+        let (hers, his) = (of("ada's"), of("bob's"));
+        for feed in [&hers, &his] {
+            feed.tell(&visited, Some(1));
+        }
+        assert_eq!(told(&hers), [Told::Notice(visited.clone(), Some(1))]);
+        assert_eq!(told(&his), []);
+        his.catch_up(vec![(visited.clone(), 1)], 1);
+        assert_eq!(told(&his), []);
+        let nobodys = feed(0);
+        nobodys.tell(&visited, Some(1));
+        assert_eq!(told(&nobodys), []);
+    }
+
+    #[test]
+    fn tasks_are_told_to_who_asked_for_them_and_once_however_often_they_change() {
+        let wants = Wants {
+            tasks: Arc::new(["a".into()].into()),
+            ..Wants::default()
+        };
+        let feed = Feed::new(1, Owner::default(), wants, 0);
+        for _ in 0..3 {
+            for task in ["a", "b"] {
+                feed.tell_task(&task.into(), Some("a session"));
+            }
+        }
+        assert_eq!(told(&feed), [Told::Task("a".into())]);
+        for task in 0..2 * PENDING_MAX {
+            let task: Arc<str> = task.to_string().into();
+            feed.follow_tasks(Arc::new([Arc::clone(&task)].into()));
+            feed.tell_task(&task, None);
+        }
+        assert_eq!(told(&feed).len(), PENDING_MAX);
     }
 
     #[test]

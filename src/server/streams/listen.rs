@@ -7,17 +7,19 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::ear::Ear;
 use super::feed::{Owner, Wants};
 use super::part::Part;
 use super::standing::{Listen, Manner, Standing};
-use super::{TooMany, counted};
+use super::{Place, TooMany, counted};
+use crate::auth::Principal;
 use crate::catalog::RequestId;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
+use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
 use crate::server::reply::{Refusal, Reply, begin};
-use crate::server::tools::invalid_params;
-use crate::server::{Caller, Server};
+use crate::server::tools::{internal_error, invalid_params};
+use crate::server::{Caller, Handled, Server};
 
 /// What a client asks to be told.
 #[derive(Debug, Default, Deserialize)]
@@ -42,11 +44,11 @@ const TASKS: &str = "io.modelcontextprotocol/tasks";
 impl Server {
     /// Opens a stream that tells what was asked for, and nothing else (SUB-01 to SUB-06).
     pub(in crate::server) fn listen(
-        &self,
+        self: &Arc<Self>,
         caller: Caller<'_>,
         over_http: bool,
         request: &Request<'_>,
-    ) -> Result<Reply, Reply> {
+    ) -> Result<Handled, Reply> {
         if caller.stream_after.is_none() {
             return Err(Reply::refuse(
                 Refusal::NotAcceptable,
@@ -71,7 +73,8 @@ impl Server {
                 &error.with_data(missing),
             ));
         }
-        let (wants, honoured) = self.honoured(&filter, request.id)?;
+        let (wants, honoured) = self.honoured(&filter, caller.principal, request.id)?;
+        let asked_tasks = Arc::clone(&wants.tasks);
         let owner = Owner {
             principal: counted(caller.principal),
             request: (!over_http).then(|| RequestId::from_json(request.id)),
@@ -81,30 +84,36 @@ impl Server {
             .streams
             .enter(owner, wants, true)
             .map_err(|too_many| too_many.reply(Some(request.id)))?;
-        let id = request.id;
-        let acknowledged = json!({
-            "jsonrpc": "2.0",
-            "method": "notifications/subscriptions/acknowledged",
-            "params": {"notifications": honoured},
-        });
-        let acknowledged = with_subscription(acknowledged, id);
-        let manner = Manner::Listen(Listen {
-            id: id.into(),
-            result: self.listened(id),
-            tells_end: !over_http,
-        });
-        let first = Part::message(acknowledged.into());
-        let standing = Standing::new(place, manner, Some(first));
-        Ok(Reply::Stream(Box::new(if over_http {
-            standing.for_life(self.streams.life())
-        } else {
-            standing
-        })))
+        let listening = Listening {
+            server: Arc::clone(self),
+            principal: Arc::clone(caller.principal),
+            id: request.id.into(),
+            over_http,
+            place,
+            honoured,
+        };
+        if asked_tasks.is_empty() {
+            return Ok(Handled::Now(listening.begin()));
+        }
+        Ok(Handled::Later(Box::pin(
+            listening.with_tasks(filter.task_ids.unwrap_or_default()),
+        )))
     }
 
     /// What of a filter is honoured (SUB-03): for feeds, and for the client.
-    fn honoured(&self, filter: &Filter, id: &str) -> Result<(Wants, Map<String, Value>), Reply> {
+    fn honoured(
+        &self,
+        filter: &Filter,
+        principal: &Principal,
+        id: &str,
+    ) -> Result<(Wants, Map<String, Value>), Reply> {
         let generation = self.generation.load();
+        let max = self.config.streams.subscriptions;
+        let too_many = |what: &str| {
+            let problem =
+                format!("at most {max} {what} can be subscribed to (server.streams.subscriptions)");
+            Err(invalid_params(id, &problem))
+        };
         let has_resources = generation.catalog.has_resources();
         let mut honoured = Map::new();
         let mut flag = |name: &str, asked: bool, offered: bool| {
@@ -133,8 +142,8 @@ impl Server {
             .as_ref()
             .filter(|_| has_resources)
         {
-            let max = self.config.streams.subscriptions;
             let mut uris = HashSet::new();
+            let mut shown = Vec::new();
             for uri in asked {
                 if let Some(fault) = fault_of_uri(uri) {
                     return Err(invalid_params(
@@ -142,16 +151,25 @@ impl Server {
                         &format!("resourceSubscriptions: {fault}"),
                     ));
                 }
-                uris.insert(Arc::from(uri.as_str()));
+                // What may not be read is not told of either.
+                if generation.sees_uri(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
+                    shown.push(uri.as_str());
+                }
             }
             if max < uris.len() {
-                let problem = format!(
-                    "at most {max} resources can be subscribed to (server.streams.subscriptions)"
-                );
-                return Err(invalid_params(id, &problem));
+                return too_many("resources");
             }
-            honoured.insert("resourceSubscriptions".to_owned(), json!(asked));
+            honoured.insert("resourceSubscriptions".to_owned(), json!(shown));
             wants.uris = Arc::new(uris);
+        }
+        if let Some(asked) = &filter.task_ids
+            && generation.offers(Method::TasksGet)
+        {
+            let tasks: HashSet<Arc<str>> = asked.iter().map(|id| Arc::from(id.as_str())).collect();
+            if max < tasks.len() {
+                return too_many("tasks");
+            }
+            wants.tasks = Arc::new(tasks);
         }
         Ok((wants, honoured))
     }
@@ -170,15 +188,96 @@ impl Server {
 
     /// What the session of a process's one client hears, outside of answers.
     pub(in crate::server) fn standing_for(
-        &self,
+        self: &Arc<Self>,
         session: &Session,
+        principal: &Arc<Principal>,
     ) -> Option<Box<dyn super::Parts>> {
         let owner = Owner {
             session: Some(Arc::clone(&session.log_name)),
             ..Owner::default()
         };
         let place = self.streams.enter(owner, Wants::all_lists(), true).ok()?;
-        Some(Box::new(Standing::new(place, Manner::Plain, None)))
+        let ear = Ear::new(self, principal);
+        Some(Box::new(Standing::new(place, ear, Manner::Plain, None)))
+    }
+}
+
+/// A stream of `subscriptions/listen` about to begin.
+struct Listening {
+    server: Arc<Server>,
+    principal: Arc<Principal>,
+    /// The request's id as JSON.
+    id: Box<str>,
+    over_http: bool,
+    place: Place,
+    honoured: Map<String, Value>,
+}
+
+impl Listening {
+    /// Finds out which of the tasks are the caller's. They are listened for already; so nothing is missed that happens
+    /// to them meanwhile.
+    async fn with_tasks(mut self, asked: Vec<String>) -> Reply {
+        let mut found = HashSet::new();
+        let mut shown = Vec::new();
+        let mut has_something_to_tell = Vec::new();
+        for id in asked {
+            let task: Arc<str> = id.into();
+            if found.contains(&task) {
+                continue;
+            }
+            match self.server.find_task(&task, &self.principal).await {
+                Ok(Some(record)) => {
+                    shown.push(Value::from(&*task));
+                    if !record.just_works() {
+                        has_something_to_tell.push(Arc::clone(&task));
+                    }
+                    found.insert(task);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "tasks cannot be subscribed to without the shared state");
+                    return internal_error(&self.id);
+                }
+            }
+        }
+        if !shown.is_empty() {
+            self.honoured.insert("taskIds".to_owned(), shown.into());
+        }
+        self.place.feed.follow_tasks(Arc::new(found));
+        // Whoever learnt of a task before it began to listen may have missed its end.
+        for task in has_something_to_tell {
+            self.place.feed.tell_task(&task, None);
+        }
+        self.begin()
+    }
+
+    fn begin(self) -> Reply {
+        let Self {
+            server,
+            principal,
+            id,
+            over_http,
+            place,
+            honoured,
+        } = self;
+        let acknowledged = json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"notifications": honoured},
+        });
+        let first = Part::message(with_subscription(acknowledged, &id).into());
+        let manner = Manner::Listen(Listen {
+            result: server.listened(&id),
+            id,
+            tells_end: !over_http,
+        });
+        let ear = Ear::new(&server, &principal);
+        let standing = Standing::new(place, ear, manner, Some(first));
+        Reply::Stream(Box::new(if over_http {
+            standing.for_life(server.streams.life_for(&principal))
+        } else {
+            standing
+        }))
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod calls;
 mod config;
+mod ear;
 mod feed;
 mod listen;
 mod notice;
@@ -24,7 +25,7 @@ mod subscriptions;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,7 +39,7 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::Notice;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
-use crate::telemetry::{Hold, Metrics, STREAMS, SUBSCRIPTIONS};
+use crate::telemetry::{Hold, Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use calls::Live;
 use feed::{End, Feed, Owner, Told, Uris, Wants};
 use replicas::Outgoing;
@@ -57,6 +58,8 @@ pub(crate) struct Streams {
     stopping: AtomicBool,
     /// The state did not do what it was asked the last time.
     troubled: AtomicBool,
+    /// How many bytes of calls' streams were put into logs.
+    kept_bytes: AtomicU64,
 }
 
 /// Calls' streams by session and stream.
@@ -122,6 +125,7 @@ impl Streams {
             outgoing: Outgoing::default(),
             stopping: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
+            kept_bytes: AtomicU64::new(0),
         }
     }
 
@@ -133,6 +137,8 @@ impl Streams {
         is_standing: bool,
     ) -> Result<Place, TooMany> {
         let mut registry = self.registry();
+        let open = registry.feeds.len();
+        TooMany::check(open, self.config.total, "server.streams.total")?;
         if let Some(name) = &owner.principal {
             let open = registry.principals.get(name).copied().unwrap_or(0);
             TooMany::check(
@@ -252,6 +258,29 @@ impl Streams {
         }
     }
 
+    /// A task has changed that calls of a session, if of one, have made: those who want to know are told here and on
+    /// other replicas.
+    pub(super) fn task_changed(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
+        self.tell_task(task, session);
+        self.outgoing.word(Word::Task {
+            task: Arc::clone(task),
+            session: session.cloned(),
+        });
+    }
+
+    fn tell_task(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
+        for feed in self.registry().feeds.values() {
+            feed.tell_task(task, session.map(|session| &**session));
+        }
+    }
+
+    /// Has everybody here look at the tasks that they want to know of.
+    fn look_at_tasks(&self) {
+        for feed in self.registry().feeds.values() {
+            feed.look_at_tasks();
+        }
+    }
+
     /// Whether a session has a stream here.
     fn is_here(&self, session: &str) -> bool {
         self.registry().sessions.contains_key(session)
@@ -311,6 +340,9 @@ impl Streams {
         read(&STREAMS, &[("kind", "standing")], |counts| counts.standing);
         read(&STREAMS, &[("kind", "call")], |counts| counts.calls);
         read(&SUBSCRIPTIONS, &[], |counts| counts.subscriptions);
+        let streams = Arc::clone(streams);
+        let kept = move || streams.kept_bytes.load(Ordering::Relaxed) as f64;
+        metrics.read(&REPLAY_BYTES, &[], kept);
     }
 
     /// Says in the log when the state begins to fail, and when it is back.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::catalog::Notice;
+use crate::catalog::{Notice, Visit};
 use crate::protocol::push_string;
 
 /// The first entry of a log, which makes it begin.
@@ -16,25 +16,27 @@ pub(super) fn message(notice: &Notice, subscription: Option<&str>) -> Bytes {
         Notice::Prompts => "prompts/list_changed",
         Notice::Resources => "resources/list_changed",
         Notice::Resource(_) => "resources/updated",
+        Notice::Visited(_) => "elicitation/complete",
     };
     let mut out = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}""#).into_bytes();
-    let uri = match notice {
-        Notice::Resource(uri) => Some(uri),
-        _ => None,
+    let about = match notice {
+        Notice::Resource(uri) => Some((&br#""uri":"#[..], &**uri)),
+        Notice::Visited(visit) => Some((&br#""elicitationId":"#[..], visit.id())),
+        Notice::Tools | Notice::Prompts | Notice::Resources => None,
     };
-    if subscription.is_some() || uri.is_some() {
+    if subscription.is_some() || about.is_some() {
         out.extend_from_slice(br#","params":{"#);
         if let Some(id) = subscription {
             out.extend_from_slice(br#""_meta":{"io.modelcontextprotocol/subscriptionId":"#);
             out.extend_from_slice(id.as_bytes());
             out.push(b'}');
         }
-        if let Some(uri) = uri {
+        if let Some((member, value)) = about {
             if subscription.is_some() {
                 out.push(b',');
             }
-            out.extend_from_slice(br#""uri":"#);
-            push_string(&mut out, uri);
+            out.extend_from_slice(member);
+            push_string(&mut out, value);
         }
         out.push(b'}');
     }
@@ -49,6 +51,8 @@ pub(super) fn entry(notice: &Notice) -> Bytes {
         Notice::Prompts => Bytes::from_static(b"p"),
         Notice::Resources => Bytes::from_static(b"r"),
         Notice::Resource(uri) => [b"u", uri.as_bytes()].concat().into(),
+        // Neither of the two has blanks in it.
+        Notice::Visited(visit) => format!("v{} {}", visit.session(), visit.id()).into(),
     }
 }
 
@@ -66,6 +70,10 @@ pub(super) fn read_entry(entry: &[u8]) -> Option<Notice> {
         [b'u', uri @ ..] => std::str::from_utf8(uri)
             .ok()
             .map(|uri| Notice::Resource(uri.into())),
+        [b'v', visit @ ..] => {
+            let (session, id) = std::str::from_utf8(visit).ok()?.split_once(' ')?;
+            Some(Notice::Visited(Visit::new(session, id)))
+        }
         _ => None,
     }
 }
@@ -81,10 +89,11 @@ mod tests {
             Notice::Prompts,
             Notice::Resources,
             Notice::Resource("x://\u{e9}".into()),
+            Notice::Visited(Visit::new("session", "id")),
         ] {
             assert_eq!(read_entry(&entry(&notice)), Some(notice));
         }
-        for other in [BEGINNING, b"", b"z", b"tt", b"u\xff"] {
+        for other in [BEGINNING, b"", b"z", b"tt", b"u\xff", b"v", b"vx"] {
             assert_eq!(read_entry(other), None);
         }
     }
@@ -101,6 +110,10 @@ mod tests {
         assert_eq!(
             text(&updated, None),
             r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://\"a\""}}"#
+        );
+        assert_eq!(
+            text(&Notice::Visited(Visit::new("s", "i")), None),
+            r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"i"}}"#
         );
         assert_eq!(
             text(&Notice::Prompts, Some("\"a\"")),

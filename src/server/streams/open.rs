@@ -7,10 +7,12 @@ use std::sync::Arc;
 use http::HeaderMap;
 
 use super::calls::{Follow, ends};
+use super::ear::Ear;
 use super::feed::{Owner, Wants};
 use super::part::{EventId, StreamId};
 use super::standing::{Manner, Standing};
 use super::{Streams, counted, notice};
+use crate::auth::Principal;
 use crate::catalog::Notice;
 use crate::protocol::ErrorCode;
 use crate::seal::Session;
@@ -33,7 +35,7 @@ impl Server {
 
     /// Opens the stream that a GET asks for (LH-03, LH-04, LH-13).
     pub(crate) fn open_stream(
-        &self,
+        self: &Arc<Self>,
         local: &Local,
         head: &HttpHead<'_>,
         version: VersionHeader,
@@ -44,12 +46,13 @@ impl Server {
             Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
         };
         let streams = Arc::clone(&self.streams);
-        let principal = counted(head.principal);
+        let (server, caller) = (Arc::clone(self), Arc::clone(head.principal));
         Ok(Box::pin(async move {
             let opening = Opens {
+                server,
                 streams,
                 session,
-                principal,
+                caller,
             };
             let opened = match resumes {
                 None => opening.standing(None).await,
@@ -68,22 +71,23 @@ impl Server {
 }
 
 struct Opens {
+    server: Arc<Server>,
     streams: Arc<Streams>,
     session: Arc<Session>,
-    principal: Option<Box<str>>,
+    caller: Arc<Principal>,
 }
 
 impl Opens {
-    fn owner(&mut self) -> Owner {
+    fn owner(&self) -> Owner {
         Owner {
             session: Some(Arc::clone(&self.session.log_name)),
-            principal: self.principal.take(),
+            principal: counted(&self.caller),
             request: None,
         }
     }
 
     /// The session's standing stream, from a place in the log of notices or from now on.
-    async fn standing(mut self, after: Option<u64>) -> Result<Reply, Reply> {
+    async fn standing(self, after: Option<u64>) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.streams);
         // Without a state there are no ids, and nothing to come back to.
         let _ = streams.begin_notices().await;
@@ -111,12 +115,14 @@ impl Opens {
                     number,
                 })
             });
-        let standing = Standing::new(place, Manner::Session, first).for_life(streams.life());
-        Ok(Reply::Stream(Box::new(standing)))
+        let ear = Ear::new(&self.server, &self.caller);
+        let standing = Standing::new(place, ear, Manner::Session, first);
+        let life = streams.life_for(&self.caller);
+        Ok(Reply::Stream(Box::new(standing.for_life(life))))
     }
 
     /// A call's stream, after one of its events.
-    async fn call(mut self, call: u64, after: u64) -> Result<Reply, Reply> {
+    async fn call(self, call: u64, after: u64) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.streams);
         let session = Arc::clone(&self.session.log_name);
         let log = streams.names.events(&session, call);
@@ -138,7 +144,8 @@ impl Opens {
             .enter(self.owner(), Wants::default(), false)
             .map_err(|too_many| too_many.reply(None))?;
         let revision = self.session.revision;
-        let follow = Follow::new(place, session, call, after, revision);
+        let life = streams.life_for(&self.caller);
+        let follow = Follow::new(place, session, call, (after, life), revision);
         Ok(Reply::Stream(Box::new(if is_over {
             follow.at_its_end()
         } else {
@@ -150,7 +157,8 @@ impl Opens {
 impl Streams {
     /// Makes sure that the log of notices has begun, so that there is a place in it that ids can name.
     async fn begin_notices(&self) -> Result<(), StateError> {
-        if self.position().is_some() {
+        let before = self.position();
+        if before.is_some_and(|at| 0 < at) {
             return Ok(());
         }
         let appended = self
@@ -162,8 +170,15 @@ impl Streams {
             )
             .await;
         self.heed(&appended);
-        self.begin_at(appended?);
-        Ok(())
+        let begun = appended?;
+        // Those who listen already have seen nothing yet, and may have missed what came before this.
+        match before {
+            Some(_) => self.read_notices().await,
+            None => {
+                self.begin_at(begun);
+                Ok(())
+            }
+        }
     }
 
     /// The notices after a place in their log, and the place of the last.

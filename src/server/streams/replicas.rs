@@ -55,6 +55,19 @@ pub(in crate::server) enum Word {
     Closed { session: Arc<str> },
     /// What a session has subscribed to has changed.
     Subscribed { session: Arc<str> },
+    /// A task has changed; calls of that session have made it.
+    Task {
+        task: Arc<str>,
+        session: Option<Arc<str>>,
+    },
+    /// A message of a session of 2024-11-05, whose stream that replica has.
+    Posted {
+        to: u64,
+        session: String,
+        /// Who has posted it.
+        principal: Arc<str>,
+        message: String,
+    },
     /// A call's stream was taken up.
     Taken { session: Arc<str>, stream: u64 },
     /// A call's stream that was taken up elsewhere has something new.
@@ -136,13 +149,12 @@ impl Streams {
     }
 
     /// What there is in the log of notices after what was read, told to everybody here.
-    async fn read_notices(&self) -> Result<(), StateError> {
+    pub(super) async fn read_notices(&self) -> Result<(), StateError> {
         let log = &self.names.notices;
         let Some(mut at) = self.position() else {
-            // Nobody here knows of anything older.
-            if let Some(page) = self.state.read_after(log, 0, 0).await? {
-                self.begin_at(page.last);
-            }
+            // Nobody here knows of anything older. In a log that has not begun, everything will be new.
+            let page = self.state.read_after(log, 0, 0).await?;
+            self.begin_at(page.map_or(0, |page| page.last));
             return Ok(());
         };
         loop {
@@ -186,7 +198,10 @@ impl Server {
             tokio::select! {
                 heard = next(&mut attention.bus) => match heard {
                     Heard::Message(message) => self.hear(&mut attention, &message).await,
-                    Heard::Missed => self.catch_up(&mut attention).await,
+                    Heard::Missed => {
+                        self.catch_up(&mut attention).await;
+                        self.streams.look_at_tasks();
+                    }
                 },
                 () = self.streams.outgoing.news.notified() => self.say_what_waits().await,
                 () = self.announcer.news() => self.announce().await,
@@ -243,7 +258,7 @@ impl Server {
         }
     }
 
-    async fn hear(&self, attention: &mut Attention, message: &Bytes) {
+    async fn hear(self: &Arc<Self>, attention: &mut Attention, message: &Bytes) {
         let Ok(Envelope { from, word }) = serde_json::from_slice(message) else {
             return;
         };
@@ -281,6 +296,17 @@ impl Server {
                     streams.subscribed(&session, &uris);
                 }
             }
+            Word::Posted {
+                to,
+                session,
+                principal,
+                message,
+            } => {
+                if to == self.replica {
+                    self.posted_elsewhere(&session, &principal, message);
+                }
+            }
+            Word::Task { task, session } => streams.tell_task(&task, session.as_ref()),
             Word::Taken { session, stream } => streams.call_taken(&session, stream),
             Word::Appended { session, stream } => streams.call_said(&session, stream),
         }

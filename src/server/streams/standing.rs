@@ -8,14 +8,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::ear::Ear;
 use super::feed::{End, Told};
 use super::part::{EventId, Part, Parts, StreamId};
 use super::{Place, Streams, notice};
+use crate::auth::Principal;
 use crate::server::Answer;
+use crate::server::local::unix_seconds;
 
 /// One stream that stands.
 pub(super) struct Standing {
     place: Place,
+    ear: Ear,
     manner: Manner,
     /// What it says before anything else.
     first: Option<Part>,
@@ -45,9 +49,10 @@ pub(super) struct Listen {
 }
 
 impl Standing {
-    pub(super) fn new(place: Place, manner: Manner, first: Option<Part>) -> Self {
+    pub(super) fn new(place: Place, ear: Ear, manner: Manner, first: Option<Part>) -> Self {
         Self {
             place,
+            ear,
             manner,
             first,
             last: None,
@@ -83,8 +88,21 @@ impl Parts for Standing {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
-        if self.last.is_none() {
+        while self.last.is_none() {
+            if self.ear.is_looking() {
+                match self.ear.poll_task(cx, &self.manner) {
+                    Poll::Ready(Some(message)) => return Poll::Ready(Some(Part::message(message))),
+                    Poll::Ready(None) => continue,
+                    // The store answers in its time, or not at all.
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
             let end = match self.place.feed.poll_next(cx) {
+                Poll::Ready(Told::Notice(notice, _)) if !self.ear.may_hear(&notice) => continue,
+                Poll::Ready(Told::Task(task)) => {
+                    self.ear.look_at(task, &self.manner);
+                    continue;
+                }
                 Poll::Ready(Told::Notice(notice, number)) => {
                     let part = match &self.manner {
                         Manner::Listen(listen) => {
@@ -138,6 +156,15 @@ impl Streams {
         let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
         let life = Duration::from_secs(self.config.life_seconds);
         life * 9 / 10 + life * noise / 1275
+    }
+
+    /// How long a stream of a caller's that begins now is to live: no longer than what the caller has shown is good.
+    pub(in crate::server) fn life_for(&self, principal: &Principal) -> Duration {
+        let life = self.life();
+        match principal.expires() {
+            None => life,
+            Some(end) => life.min(Duration::from_secs(end.saturating_sub(unix_seconds()))),
+        }
     }
 
     /// How a standing stream of a session begins, for clients that take it (LH-14, LH-16).

@@ -12,6 +12,7 @@ use super::replicas::Word;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
 use crate::server::reply::Reply;
+use crate::server::resources::not_found;
 use crate::server::tools::invalid_params;
 use crate::server::{Caller, Handled, Server};
 use crate::state::{StateError, VALUE_MAX_BYTES};
@@ -48,6 +49,10 @@ impl Server {
         };
         if let Some(fault) = fault_of_uri(&uri) {
             return Err(invalid_params(request.id, &format!("uri: {fault}")));
+        }
+        // What may not be read is not told of either, and is as if it were not there.
+        if adds && !self.generation.load().sees_uri(caller.principal, &uri) {
+            return Err(not_found(request.id, &uri, caller.revision));
         }
         let Some(session) = caller.session.cloned() else {
             return Err(invalid_params(request.id, "there is no session"));

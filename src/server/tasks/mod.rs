@@ -7,6 +7,8 @@
 //! any replica can be asked.
 
 mod config;
+mod lists;
+mod notices;
 mod record;
 mod runner;
 mod store;
@@ -27,7 +29,8 @@ pub(crate) use store::Tasks;
 use super::call::{self, BoxedCall, Guarded, Outcome};
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Handled, Headers, Server, stateless};
+use super::{Caller, Handled, Headers, Server, stateless, stream};
+use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
@@ -45,6 +48,8 @@ pub(super) struct TaskCall {
     pub(super) tool: String,
     /// Whether it is one only when it says so.
     pub(super) later: bool,
+    /// After which time an answer becomes a stream, if it may.
+    pub(super) stream_after: Option<Duration>,
     pub(super) terms: TaskTerms,
 }
 
@@ -106,7 +111,7 @@ impl Server {
         self: &Arc<Self>,
         id: &str,
         task: TaskCall,
-        conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Reply + Send + 'static,
+        conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Handled + Send + 'static,
     ) -> Handled {
         let (server, id) = (Arc::clone(self), id.to_owned());
         let waits = task.later && task.terms.form == Form::Extension;
@@ -114,12 +119,21 @@ impl Server {
             true => task.context.asking.may_become_task(),
             false => task.context.asking.become_task(task.terms.ttl),
         }
-        Handled::Later(Box::pin(async move {
+        let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
+        let answer = Box::pin(async move {
             let mut task = task;
             if waits && let Some(outcome) = until_it_is_one(&mut task).await {
-                return conclude(&id, outcome);
+                return conclude(&id, outcome).reply().await;
             }
-            match server.start_task(task, conclude).await {
+            // Whoever closes the connection now does not keep the task from beginning (TSK-13).
+            let starting = tokio::spawn({
+                let server = Arc::clone(&server);
+                async move { server.start_task(task, conclude).await }
+            });
+            let Ok(started) = starting.await else {
+                return internal_error(&id);
+            };
+            match started {
                 Ok((record, form)) => server.created(&id, &record, form),
                 Err(Refused::Full(setting)) => {
                     let message = format!("too many tasks run ({setting}); wait for one to end");
@@ -131,13 +145,24 @@ impl Server {
                     internal_error(&id)
                 }
             }
-        }))
+        });
+        if !waits {
+            return Handled::Later(answer);
+        }
+        // Until it is a task, it is a call like others, and says what they say.
+        let inflight = Arc::clone(&self.inflight);
+        Handled::Later(Box::pin(stream::or_streams(
+            answer,
+            context,
+            stream_after,
+            inflight,
+        )))
     }
 
     async fn start_task(
         self: &Arc<Self>,
         task: TaskCall,
-        conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Reply + Send + 'static,
+        conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Handled + Send + 'static,
     ) -> Result<(Record, Form), Refused> {
         let TaskCall {
             call,
@@ -160,7 +185,14 @@ impl Server {
             status: Status::Running,
             requests: Map::new(),
             parts: 0,
+            session: match terms.form {
+                Form::Core => context.session.clone(),
+                Form::Extension => None,
+            },
         };
+        if self.lists_tasks(context.principal()) {
+            self.tasks.enlist(&record).await.map_err(Refused::State)?;
+        }
         self.tasks.create(&record).await.map_err(Refused::State)?;
         context.asking.become_task(terms.ttl);
         let (stop, stopped) = AbortHandle::new_pair();
@@ -174,12 +206,13 @@ impl Server {
             place,
         };
         // Whoever closes the connection does not cancel it (TSK-13). A server that stops waits for it.
-        tokio::spawn(
-            runner.run(call, |outcome| match conclude("0", outcome).into_answer() {
-                Some(answer) => Ended::of_answer(&[answer.head, answer.rest].concat()),
-                None => Ended::internal("Internal error"),
-            }),
-        );
+        tokio::spawn(runner.run(call, |outcome| match conclude("0", outcome) {
+            Handled::Now(Reply::Answer(answer)) => {
+                Ended::of_answer(&[answer.head, answer.rest].concat())
+            }
+            // What only a request has that can begin anew.
+            _ => Ended::internal("Internal error"),
+        }));
         Ok((record, terms.form))
     }
 
@@ -241,7 +274,7 @@ impl Server {
             server: Arc::clone(self),
             id: request.id.to_owned(),
             task: task.into_owned(),
-            owner: caller.principal.id().to_owned(),
+            caller: Arc::clone(caller.principal),
             form,
         };
         Ok(match method {
@@ -264,10 +297,12 @@ impl Server {
                 let context = caller.context(headers, request, None, asking);
                 let conclude = {
                     let id = request.id.to_owned();
-                    move |outcome: Outcome<Reply>| match outcome {
-                        Outcome::Done(reply) => reply,
-                        Outcome::Cancelled => Reply::Cancelled,
-                        _ => internal_error(&id),
+                    move |outcome: Outcome<Reply>| {
+                        Handled::Now(match outcome {
+                            Outcome::Done(reply) => reply,
+                            Outcome::Cancelled => Reply::Cancelled,
+                            _ => internal_error(&id),
+                        })
                     }
                 };
                 let start = |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) };
@@ -282,7 +317,7 @@ struct Asked {
     server: Arc<Server>,
     id: String,
     task: String,
-    owner: String,
+    caller: Arc<Principal>,
     form: Form,
 }
 
@@ -295,7 +330,7 @@ enum Refused {
 
 impl Asked {
     async fn find(&self) -> Result<Record, Reply> {
-        match self.server.tasks.find(&self.task, &self.owner).await {
+        match self.server.find_task(&self.task, &self.caller).await {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(invalid_params(
                 &self.id,
@@ -316,24 +351,12 @@ impl Asked {
             Ok(record) => record,
             Err(reply) => return reply,
         };
-        let mut shown = record.shown(self.form);
-        if self.form == Form::Core {
-            return self.plain(&shown.into());
+        match self.server.tasks.shown(&record, self.form).await {
+            Ok(Some(shown)) if self.form == Form::Core => self.plain(&shown.into()),
+            Ok(Some(shown)) => self.server.task_result(&self.id, "complete", shown),
+            Ok(None) => internal_error(&self.id),
+            Err(error) => self.broken(&error),
         }
-        if record.is_over() && record.status != Status::Cancelled {
-            match self.server.tasks.ended(&record).await {
-                Ok(Some(Ended::Result(result))) => drop(shown.insert("result".to_owned(), result)),
-                Ok(Some(Ended::Error(error))) => {
-                    if let Some(message) = error["message"].as_str() {
-                        shown.insert("statusMessage".to_owned(), message.into());
-                    }
-                    shown.insert("error".to_owned(), error);
-                }
-                Ok(None) => return internal_error(&self.id),
-                Err(error) => return self.broken(&error),
-            }
-        }
-        self.server.task_result(&self.id, "complete", shown)
     }
 
     /// TSK-07, TKL-04: what is cancelled stays cancelled.
@@ -383,6 +406,10 @@ impl Asked {
 
     /// TKL-03: waits for the end, and is then what the call would have been answered with.
     async fn result(self, context: Arc<CallContext>) -> Reply {
+        // Before anything is named after what a stranger says.
+        if let Err(reply) = self.find().await {
+            return reply;
+        }
         let tasks = Arc::clone(&self.server.tasks);
         let mut changes = match tasks.changes(&self.task).await {
             Ok(changes) => changes,

@@ -1,11 +1,13 @@
 //! What is known of a task, wherever it runs.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// A task as the shared state keeps it, without its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(in crate::server) struct Record {
     pub(super) id: String,
     /// Whose it is: the principal's id.
     pub(super) owner: String,
@@ -21,6 +23,9 @@ pub(super) struct Record {
     pub(super) requests: Map<String, Value>,
     /// How many entries of its log the outcome takes.
     pub(super) parts: u32,
+    /// The session whose call it is, where its client is told of changes there: in 2025-11-25.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<Arc<str>>,
 }
 
 /// How far a task has come.
@@ -57,6 +62,11 @@ pub(super) enum Form {
 impl Record {
     pub(super) fn is_over(&self) -> bool {
         self.status != Status::Running
+    }
+
+    /// Whether there is nothing to say of it but that it runs.
+    pub(in crate::server) fn just_works(&self) -> bool {
+        !self.is_over() && self.requests.is_empty()
     }
 
     /// The word on the wire. A tool that says that it failed has completed in the one form and failed in the other
@@ -147,6 +157,7 @@ mod tests {
             status,
             requests: Map::new(),
             parts: 0,
+            session: None,
         }
     }
 

@@ -1,14 +1,18 @@
 //! Tasks in the shared state: their records, their outcomes, and the letters that they are sent.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::TaskConfig;
 use super::record::{Ended, Record, now_ms};
+use crate::seal::short_digest;
+use crate::server::streams::Streams;
 use crate::state::{Keep, SharedState, StateError, Subscription};
 use crate::telemetry::{Metrics, TASKS_RUNNING};
 
@@ -19,6 +23,8 @@ pub(crate) struct Tasks {
     pub(super) config: TaskConfig,
     mount: Box<str>,
     running: Mutex<Running>,
+    /// Whoever wants to know of changes.
+    streams: Arc<Streams>,
 }
 
 /// What runs in this process.
@@ -39,12 +45,20 @@ pub(super) struct Place {
 const PART_BYTES: usize = 200 * 1024;
 /// How large an outcome may be: 4 MiB.
 const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
+/// How many tasks of one owner are listed; older ones can still be asked for by their ids.
+const LISTED_MAX: usize = 10_000;
 /// How often a record is read anew because somebody else was faster.
 const TRIES: usize = 50;
 
 impl Tasks {
-    pub(crate) fn new(state: SharedState, config: TaskConfig, mount: &str) -> Arc<Self> {
+    pub(crate) fn new(
+        state: SharedState,
+        config: TaskConfig,
+        mount: &str,
+        streams: Arc<Streams>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            streams,
             state,
             config,
             mount: mount.into(),
@@ -125,12 +139,68 @@ impl Tasks {
                     .state
                     .publish(&self.key("task-out", id), Bytes::new())
                     .await;
+                let task = record.id.as_str().into();
+                self.streams.task_changed(&task, record.session.as_ref());
                 return Ok(Some(record));
             }
         }
         Err(StateError::Unreachable {
             reason: "a task is changed by too many at once".to_owned(),
         })
+    }
+
+    /// Notes a task among those of its owner, for lists of them. Before it is there: one that is not is passed over.
+    pub(super) async fn enlist(&self, record: &Record) -> Result<(), StateError> {
+        let keep = Keep {
+            entries: LISTED_MAX,
+            bytes: LISTED_MAX * (ID_LEN + 8),
+            // A task runs for its time at most, and is kept for as long again.
+            life: 2 * life(record),
+        };
+        let log = self.list_of(&record.owner);
+        let id = Bytes::copy_from_slice(record.id.as_bytes());
+        self.state.append(&log, id, keep).await.map(drop)
+    }
+
+    /// Tasks of an owner that began after a place in their list, and the place of the last that was looked at; `None`
+    /// if there are no more behind it.
+    pub(super) async fn list(
+        &self,
+        owner: &str,
+        after: u64,
+        max: usize,
+    ) -> Result<(Vec<Record>, Option<u64>), StateError> {
+        let log = self.list_of(owner);
+        let (mut found, mut at) = (Vec::new(), after);
+        loop {
+            let page = self.state.read_after(&log, at, max - found.len()).await?;
+            let Some(page) = page.filter(|page| !page.entries.is_empty()) else {
+                return Ok((found, None));
+            };
+            let ids = page.entries.iter().map(|(_, id)| async {
+                let id = String::from_utf8_lossy(id);
+                self.find(&id, owner).await
+            });
+            for record in join_all(ids).await {
+                found.extend(record?);
+            }
+            at = page.entries.last().map_or(at, |(number, _)| *number);
+            if page.last <= at {
+                return Ok((found, None));
+            }
+            if max <= found.len() {
+                return Ok((found, Some(at)));
+            }
+        }
+    }
+
+    fn list_of(&self, owner: &str) -> String {
+        let mut key = self.key("tasks-of", "");
+        for byte in short_digest(&[owner.as_bytes()]) {
+            // Writing to a text cannot fail.
+            let _ = write!(key, "{byte:02x}");
+        }
+        key
     }
 
     /// Keeps how a task ended. Says in how many parts.

@@ -574,3 +574,41 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         );
     }
 }
+
+#[tokio::test]
+async fn eli_08_credentials_for_others_are_taken_out_of_what_they_answer() {
+    let repeats = |request: &str| {
+        let sent = request.replace('"', "'");
+        let status = match request.contains("/fails") {
+            true => "403 Forbidden",
+            false => "200 OK",
+        };
+        let head = format!("{status}\r\ncontent-type: text/plain\r\nx-seen: canary-of-the-api");
+        response(&head, sent.as_bytes())
+    };
+    let (server, seen) = serve(repeats).await;
+    let ways = [
+        json!({"bearer": "canary-of-the-api"}),
+        json!({"header": {"name": "x-key", "value": "canary-of-the-api"}}),
+        json!({"query": {"name": "key", "value": "canary-of-the-api"}}),
+        json!({"basic": {"username": "u", "password": "canary-of-the-api"}}),
+    ];
+    for auth in ways {
+        for url in ["/works", "/fails"] {
+            let tool = tool(server, json!({"url": url, "source": {"auth": auth}}));
+            let told = match call(&tool, json!({})).await {
+                Ok(output) => text(&output).to_owned(),
+                Err(message) => message,
+            };
+            let sent = seen.lock().expect("no panic").pop().expect("a request");
+            // In Base64 too, as a name and a password are sent.
+            for secret in ["canary-of-the-api", "dTpjYW5hcnktb2YtdGhlLWFwaQ"] {
+                assert!(!told.contains(secret), "{told}");
+            }
+            assert!(
+                sent.contains("canary-of-the-api") || sent.contains("dTpjYW5hcnktb2YtdGhlLWFwaQ")
+            );
+            assert!(told.contains("***"), "{told}");
+        }
+    }
+}

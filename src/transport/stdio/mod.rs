@@ -128,7 +128,7 @@ pub(crate) async fn serve(
                 Reply::Accepted | Reply::Cancelled => {}
             }
             drop(place);
-            if let Some(stream) = server.stdio_stream(&peer) {
+            if let Some(stream) = server.stdio_stream(&peer, &principal) {
                 send_parts(stream, &answers).await;
             }
         });

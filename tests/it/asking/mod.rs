@@ -2,10 +2,12 @@
 
 mod rounds;
 mod sessions;
+mod visits;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::Checked as _;
 use longshore::protocol::Revision;
 use longshore::{
     App, CallContext, ClientAbility, Config, Elicited, Form, Harness, JsonSchema, SamplingContent,
@@ -260,7 +262,7 @@ const THAT_ASK: [Revision; 3] = [
 ];
 
 fn harness(revision: Revision) -> Harness {
-    app().harness().expect("valid").speaking(revision)
+    app().checked_harness().expect("valid").speaking(revision)
 }
 
 fn text(result: &Value) -> &str {

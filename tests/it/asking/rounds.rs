@@ -366,8 +366,9 @@ fn what_is_kept_between_rounds_is_bounded() {
     let ask =
         |bytes: usize| able(Stateless::call("hoard", json!({ "bytes": bytes }))).send(&server);
     assert_eq!(ask(60_000).result()["resultType"], "input_required");
-    let message = ask(70_000).error(200, -32603, "1");
-    assert!(message.contains("64 KiB"), "{message}");
+    assert_eq!(ask(1_040_000).result()["resultType"], "input_required");
+    let message = ask(1_050_000).error(200, -32603, "1");
+    assert!(message.contains("1024 KiB"), "{message}");
 }
 
 /// Keeps a lot.
@@ -383,4 +384,94 @@ async fn hoard(
         .await?;
     context.elicit::<super::Name>("Enough?").await?;
     Ok(much)
+}
+
+/// Keeps a lot between its questions.
+#[longshore::tool]
+async fn hoards(
+    context: &longshore::CallContext,
+    bytes: usize,
+) -> Result<String, longshore::ToolError> {
+    let kept = context
+        .step("hoard", async {
+            HOARDED.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok::<_, longshore::ToolError>("x".repeat(bytes))
+        })
+        .await?;
+    let name = context.elicit::<super::Name>("Whose is it?").await?;
+    context.elicit::<super::Colour>("In which color?").await?;
+    let name = name.accepted().map_or(String::new(), |n| n.name);
+    Ok(format!("{} for {name}", kept.len()))
+}
+
+static HOARDED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+fn hoarding(bytes: usize) -> Stateless {
+    able(Stateless::call("hoards", json!({ "bytes": bytes })))
+}
+
+#[test]
+fn what_is_too_much_to_travel_is_kept_for_every_replica() {
+    let state = std::sync::Arc::new(longshore::state::Memory::default());
+    let [one, other] = [(); 2].map(|()| {
+        let state = std::sync::Arc::clone(&state);
+        Serve::new()
+            .app(|_| App::new().tool(hoards).state(state))
+            .shared_key()
+            .start()
+    });
+    // A little more than travels, and nearly all that is kept.
+    for bytes in [70_000, 1_000_000] {
+        let before = HOARDED.load(std::sync::atomic::Ordering::SeqCst);
+        let call = hoarding(bytes);
+        let mut result = call.send(&one).result();
+        for server in [&other, &one] {
+            assert_eq!(result["resultType"], "input_required");
+            let state = result["requestState"].as_str().expect("a state");
+            assert!(state.len() < 1000, "{} bytes travel", state.len());
+            result = retry(&call, &result, all_answers(&result))
+                .send(server)
+                .result();
+        }
+        assert_eq!(text(&result), format!("{bytes} for Ada"));
+        // MRTR-07: the step was not taken again.
+        let taken = HOARDED.load(std::sync::atomic::Ordering::SeqCst) - before;
+        assert!(1 <= taken);
+    }
+    // What little there is travels as ever: one that shares the key and no state can go on.
+    let stranger = Serve::new()
+        .app(|_| App::new().tool(hoards))
+        .shared_key()
+        .start();
+    let small = hoarding(1000);
+    let asked = small.send(&one).result();
+    let again = retry(&small, &asked, all_answers(&asked))
+        .send(&stranger)
+        .result();
+    assert_eq!(again["resultType"], "input_required");
+    let large = hoarding(70_000);
+    let asked = large.send(&one).result();
+    let refused = retry(&large, &asked, all_answers(&asked)).send(&stranger);
+    let message = refused.error(200, -32602, "1");
+    assert!(message.contains("requestState"), "{message}");
+}
+
+#[test]
+fn mrtr_05_what_is_kept_is_good_for_its_own_request_only() {
+    let server = Serve::new().app(|_| App::new().tool(hoards)).start();
+    let call = hoarding(70_000);
+    let asked = call.send(&server).result();
+    let other = retry(&hoarding(70_001), &asked, all_answers(&asked));
+    other.send(&server).error(200, -32602, "1");
+    let state = asked["requestState"].as_str().expect("a state").to_owned();
+    let mut tampered = asked.clone();
+    tampered["requestState"] = format!("{state}A").into();
+    retry(&call, &tampered, all_answers(&asked))
+        .send(&server)
+        .error(200, -32602, "1");
+    // And as good as ever after that.
+    let result = retry(&call, &asked, all_answers(&asked))
+        .send(&server)
+        .result();
+    assert_eq!(result["resultType"], "input_required");
 }

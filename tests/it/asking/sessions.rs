@@ -4,6 +4,7 @@ use longshore::protocol::Revision;
 use serde_json::{Value, json};
 
 use super::{app, harness, text};
+use crate::support::Checked as _;
 use crate::support::{Connection, Running, Serve, Session, request};
 
 fn able() -> Value {
@@ -207,6 +208,25 @@ fn questions_are_bounded_and_nothing_is_left_of_them() {
     drop(asked(&server, &session, "named"));
 }
 
+#[test]
+fn questions_of_all_sessions_together_are_bounded_too() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.server.questions.total = 1)
+        .start();
+    let session = server.session_of("2025-11-25", &able());
+    let other = server.session_of("2025-11-25", &able());
+    let (mut first, question) = asked(&server, &session, "named");
+    let refused = other.call("named", &json!({})).result();
+    assert!(
+        text(&refused).contains("server.questions.total"),
+        "{refused}"
+    );
+    session.post(&answer(&question, name("Ada"))).accepted();
+    first.event().expect("an answer");
+    drop(asked(&server, &other, "named"));
+}
+
 /// What is sent by a client that can do everything, and answers nothing.
 async fn silent(server: &longshore::Harness, tool: &str) -> Vec<Value> {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": able(), "clientInfo": {"name": "c", "version": "1"}});
@@ -242,7 +262,7 @@ async fn time_spent_waiting_for_an_answer_is_not_the_calls_own() {
     let app = longshore::App::new()
         .config(longshore::Config::default())
         .tool(slow);
-    let server = app.harness().expect("valid");
+    let server = app.checked_harness().expect("valid");
     let said = silent(&server, "slow").await;
     // 50 s, then a question of 300 s, then 9 s: within the minute. Another 2 s are too many.
     let answer = said.last().expect("an answer");

@@ -279,3 +279,47 @@ fn a_proof_of_the_applications_own_is_asked_first_and_may_take_its_time() {
     assert_eq!(refused.error(401, 401, ""), "nobody is nobody");
     assert_eq!(call("wordalice").status, 401);
 }
+
+/// Fails, and knows more than it says.
+#[longshore::tool]
+async fn fails(context: &CallContext) -> Result<String, longshore::ToolError> {
+    context
+        .log(longshore::LogLevel::Info, "what the tool says")
+        .await;
+    let cause = std::io::Error::other("canary: postgres://user:password@db");
+    Err(longshore::ToolError::internal("canary in the log").caused_by(cause))
+}
+
+#[test]
+fn log_04_clients_are_sent_what_tools_say_and_nothing_that_the_server_logs() {
+    let server = Serve::new()
+        .tool(fails)
+        .configured(super::with_keys)
+        .start();
+    let key = bearer(CI);
+    let call = Stateless::call("fails", json!({}))
+        .meta("logLevel", json!("debug"))
+        .and("authorization", &key);
+    let mut connection = server.connect();
+    connection.send(call.text());
+    assert_eq!(connection.receive_head().status, 200);
+    let said = connection.event().expect("a message");
+    assert_eq!(said["method"], "notifications/message");
+    assert_eq!(
+        said["params"],
+        json!({"level": "info", "data": "what the tool says"})
+    );
+    let answer = connection.event().expect("an answer");
+    assert_eq!(
+        answer["error"],
+        json!({"code": -32603, "message": "Internal error"})
+    );
+    assert_eq!(connection.event(), None);
+    // A refusal repeats nothing of the credential, either.
+    let wrong = Stateless::call("fails", json!({}))
+        .meta("logLevel", json!("debug"))
+        .and("authorization", &bearer("lsk_canary-of-somebody"));
+    let refused = wrong.send(&server);
+    assert_eq!(refused.status, 401);
+    assert!(!format!("{refused:?}").contains("canary"), "{refused:?}");
+}

@@ -221,3 +221,154 @@ fn a_page_of_ten_thousand_tools_holds_what_is_seen_and_nobody_else_sees_it() {
     assert_eq!(listed(&list).len(), 1_000);
     assert!(listed(&ask(&server, BOB, Stateless::new("tools/list", json!({})))).is_empty());
 }
+
+const MANIFEST: &str = "---\nname: sail\ndescription: Sails.\n---\nSail.\n";
+
+#[longshore::resource(uri = "place://{country}/{city}")]
+async fn place(#[arg(complete = countries)] country: String, city: String) -> String {
+    format!("{city} in {country}")
+}
+
+fn countries(_: &longshore::CompletionRequest) -> longshore::Completions {
+    longshore::Completions::new(["norway", "atlantis"]).of_total(5)
+}
+
+/// A server with a skill, a template that completes, and a resource that changes; of each something is hidden from bob.
+fn with_hidden() -> (Running, longshore::Announcer) {
+    let mut announcer = None;
+    let skill = longshore::Skill::new(MANIFEST)
+        .and_then(|skill| skill.file("charts/open.md", "x"))
+        .and_then(|skill| skill.file("charts/secret.md", "x"))
+        .expect("a skill");
+    let other = longshore::Skill::new(MANIFEST.replace("name: sail", "name: smuggle"));
+    let open = longshore::ResourceDefinition::new("open://a", "a");
+    let closed = longshore::ResourceDefinition::new("secret://b", "b");
+    let server = Serve::new()
+        .app(|app| {
+            announcer = Some(app.announcer());
+            app.resource(longshore::StaticResource::text(open, "a"))
+                .resource(longshore::StaticResource::text(closed, "b"))
+                .resource(place)
+                .skill(skill)
+                .skill(other.expect("a skill"))
+        })
+        .configured(|c| {
+            super::with_keys(c);
+            let hidden = [
+                "secret://*",
+                "place://atlantis/*",
+                "skill://smuggle/*",
+                "*secret.md",
+            ];
+            c.policy = rules(json!([
+                {"effect": "deny", "principals": ["key:bob"], "resources": hidden},
+            ]));
+        })
+        .start();
+    (server, announcer.expect("an application"))
+}
+
+#[test]
+fn what_may_not_be_read_is_not_subscribed_to() {
+    let (server, announcer) = with_hidden();
+    let uris = json!(["open://a", "secret://b", "secret://nothing-there"]);
+    let mut streams = [CI, BOB].map(|key| {
+        let filter = json!({"notifications": {"resourceSubscriptions": uris}});
+        let listen = Stateless::new("subscriptions/listen", filter);
+        let mut connection = server.connect();
+        connection.send(listen.and("authorization", &bearer(key)).text());
+        assert_eq!(connection.receive_head().status, 200);
+        let first = connection.event().expect("an acknowledgement");
+        let honoured = first["params"]["notifications"]["resourceSubscriptions"].clone();
+        let seen = match key {
+            CI => uris.clone(),
+            _ => json!(["open://a"]),
+        };
+        assert_eq!(honoured, seen);
+        connection
+    });
+    announcer.resource_changed("secret://b");
+    announcer.resource_changed("open://a");
+    let [ci, bob] = &mut streams;
+    let uri = |of: &mut crate::support::Connection| {
+        of.event().expect("a notification")["params"]["uri"].clone()
+    };
+    assert_eq!((uri(ci), uri(ci)), (json!("secret://b"), json!("open://a")));
+    assert_eq!(uri(bob), "open://a");
+    // Within sessions: as if it were not there.
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+    });
+    for (key, is_seen) in [(CI, true), (BOB, false)] {
+        let key = bearer(key);
+        let begun = server.post(
+            &[("authorization", &key)],
+            &crate::support::request("initialize", &params),
+        );
+        let session = begun.header("mcp-session-id").expect("an id");
+        let headers = [("authorization", &*key), ("mcp-session-id", session)];
+        let subscribe = |uri: &str| {
+            let body = crate::support::request("resources/subscribe", &json!({ "uri": uri }));
+            server.post(&headers, &body)
+        };
+        subscribe("open://a").result();
+        match is_seen {
+            true => drop(subscribe("secret://b").result()),
+            false => drop(subscribe("secret://b").error(200, -32002, "1")),
+        }
+    }
+}
+
+#[test]
+fn skills_and_their_files_are_hidden_alike() {
+    let (server, _) = with_hidden();
+    let skills = |key| {
+        let list = ask(&server, key, Stateless::new("skills/list", json!({}))).result();
+        list["skills"].as_array().expect("a list").clone()
+    };
+    let files = |skill: &Value| {
+        let files = skill["resources"].as_array().expect("files").iter();
+        files.map(|file| file["uri"].clone()).collect::<Vec<_>>()
+    };
+    let (all, seen) = (skills(CI), skills(BOB));
+    assert_eq!((all.len(), seen.len()), (2, 1));
+    assert_eq!(seen[0]["uri"], "skill://sail/SKILL.md");
+    let open = ["skill://sail/SKILL.md", "skill://sail/charts/open.md"];
+    assert_eq!(files(&seen[0]), open);
+    assert_eq!(files(&all[0]).len(), 3);
+    let get = |key, uri: &str| {
+        let get = Stateless::new("skills/get", json!({ "uri": uri })).without("mcp-name");
+        ask(&server, key, get)
+    };
+    assert_eq!(files(&get(BOB, open[0]).result()["skill"]), open);
+    get(BOB, "skill://smuggle/SKILL.md").error(200, -32602, "1");
+    let read = |key| {
+        let read = Stateless::new(
+            "resources/directory/read",
+            json!({"uri": "skill://sail/charts"}),
+        )
+        .without("mcp-name");
+        let listed = ask(&server, key, read).result();
+        let listed = listed["resources"].as_array().expect("a list").iter();
+        listed.map(|entry| entry["uri"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((read(CI).len(), read(BOB)), (2, vec![json!(open[1])]));
+}
+
+#[test]
+fn nothing_is_suggested_that_leads_to_what_is_hidden() {
+    let (server, _) = with_hidden();
+    let suggested = |key| {
+        let params = json!({
+            "ref": {"type": "ref/resource", "uri": "place://{country}/{city}"},
+            "argument": {"name": "country", "value": ""},
+        });
+        let answer = ask(&server, key, Stateless::new("completion/complete", params)).result();
+        answer["completion"].clone()
+    };
+    assert_eq!(suggested(CI)["values"], json!(["norway", "atlantis"]));
+    assert_eq!(
+        suggested(BOB),
+        json!({"values": ["norway"], "total": 1, "hasMore": false})
+    );
+}

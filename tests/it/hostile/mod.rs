@@ -4,6 +4,7 @@
 //! A case is named by what it is; both eras are asked wherever both have an opinion.
 
 mod documents;
+mod forged;
 mod framing;
 mod headers;
 mod messages;

@@ -105,6 +105,48 @@ fn sse24_04_what_is_no_message_or_has_no_session_is_refused_at_once() {
     super::becomes(|| post(&it.server, &path, &ping).status == 404);
 }
 
+fn replicas(share: bool) -> [super::Announcing; 2] {
+    let state: std::sync::Arc<dyn longshore::state::State> =
+        std::sync::Arc::new(longshore::state::Memory::default());
+    [(); 2].map(|()| {
+        let state = std::sync::Arc::clone(&state);
+        announcing(|serve| {
+            let serve = serve.shared_key().configured(|c| c.http.legacy_sse = true);
+            match share {
+                true => serve.app(|app| app.state(state)),
+                false => serve,
+            }
+        })
+    })
+}
+
+#[test]
+fn what_is_posted_to_another_replica_is_answered_on_the_stream_all_the_same() {
+    let [one, other] = replicas(true);
+    let mut old = Old::begin(&one.server);
+    let there = |body: &str| post(&other.server, &old.path, body);
+    there(&request("ping", &json!({}))).accepted();
+    there(&request("tools/list", &json!({}))).accepted();
+    there("{").error(400, -32700, "");
+    // Ids that nobody gave out are unknown everywhere.
+    let forged = old.path.replace("sessionId=", "sessionId=A");
+    let ping = request("ping", &json!({}));
+    post(&other.server, &forged, &ping).error(404, 404, "");
+    let mut answers = [old.message(), old.message()];
+    answers.sort_by_key(|answer| answer["result"]["tools"].is_array());
+    assert_eq!(answers[0]["result"], json!({}));
+    assert!(answers[1]["result"]["tools"].is_array());
+}
+
+#[test]
+fn replicas_that_share_no_state_say_that_they_cannot_pass_anything_on() {
+    let [one, other] = replicas(false);
+    let old = Old::begin(&one.server);
+    let ping = request("ping", &json!({}));
+    let message = post(&other.server, &old.path, &ping).error(404, 404, "");
+    assert!(message.contains("share no state"), "{message}");
+}
+
 #[test]
 fn requests_of_the_stateless_era_are_told_where_they_belong() {
     let it = serve();

@@ -1,5 +1,6 @@
 //! Streams that last: a session's own, those of `subscriptions/listen`, and answers that are taken up again.
 
+mod balanced;
 mod legacy;
 mod listen;
 mod replicas;

@@ -45,6 +45,28 @@ fn list_03_what_one_announces_clients_of_the_other_hear() {
 }
 
 #[test]
+fn list_03_the_first_thing_that_is_ever_announced_is_heard_elsewhere() {
+    let (one, other) = pair();
+    let mut listening = other.server.connect();
+    let filter = json!({"notifications": {"resourceSubscriptions": ["test://watched"]}});
+    listening.send(Stateless::new("subscriptions/listen", filter).text());
+    listening.receive_head();
+    listening.event().expect("an acknowledgement");
+    // The other one attends to what is said: it knows of a session that has ended here.
+    let session = one.server.session("2025-11-25");
+    let text = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+        session.id
+    );
+    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    let there = at(&other.server, &session);
+    becomes(|| there.request("ping", &json!({})).status == 404);
+    one.announcer.resource_changed("test://watched");
+    let told = listening.event().expect("a notification");
+    assert_eq!(told["params"]["uri"], "test://watched");
+}
+
+#[test]
 fn sub_08_a_subscription_counts_wherever_the_stream_is() {
     let (one, other) = pair();
     let session = one.server.session("2025-11-25");

@@ -164,6 +164,40 @@ fn an_answer_that_is_too_large_to_keep_is_not_lost_without_a_word() {
 }
 
 #[test]
+fn what_is_kept_of_a_call_is_bounded_in_bytes_too() {
+    // Progress takes 104 bytes, its answer about as many more than that.
+    let it = announcing(|s| {
+        s.configured(|c| c.server.streams.replay_bytes = 150)
+            .admin()
+    });
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    let progress = connection.any_event().expect("progress");
+    it.gate.open();
+    let answer = connection.any_event().expect("an answer");
+    assert!(answer.message.is_some());
+    // What came first has made room, and who has not seen it cannot go on.
+    let [header] = session.headers();
+    let resumes = |id: &str| {
+        let mut connection = it.server.connect();
+        connection.get(&[header, ("last-event-id", id)]).status
+    };
+    assert_eq!(resumes(id_of(&first)), 400);
+    assert_eq!(resumes(id_of(&progress)), 200);
+    let mut metrics = it.server.connect_to_admin();
+    let text = metrics
+        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .receive()
+        .body;
+    let kept = text
+        .lines()
+        .find_map(|line| line.strip_prefix("longshore_streams_replay_bytes_total "))
+        .expect("the metric");
+    assert!(kept.parse::<f64>().expect("a number") > 100.0, "{kept}");
+}
+
+#[test]
 fn what_is_kept_of_a_call_is_bounded() {
     let it = announcing(|s| s.configured(|c| c.server.streams.replay_events = 2));
     let session = it.server.session("2025-11-25");

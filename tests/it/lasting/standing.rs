@@ -118,6 +118,58 @@ fn lh_05_what_there_is_to_say_goes_to_the_newest_stream_only() {
 }
 
 #[test]
+fn there_are_so_many_streams_and_no_more_whoever_has_them() {
+    use crate::support::Stateless;
+    let server = announcing(|s| s.configured(|c| c.server.streams.total = 2)).server;
+    let listen = Stateless::new("subscriptions/listen", json!({"notifications": {}}));
+    let session = server.session("2025-11-25");
+    let one = open(&server, &session);
+    let mut two = server.connect();
+    two.send(listen.text());
+    assert_eq!(two.receive_head().status, 200);
+    let refused = || {
+        let mut connection = server.connect();
+        connection.send(listen.text());
+        let head = connection.receive_head();
+        (head.status == 429).then(|| {
+            let length = head.header("content-length").expect("a length");
+            connection.body(length.parse().expect("a length"))
+        })
+    };
+    let body = refused().expect("a refusal");
+    assert!(
+        body.contains("\"setting\":\"server.streams.total\""),
+        "{body}"
+    );
+    drop(one);
+    super::becomes(|| refused().is_none());
+}
+
+#[test]
+fn a_caller_with_a_name_has_so_many_streams_over_all_its_sessions() {
+    use crate::auth::{BOB, CI, bearer, with_keys};
+    use crate::support::Stateless;
+    let server = announcing(|s| {
+        s.configured(|c| {
+            with_keys(c);
+            c.server.streams.per_principal = 1;
+        })
+    })
+    .server;
+    let listen = |key: &str| {
+        let listen = Stateless::new("subscriptions/listen", json!({"notifications": {}}));
+        let mut connection = server.connect();
+        connection.send(listen.and("authorization", &bearer(key)).text());
+        let head = connection.receive_head();
+        (head.status, connection)
+    };
+    let (status, one) = listen(CI);
+    assert_eq!((status, listen(CI).0, listen(BOB).0), (200, 429, 200));
+    drop(one);
+    super::becomes(|| listen(CI).0 == 200);
+}
+
+#[test]
 fn a_session_has_so_many_streams_and_no_more() {
     let server = announcing(|s| s.configured(|c| c.server.streams.per_session = 2)).server;
     let session = server.session("2025-11-25");

@@ -2,7 +2,9 @@
 
 mod client;
 mod gate;
+mod harness;
 mod mcp;
+mod proxy;
 #[cfg(feature = "redis")]
 mod redis;
 mod schema;
@@ -10,7 +12,9 @@ mod server;
 
 pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
+pub(crate) use harness::Checked;
 pub(crate) use mcp::{Session, Stateless, meta, request};
+pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
 pub(crate) use redis::RedisServer;
 pub(crate) use schema::Conversation;

@@ -252,7 +252,17 @@ fn check_error(revision: Revision, message: &Value) {
     };
     fits(revision, definition, &message);
     let code = message["error"]["code"].as_i64().expect("a code");
-    assert_ne!(code, -32042, "ELI-10: nothing here needs it: {message}");
+    if code == -32042 {
+        // ELI-10: for nothing but pages that have to be visited, each with its id.
+        assert_eq!(revision, "2025-11-25", "ELI-10: {message}");
+        fits(revision, "URLElicitationRequiredError", &message);
+        let visits = message["error"]["data"]["elicitations"].as_array();
+        let visits = visits.expect("pages to visit");
+        assert!(!visits.is_empty(), "ELI-10: {message}");
+        for visit in visits {
+            fits(revision, "ElicitRequestURLParams", visit);
+        }
+    }
     if revision == STATELESS {
         assert!(
             !matches!(code, -32002 | -32042),

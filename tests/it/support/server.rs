@@ -126,6 +126,16 @@ impl Serve {
 }
 
 impl Running {
+    /// A server that somebody else runs.
+    pub(super) fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            admin: None,
+            stop: None,
+            thread: None,
+        }
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -351,6 +351,35 @@ fn tasks_are_bounded_and_make_room_when_they_end() {
 }
 
 #[test]
+fn tasks_of_all_callers_together_are_bounded_too() {
+    use crate::auth::{BOB, CI, bearer, with_keys};
+    let server = Serve::new()
+        .app(|_| super::app())
+        .configured(|c| {
+            with_keys(c);
+            c.server.tasks.total = 1;
+        })
+        .start();
+    let begin = |key: &str| {
+        let call = call("endless", json!({})).and("authorization", &bearer(key));
+        call.send(&server)
+    };
+    let task = begin(CI).result()["taskId"].clone();
+    let refused = begin(BOB);
+    refused.error(200, 429, "1");
+    assert_eq!(
+        refused.json()["error"]["data"]["setting"],
+        "server.tasks.total"
+    );
+    let task = task.as_str().expect("an id");
+    about("tasks/cancel", task, json!({}))
+        .and("authorization", &bearer(CI))
+        .send(&server)
+        .result();
+    until(|| begin(BOB).json().get("result").map(drop));
+}
+
+#[test]
 fn what_a_task_gives_is_kept_whole_up_to_a_bound() {
     let server = serve();
     let task = begin(&server, "large", json!({"bytes": 1_000_000}));

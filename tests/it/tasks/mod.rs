@@ -2,6 +2,8 @@
 
 mod core;
 mod extension;
+mod lists;
+mod notices;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,6 +91,15 @@ async fn asks_first(context: &CallContext) -> Result<String, ToolError> {
     Ok(format!("Hello, {name}! (async)"))
 }
 
+/// Tells how far it is, before it becomes a task and as one.
+#[tool(task = "required", begins_later)]
+async fn reports_first(context: &CallContext) -> String {
+    context.progress(1.0, Some(3.0), "before").await;
+    context.begin_task().await;
+    context.progress(2.0, Some(3.0), "as a task").await;
+    "done".to_owned()
+}
+
 /// Gives a lot.
 #[tool(task)]
 async fn large(bytes: usize) -> Output {
@@ -105,6 +116,7 @@ fn app() -> App {
         .tool(confirm_delete)
         .tool(multi_input)
         .tool(asks_first)
+        .tool(reports_first)
         .tool(large)
 }
 

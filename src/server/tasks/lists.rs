@@ -1,0 +1,117 @@
+//! `tasks/list` of 2025-11-25: a caller's own tasks, and nobody else's (TKL-06).
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::record::{Form, Record};
+use crate::auth::{Principal, PrincipalKind, Shelf};
+use crate::protocol::message::Request;
+use crate::seal::Purpose;
+use crate::server::lists::FOREIGN_CURSOR;
+use crate::server::reply::{Reply, begin};
+use crate::server::tools::{internal_error, invalid_params};
+use crate::server::{Caller, Handled, Server, method_not_found};
+use crate::state::StateError;
+
+/// A page has at most so many, whatever pages of other lists have: each is looked up by itself.
+const PAGE_MAX: usize = 100;
+const CURSOR: &str = "tasks cursor 1";
+
+impl Server {
+    /// Whether a caller's tasks are its own, and can be listed. Callers whom nobody knows would see one another's; and
+    /// those at the other end of a pipe too, where several processes share a state.
+    pub(in crate::server) fn lists_tasks(&self, principal: &Principal) -> bool {
+        match principal.kind() {
+            PrincipalKind::Anonymous => false,
+            PrincipalKind::Local => !self.reaches_others,
+            _ => true,
+        }
+    }
+
+    /// A task, if it is there, belongs to the caller (TSK-10), and is one of a tool that the caller sees.
+    pub(in crate::server) async fn find_task(
+        &self,
+        id: &str,
+        caller: &Principal,
+    ) -> Result<Option<Record>, StateError> {
+        let record = self.tasks.find(id, caller.id()).await?;
+        Ok(record.filter(|record| self.sees_tool_of(record, caller)))
+    }
+
+    fn sees_tool_of(&self, record: &Record, caller: &Principal) -> bool {
+        let generation = self.generation.load();
+        let tools = &generation.catalog.tools;
+        generation.sees_key(caller, Shelf::Tools, tools, &record.tool)
+    }
+
+    pub(in crate::server) fn list_tasks(
+        self: &Arc<Self>,
+        caller: Caller<'_>,
+        request: &Request<'_>,
+    ) -> Result<Handled, Reply> {
+        #[derive(Deserialize)]
+        struct ListParams {
+            cursor: Option<String>,
+        }
+        if !self.lists_tasks(caller.principal) {
+            return Err(method_not_found(request));
+        }
+        let params = request.params.object.unwrap_or("{}");
+        let ListParams { cursor } = serde_json::from_str(params)
+            .map_err(|error| invalid_params(request.id, &error.to_string()))?;
+        let after = match cursor {
+            None => 0,
+            Some(cursor) => self
+                .read_cursor(&cursor, caller.principal)
+                .ok_or_else(|| invalid_params(request.id, FOREIGN_CURSOR))?,
+        };
+        let (server, id) = (Arc::clone(self), request.id.to_owned());
+        let caller = Arc::clone(caller.principal);
+        Ok(Handled::Later(Box::pin(async move {
+            match server.page_of_tasks(&caller, after).await {
+                Ok(page) => {
+                    let mut out = begin(&id, 512);
+                    out.extend_from_slice(format!(r#","result":{page}}}"#).as_bytes());
+                    Reply::document(out)
+                }
+                Err(error) => {
+                    tracing::error!(%error, "tasks cannot be listed without the shared state");
+                    internal_error(&id)
+                }
+            }
+        })))
+    }
+
+    async fn page_of_tasks(&self, caller: &Principal, after: u64) -> Result<Value, StateError> {
+        let max = self.config.page_size.clamp(1, PAGE_MAX);
+        let (records, next) = self.tasks.list(caller.id(), after, max).await?;
+        let seen = records.iter().filter(|r| self.sees_tool_of(r, caller));
+        let tasks: Vec<Value> = seen.map(|r| r.shown(Form::Core).into()).collect();
+        let mut page = json!({ "tasks": tasks });
+        if let Some(next) = next {
+            page["nextCursor"] = self.write_cursor(next, caller).into();
+        }
+        Ok(page)
+    }
+
+    /// Cursors are good for their caller only.
+    fn write_cursor(&self, after: u64, caller: &Principal) -> String {
+        let text = format!("{after} {}", caller.id());
+        self.keys.sign(self.cursors(), text.as_bytes())
+    }
+
+    fn read_cursor(&self, cursor: &str, caller: &Principal) -> Option<u64> {
+        let text = self.keys.verify(self.cursors(), cursor.as_bytes())?;
+        let (after, of) = std::str::from_utf8(&text).ok()?.split_once(' ')?;
+        (of == caller.id()).then(|| after.parse().ok())?
+    }
+
+    fn cursors(&self) -> Purpose<'_> {
+        Purpose {
+            kind: CURSOR,
+            mount: &self.mount,
+        }
+    }
+}
