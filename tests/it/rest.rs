@@ -75,7 +75,14 @@ const CHECKS: [Check; 3] = [
 ];
 
 /// Where refusals are JSON-RPC errors.
-const SPEAK_RPC: [&str; 5] = ["/mcp", "/mcp/respond", "/sse", "/mcp/sse", "/messages"];
+const SPEAK_RPC: [&str; 6] = [
+    "/mcp",
+    "/mcp/{name}",
+    "/mcp/respond",
+    "/sse",
+    "/mcp/sse",
+    "/messages",
+];
 
 /// A server that has what is off by default, too.
 fn with_everything() -> Running {
