@@ -144,9 +144,11 @@ impl Offers {
 
     /// Takes over what others offer, with a prefix.
     pub(super) fn take(&mut self, prefix: &str, other: Self) {
-        let mut offered = Offered::default();
-        offered.tools = other.tools;
-        offered.prompts = other.prompts;
+        let offered = Offered {
+            tools: other.tools,
+            prompts: other.prompts,
+            ..Offered::default()
+        };
         let offered = offered.prefixed(prefix);
         self.tools.extend(offered.tools);
         self.prompts.extend(offered.prompts);

@@ -97,9 +97,11 @@ impl Search {
 }
 
 fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
-    let mut reads = ToolAnnotations::default();
-    reads.read_only_hint = Some(true);
-    reads.open_world_hint = Some(false);
+    let reads = ToolAnnotations {
+        read_only_hint: Some(true),
+        open_world_hint: Some(false),
+        ..ToolAnnotations::default()
+    };
     let name =
         json!({"type": "string", "description": "The tool's name, as search_tools tells it."});
     let search = Definition::new(SEARCH)

@@ -142,7 +142,7 @@ impl Known {
                     Place::Url(root) => Some(root),
                     Place::File(_) => None,
                 };
-                fetch(url, trusted, config).await?
+                Box::pin(fetch(url, trusted, config)).await?
             }
             Place::File(file) => read_file(file, self.left)?,
         };

@@ -462,7 +462,7 @@ async fn read(document: &str) -> Document {
     Document::read(&config).await.expect("a document")
 }
 
-fn operations(schema: Value) -> Value {
+fn operations(schema: &Value) -> Value {
     json!({
         "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "servers": [{"url": "https://pets.example"}],
         "paths": {"/pets": {"post": {"operationId": "add", "requestBody": {"content": {"application/json": {"schema": schema}}}}}},
@@ -489,7 +489,7 @@ async fn references_to_other_files_are_followed_wherever_they_lead_in_the_folder
         std::fs::create_dir_all(file.parent().expect("a parent")).expect("made");
         std::fs::write(file, text).expect("written");
     };
-    let root = operations(json!({"$ref": "schemas/pet.yaml#/Pet"}));
+    let root = operations(&json!({"$ref": "schemas/pet.yaml#/Pet"}));
     write("api.json", &root.to_string());
     write(
         "schemas/pet.yaml",
@@ -524,7 +524,7 @@ async fn what_is_outside_or_missing_is_told_and_not_read() {
         ("http://169.254.169.254/latest", "cannot be followed"),
         ("file:///etc/passwd", "cannot be followed"),
     ] {
-        let root = operations(json!({ "$ref": reference }));
+        let root = operations(&json!({ "$ref": reference }));
         std::fs::write(inner.join("api.json"), root.to_string()).expect("written");
         let document = read(inner.join("api.json").to_str().expect("text")).await;
         let refused = body(&document).expect_err(reference);
@@ -536,7 +536,7 @@ async fn what_is_outside_or_missing_is_told_and_not_read() {
 async fn references_of_a_fetched_document_are_fetched() {
     let (server, seen) = serve(|request| {
         let body = if request.starts_with("GET /v1/api.json ") {
-            operations(json!({"$ref": "parts/pet.json#/Pet"})).to_string()
+            operations(&json!({"$ref": "parts/pet.json#/Pet"})).to_string()
         } else if request.starts_with("GET /v1/parts/pet.json ") {
             r#"{"Pet": {"type": "object", "properties": {"a": {"$ref": "pet.json#/A"}}}, "A": {"const": 5}}"#.to_owned()
         } else {
