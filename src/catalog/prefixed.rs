@@ -15,10 +15,12 @@ impl Offered {
             return self;
         }
         let tools = self.tools.into_iter();
-        self.tools = tools.map(|tool| PrefixedTool::new(prefix, tool)).collect();
+        self.tools = tools
+            .map(|tool| -> Arc<dyn Tool> { Arc::new(PrefixedTool::new(prefix, tool)) })
+            .collect();
         let prompts = self.prompts.into_iter();
         self.prompts = prompts
-            .map(|prompt| PrefixedPrompt::new(prefix, prompt))
+            .map(|prompt| -> Arc<dyn Prompt> { Arc::new(PrefixedPrompt::new(prefix, prompt)) })
             .collect();
         self
     }
@@ -30,10 +32,10 @@ struct PrefixedTool {
 }
 
 impl PrefixedTool {
-    fn new(prefix: &str, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    fn new(prefix: &str, inner: Arc<dyn Tool>) -> Self {
         let mut definition = inner.definition().clone();
         definition.name.insert_str(0, prefix);
-        Arc::new(Self { definition, inner })
+        Self { definition, inner }
     }
 }
 
@@ -61,10 +63,10 @@ struct PrefixedPrompt {
 }
 
 impl PrefixedPrompt {
-    fn new(prefix: &str, inner: Arc<dyn Prompt>) -> Arc<dyn Prompt> {
+    fn new(prefix: &str, inner: Arc<dyn Prompt>) -> Self {
         let mut definition = inner.definition().clone();
         definition.name.insert_str(0, prefix);
-        Arc::new(Self { definition, inner })
+        Self { definition, inner }
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::{Instant, Sleep};
 
+use super::Reply;
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Interruption, RequestId};
 use crate::limit::Held;
@@ -472,6 +473,30 @@ impl Inflight {
                 .by_id
                 .insert(key(context), (Arc::clone(context), task));
         }
+    }
+
+    /// The answer to a call that somebody else drives, and that is cancelled by its id (CAN-01).
+    pub(super) fn cancellable(
+        self: &Arc<Self>,
+        context: &Arc<CallContext>,
+        answer: BoxedCall<Reply>,
+    ) -> BoxedCall<Reply> {
+        let (stop, stopped) = AbortHandle::new_pair();
+        let place = self.enter(context, stop);
+        let task = tokio::spawn(async move {
+            let answer = Abortable::new(answer, stopped).await;
+            drop(place);
+            answer
+        });
+        self.remember(context, task.abort_handle());
+        let id = context.request_id.clone();
+        Box::pin(async move {
+            match task.await {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(Aborted)) => super::tools::stopped(id.as_json()),
+                Err(_) => Reply::Cancelled,
+            }
+        })
     }
 
     /// Counts something among the calls that a server which stops waits for.

@@ -281,6 +281,7 @@ impl Server {
             config.tasks.clone(),
             mount,
             Arc::clone(&streams),
+            replica,
         );
         tasks.show(metrics, &labels);
         Self {

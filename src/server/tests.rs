@@ -17,6 +17,7 @@ use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
+use crate::state::SharedState;
 use crate::telemetry::{Metrics, Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
@@ -28,6 +29,10 @@ fn server() -> Arc<Server> {
 
 /// A server of tools of these names, one to a page.
 fn server_with(keys: KeyRing, names: &[&str]) -> Server {
+    sharing(Shared::default(), keys, names)
+}
+
+fn sharing(shared: Shared, keys: KeyRing, names: &[&str]) -> Server {
     let config = ServerConfig {
         page_size: 1,
         ..ServerConfig::default()
@@ -40,13 +45,23 @@ fn server_with(keys: KeyRing, names: &[&str]) -> Server {
     Server::new(
         config,
         keys,
-        Shared::default(),
+        shared,
         catalog,
         HashMap::new(),
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
     )
+}
+
+/// One of several servers that share a state.
+pub(super) fn replica_of(state: SharedState) -> Arc<Server> {
+    let shared = Shared {
+        state,
+        is_shared: true,
+        ..Shared::default()
+    };
+    Arc::new(sharing(shared, KeyRing::random(), &[]))
 }
 
 /// Two servers of one key, the second at another mount.

@@ -5,7 +5,7 @@ use std::task::Context;
 
 use bytes::Bytes;
 
-use super::call::{self, Outcome, Step, Terms};
+use super::call::{self, OnDisconnect, Outcome, Step, Terms};
 use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Refusal, Reply, begin, finish};
@@ -147,7 +147,7 @@ impl Server {
             entry,
             arguments,
             context,
-            terms: Terms { stream_after, .. },
+            terms: on_its_own,
             ..
         } = started;
         let start = |context| entry.tool.call(context, arguments);
@@ -158,7 +158,8 @@ impl Server {
             call,
             tool: conclusion.name.clone(),
             later: definition.begins_later,
-            stream_after,
+            stream_after: on_its_own.stream_after,
+            runs_on: on_its_own.on_disconnect == OnDisconnect::RunOn,
             context,
             terms,
         };

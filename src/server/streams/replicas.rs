@@ -11,13 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
 use crate::protocol::message::Response;
 use crate::seal::Ended;
 use crate::server::Server;
+use crate::server::tasks::SAY_ALIVE;
 use crate::state::{Heard, Keep, StateError, Subscription};
 
 /// Something about a session that every replica has to know.
@@ -189,6 +190,8 @@ impl Server {
     /// dropped; there is one of it at a time.
     pub(crate) async fn attend(self: Arc<Self>) {
         let mut attention = Attention::default();
+        let mut alive = tokio::time::interval(SAY_ALIVE);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if attention.bus.is_none() && attention.retry_at.is_none_or(|at| at <= Instant::now()) {
                 self.listen_to_bus(&mut attention).await;
@@ -206,6 +209,12 @@ impl Server {
                 () = self.streams.outgoing.news.notified() => self.say_what_waits().await,
                 () = self.announcer.news() => self.announce().await,
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
+                _ = alive.tick() => {
+                    if self.tasks.run_here() {
+                        let said = self.tasks.say_alive().await;
+                        self.streams.heed(&said);
+                    }
+                }
             }
         }
     }

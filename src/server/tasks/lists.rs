@@ -37,7 +37,10 @@ impl Server {
         caller: &Principal,
     ) -> Result<Option<Record>, StateError> {
         let record = self.tasks.find(id, caller.id()).await?;
-        Ok(record.filter(|record| self.sees_tool_of(record, caller)))
+        match record.filter(|record| self.sees_tool_of(record, caller)) {
+            Some(record) => self.tasks.bury(record).await,
+            None => Ok(None),
+        }
     }
 
     fn sees_tool_of(&self, record: &Record, caller: &Principal) -> bool {
@@ -113,5 +116,59 @@ impl Server {
             kind: CURSOR,
             mount: &self.mount,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::server::tasks::record::{Status, now_ms};
+    use crate::server::tests::replica_of;
+    use crate::state::SharedState;
+
+    #[tokio::test]
+    async fn a_task_whose_process_is_gone_has_failed() {
+        let state = SharedState::default();
+        let [one, other] = [(); 2].map(|()| replica_of(state.clone()));
+        let ada = Principal::new("ada");
+        let record = Record {
+            id: "0".repeat(32),
+            owner: ada.id().to_owned(),
+            tool: "t".to_owned(),
+            created: now_ms(),
+            updated: now_ms(),
+            ttl_ms: 60_000,
+            poll_ms: 1000,
+            status: Status::Running,
+            requests: Map::new(),
+            parts: 0,
+            runner: one.tasks.replica,
+            session: None,
+        };
+        one.tasks.create(&record).await.expect("created");
+        let seen = async |server: &Arc<Server>| {
+            let found = server.find_task(&record.id, &ada).await.expect("a state");
+            found.expect("the task")
+        };
+        for server in [&one, &other] {
+            assert_eq!(seen(server).await.status, Status::Running);
+        }
+        // What it said of itself is over.
+        let life = format!("task-runner/mcp/{:016x}", one.tasks.replica);
+        assert!(state.remove(&life).await.expect("a state"));
+        assert_eq!(seen(&one).await.status, Status::Running, "it knows better");
+        let failed = seen(&other).await;
+        assert_eq!(failed.status, Status::Broken);
+        let shown = other.tasks.shown(&failed, Form::Extension).await;
+        let shown = shown.expect("a state").expect("an outcome");
+        assert_eq!(shown["error"]["code"], -32603);
+        // And stays so, whatever comes of it.
+        let late = one.tasks.change(&record.id, |record| {
+            record.end(Status::Done { failed: false }, 1)
+        });
+        let late = late.await.expect("a state").expect("the task");
+        assert_eq!(late.status, Status::Broken);
     }
 }

@@ -24,7 +24,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value, json};
 
 pub use config::TaskConfig;
-pub(crate) use store::Tasks;
+pub(crate) use store::{SAY_ALIVE, Tasks};
 
 use super::call::{self, BoxedCall, Guarded, Outcome};
 use super::reply::{Refusal, Reply, begin};
@@ -50,6 +50,8 @@ pub(super) struct TaskCall {
     pub(super) later: bool,
     /// After which time an answer becomes a stream, if it may.
     pub(super) stream_after: Option<Duration>,
+    /// Whether it is cancelled by its id, and not by closing a connection.
+    pub(super) runs_on: bool,
     pub(super) terms: TaskTerms,
 }
 
@@ -120,7 +122,8 @@ impl Server {
             false => task.context.asking.become_task(task.terms.ttl),
         }
         let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
-        let answer = Box::pin(async move {
+        let runs_on = task.runs_on;
+        let answer: BoxedCall<Reply> = Box::pin(async move {
             let mut task = task;
             if waits && let Some(outcome) = until_it_is_one(&mut task).await {
                 return conclude(&id, outcome).reply().await;
@@ -149,8 +152,12 @@ impl Server {
         if !waits {
             return Handled::Later(answer);
         }
-        // Until it is a task, it is a call like others, and says what they say.
+        // Until it is a task, it is a call like others: it says what they say, and is cancelled like them.
         let inflight = Arc::clone(&self.inflight);
+        let answer = match runs_on {
+            true => inflight.cancellable(&context, answer),
+            false => answer,
+        };
         Handled::Later(Box::pin(stream::or_streams(
             answer,
             context,
@@ -185,6 +192,7 @@ impl Server {
             status: Status::Running,
             requests: Map::new(),
             parts: 0,
+            runner: self.tasks.replica,
             session: match terms.form {
                 Form::Core => context.session.clone(),
                 Form::Extension => None,

@@ -23,6 +23,9 @@ pub(in crate::server) struct Record {
     pub(super) requests: Map<String, Value>,
     /// How many entries of its log the outcome takes.
     pub(super) parts: u32,
+    /// The replica that runs it; 0 where nobody has said so.
+    #[serde(default)]
+    pub(super) runner: u64,
     /// The session whose call it is, where its client is told of changes there: in 2025-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<Arc<str>>,
@@ -62,6 +65,17 @@ pub(super) enum Form {
 impl Record {
     pub(super) fn is_over(&self) -> bool {
         self.status != Status::Running
+    }
+
+    /// Ends it, with an outcome of so many parts. `false` if it is over: then it stays what it is (TKL-02).
+    pub(super) fn end(&mut self, status: Status, parts: u32) -> bool {
+        let runs = !self.is_over();
+        if runs {
+            self.status = status;
+            self.requests.clear();
+            self.parts = parts;
+        }
+        runs
     }
 
     /// Whether there is nothing to say of it but that it runs.
@@ -157,6 +171,7 @@ mod tests {
             status,
             requests: Map::new(),
             parts: 0,
+            runner: 0,
             session: None,
         }
     }

@@ -90,16 +90,7 @@ impl Runner {
 
     async fn end(&self, ended: &Ended) -> Result<(), StateError> {
         let parts = self.tasks.keep(&self.record, ended).await?;
-        let change = |record: &mut Record| {
-            // TKL-02: what is over stays what it is.
-            let runs = !record.is_over();
-            if runs {
-                record.status = ended.status();
-                record.requests.clear();
-                record.parts = parts;
-            }
-            runs
-        };
+        let change = |record: &mut Record| record.end(ended.status(), parts);
         self.tasks.change(&self.record.id, change).await.map(drop)
     }
 

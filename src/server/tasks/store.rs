@@ -25,6 +25,8 @@ pub(crate) struct Tasks {
     running: Mutex<Running>,
     /// Whoever wants to know of changes.
     streams: Arc<Streams>,
+    /// Names this process among those that run tasks.
+    pub(super) replica: u64,
 }
 
 /// What runs in this process.
@@ -45,6 +47,10 @@ pub(super) struct Place {
 const PART_BYTES: usize = 200 * 1024;
 /// How large an outcome may be: 4 MiB.
 const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
+/// How long a process is taken to be there after it last said so.
+const ALIVE: Duration = Duration::from_secs(60);
+/// How often it says so.
+pub(crate) const SAY_ALIVE: Duration = Duration::from_secs(15);
 /// How many tasks of one owner are listed; older ones can still be asked for by their ids.
 const LISTED_MAX: usize = 10_000;
 /// How often a record is read anew because somebody else was faster.
@@ -56,8 +62,10 @@ impl Tasks {
         config: TaskConfig,
         mount: &str,
         streams: Arc<Streams>,
+        replica: u64,
     ) -> Arc<Self> {
         Arc::new(Self {
+            replica,
             streams,
             state,
             config,
@@ -85,6 +93,45 @@ impl Tasks {
         })
     }
 
+    /// Whether any task runs in this process.
+    pub(crate) fn run_here(&self) -> bool {
+        0 < self.running().total
+    }
+
+    /// Says that this process is there, and with it the tasks that it runs. To be said again before
+    /// [`ALIVE`] is over.
+    pub(crate) async fn say_alive(&self) -> Result<(), StateError> {
+        let alive = Bytes::from_static(b"1");
+        self.state
+            .put(&self.life_of(self.replica), alive, ALIVE)
+            .await
+    }
+
+    /// Ends a task whose process is gone, as far as anybody knows: nobody else would. Returns what it is then.
+    pub(super) async fn bury(&self, record: Record) -> Result<Option<Record>, StateError> {
+        let is_ours = record.runner == self.replica || record.runner == 0;
+        if record.is_over() || is_ours {
+            return Ok(Some(record));
+        }
+        if self
+            .state
+            .get(&self.life_of(record.runner))
+            .await?
+            .is_some()
+        {
+            return Ok(Some(record));
+        }
+        tracing::warn!(task = %record.id, "the process that ran a task is gone; the task has failed");
+        let ended = Ended::internal("the process that ran the task is gone");
+        let parts = self.keep(&record, &ended).await?;
+        self.change(&record.id, |record| record.end(ended.status(), parts))
+            .await
+    }
+
+    fn life_of(&self, replica: u64) -> String {
+        self.key("task-runner", &format!("{replica:016x}"))
+    }
+
     /// Has operators see how many tasks run in this process.
     pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let tasks = Arc::clone(self);
@@ -93,6 +140,7 @@ impl Tasks {
 
     /// Writes a new record (TSK-03: before its id is given out).
     pub(super) async fn create(&self, record: &Record) -> Result<(), StateError> {
+        self.say_alive().await?;
         let life = life(record);
         let fresh = self
             .state

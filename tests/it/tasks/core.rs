@@ -130,6 +130,26 @@ fn tkl_04_what_is_over_is_not_cancelled() {
 }
 
 #[test]
+fn tkl_05_a_task_ends_with_its_time_and_is_forgotten_after_it() {
+    let server = serve();
+    let session = session(&server);
+    let params = json!({"name": "endless", "task": {"ttl": 50}});
+    let task = session.request("tools/call", &params).result()["task"].take();
+    assert_eq!(task["ttl"], 50);
+    let id = task["taskId"].as_str().expect("an id").to_owned();
+    let look = || session.request("tasks/get", &json!({"taskId": id}));
+    // It has run out of time first.
+    until(|| (look().result()["status"] == "failed").then_some(()));
+    until(|| {
+        let shown = look().json();
+        (shown["error"]["code"] == -32602).then_some(())
+    });
+    session
+        .request("tasks/result", &json!({"taskId": id}))
+        .error(200, -32602, "1");
+}
+
+#[test]
 fn tkl_08_a_tool_that_fails_has_failed() {
     let server = serve();
     let session = session(&server);

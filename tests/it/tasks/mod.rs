@@ -100,6 +100,12 @@ async fn reports_first(context: &CallContext) -> String {
     "done".to_owned()
 }
 
+/// Never makes up its mind to become a task.
+#[tool(task = "required", begins_later)]
+async fn hesitates() -> String {
+    std::future::pending().await
+}
+
 /// Gives a lot.
 #[tool(task)]
 async fn large(bytes: usize) -> Output {
@@ -117,6 +123,7 @@ fn app() -> App {
         .tool(multi_input)
         .tool(asks_first)
         .tool(reports_first)
+        .tool(hesitates)
         .tool(large)
 }
 

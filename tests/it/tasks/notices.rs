@@ -233,6 +233,34 @@ fn what_a_call_says_before_it_is_a_task_is_said_and_nothing_after() {
     });
 }
 
+#[tokio::test(start_paused = true)]
+async fn can_01_what_is_no_task_yet_is_cancelled_like_a_call() {
+    use crate::support::Checked as _;
+    let server = std::sync::Arc::new(super::app().checked_harness().expect("valid"));
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
+    });
+    let call = json!({
+        "jsonrpc": "2.0", "id": 7, "method": "tools/call",
+        "params": {"name": "hesitates", "_meta": meta},
+    });
+    let waiting = tokio::spawn({
+        let server = std::sync::Arc::clone(&server);
+        async move { server.send_and_listen(&call.to_string()).await }
+    });
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let params = json!({"_meta": meta, "requestId": 7});
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    assert_eq!(server.send(&cancelled.to_string()).await, None);
+    assert_eq!(waiting.await.expect("no panic"), Vec::<Value>::new());
+}
+
 #[test]
 fn tsk_13_a_task_goes_on_when_its_client_goes() {
     let server = serve();
