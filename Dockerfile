@@ -31,7 +31,8 @@ RUN mkdir -p src macros/src loadtest/src \
     && echo 'fn main() {}' | tee src/main.rs loadtest/src/main.rs > /dev/null \
     && touch src/lib.rs macros/src/lib.rs \
     && sed -n 's/^path = "\(.*\.rs\)"$/\1/p' benches/Cargo.toml | while read -r file; do echo 'fn main() {}' > "benches/$file"; done
-ARG FEATURES=""
+# Toolsets that are built in on request; `""` leaves them out.
+ARG FEATURES="git,sql"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     RUSTFLAGS="-C target-feature=+crt-static" \
     cargo build --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}"

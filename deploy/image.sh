@@ -22,9 +22,9 @@ if [ -z "$program" ]; then
     done
     # The list of dependencies goes into the program, for scanners, and beside the image.
     PATH="$tools/bin:$PATH" RUSTFLAGS="-C target-feature=+crt-static" \
-        cargo auditable build --locked --release --target "$target"
+        cargo auditable build --locked --release --target "$target" --features git,sql
     program="${CARGO_TARGET_DIR:-target}/$target/release/longshore"
-    PATH="$tools/bin:$PATH" cargo cyclonedx --format json --target "$target" --override-filename longshore.cdx
+    PATH="$tools/bin:$PATH" cargo cyclonedx --format json --target "$target" --features git,sql --override-filename longshore.cdx
     mkdir -p target/sbom
     mv longshore.cdx.json target/sbom/
     find macros loadtest benches -name longshore.cdx.json -delete

@@ -11,6 +11,7 @@
 #   --timeout N      seconds that one row may take (default: 30)
 #   --trace FILE     write every byte between server and HTTP clients to FILE
 #   --list           print the rows, one "CLIENT ERA TRANSPORT" a line, and exit
+#   --install CLIENT install a client, print what runs it, a word a line, and exit
 #
 # Prints one line per client, era and transport, and last "N passed, N failed,
 # N skipped"; the exit status is 0 when nothing failed, 1 when something did,
@@ -76,18 +77,19 @@ die() {
 
 # --- Options ---------------------------------------------------------------------
 
-server='' url='' seconds=30 trace='' clients=()
+server='' url='' seconds=30 trace='' only='' clients=()
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) sed -n '2,/^set /{s/^# \{0,1\}//;/^set /!p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     --list) rows; exit 0 ;;
-    --server | --url | --timeout | --trace)
+    --server | --url | --timeout | --trace | --install)
       [ $# -ge 2 ] || die "$1 needs a value"
       case $1 in
         --server) server=$2 ;;
         --url) url=$2 ;;
         --timeout) seconds=$2 ;;
         --trace) trace=$2 ;;
+        --install) only=$2 ;;
       esac
       shift ;;
     -*) die "unknown option $1" ;;
@@ -165,7 +167,7 @@ wait_for() {
   return 1
 }
 
-if [ -z "$server" ] && [ -z "$url" ]; then
+if [ -z "$server" ] && [ -z "$url" ] && [ -z "$only" ]; then
   server=${CARGO_TARGET_DIR:-$root/target}/release/longshore
   if [ ! -e "$server" ]; then
     command -v cargo >/dev/null || die "$server is missing, and so is cargo, which would build it"
@@ -186,7 +188,7 @@ if [ -n "$server" ]; then
   chmod +x "$scratch/longshore-stdio"
 fi
 
-if [ -z "$url" ]; then
+if [ -z "$url" ] && [ -z "$only" ]; then
   port=$(free_port)
   "$server" run --host 127.0.0.1 --port "$port" --toolset everything >"$scratch/server.log" 2>&1 </dev/null &
   server_pid=$!
@@ -283,6 +285,14 @@ kind_of() {
     rmcp) echo rust ;;
   esac
 }
+
+if [ -n "$only" ]; then
+  reason=$(missing "$(kind_of "$only")")
+  [ -z "$reason" ] || die "$only: $reason"
+  prepare "$only" || die "$only could not be installed"
+  printf '%s\n' "${command[@]}"
+  exit 0
+fi
 
 if [ -n "$trace" ]; then
   reason=$(missing node)

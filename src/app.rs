@@ -13,6 +13,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
+use crate::audit::{Audit, AuditError};
 use crate::auth::{
     ApiKeys, AuthSetupError, Authentication, Place, Policy, PolicyConfig, PolicyError, Proof,
 };
@@ -35,7 +37,7 @@ use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
-use crate::seal::{KeyError, KeyRing};
+use crate::seal::{KeyError, KeyRing, SealedState};
 use crate::server::{Admission, MethodHandler, SEARCH_VERBS, Server, ServerConfig, Shared};
 use crate::source::{ToolsetError, UpstreamError, Upstreams};
 use crate::state::{OpenStateError, SharedState, State};
@@ -107,6 +109,9 @@ pub enum AppError {
     /// The rules of who sees and uses what make no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// There can be no audit log as it was configured.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -144,6 +149,15 @@ pub enum AppError {
     Bind {
         /// Which address.
         address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The socket in the file system cannot be listened on.
+    #[error("cannot listen on {}", path.display())]
+    BindFile {
+        /// Which one.
+        path: PathBuf,
         /// Why not.
         #[source]
         source: io::Error,
@@ -191,6 +205,11 @@ impl AppError {
     fn advice(&self) -> Option<&'static str> {
         let source = match self {
             Self::Bind { source, .. } => source,
+            Self::BindFile { .. } => {
+                return Some(
+                    "name another path with http.unix_socket (LONGSHORE_HTTP__UNIX_SOCKET), in a folder that this user may write",
+                );
+            }
             Self::Config(ConfigError::Read { .. }) => {
                 return Some("name one that can be read with --config or LONGSHORE_CONFIG");
             }
@@ -468,12 +487,39 @@ impl App {
             .build()
             .map_err(AppError::Io)?;
         let served = runtime.block_on(async {
-            let bound = self.bind()?;
+            let signals = Signals::listen();
+            let (signals, Some(bound)) = self.bind_unless_stopped(signals).await? else {
+                return Ok(());
+            };
             bound.announce();
-            Box::pin(bound.serve()).await
+            Box::pin(bound.serve_until(stop_signal(signals))).await
         });
         runtime.shutdown_background();
         Ok(served?)
+    }
+
+    /// Like [`bind`](Self::bind), which may have to wait for others, but not longer than until the process is told to
+    /// stop; then there is nothing to serve.
+    pub(crate) async fn bind_unless_stopped(
+        self,
+        mut signals: Signals,
+    ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
+        // The first process of a container is not ended by a signal that it does not listen for.
+        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let bound = tokio::select! {
+            bound = binding => bound,
+            name = signals.next() => {
+                tracing::info!(signal = name, "stopping before anything was served");
+                return Ok((signals, None));
+            }
+        };
+        match bound {
+            Ok(bound) => Ok((signals, Some(bound?))),
+            Err(panicked) => match panicked.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(AppError::Io(io::Error::other(error))),
+            },
+        }
     }
 
     /// Checks everything and takes the address, so that the caller knows it before serving.
@@ -499,8 +545,10 @@ impl App {
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
+        warn_of_nobody(&config.policy, &auth);
         let is_read = self.reads_metrics(&config);
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
@@ -518,6 +566,7 @@ impl App {
         let served = (config.clone(), gathered);
         let composer = Composer::new(&server, identity, offers, proved, served, mounts);
         hooks.push(composer.hook());
+        hooks.push(limits_hook(&server));
         let reloader =
             loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
         let listener = match config.transport {
@@ -525,8 +574,13 @@ impl App {
             Transport::Http => {
                 let tls = Tls::load(&config.http.tls)?;
                 Some(Listener::bind(&config.http, tls).map_err(|source| {
-                    let address = SocketAddr::new(config.http.host, config.http.port);
-                    AppError::Bind { address, source }
+                    match config.http.unix_socket.clone() {
+                        Some(path) => AppError::BindFile { path, source },
+                        None => {
+                            let address = SocketAddr::new(config.http.host, config.http.port);
+                            AppError::Bind { address, source }
+                        }
+                    }
                 })?)
             }
         };
@@ -562,6 +616,22 @@ impl App {
     /// Whatever is wrong with tools or settings.
     pub fn harness(self) -> std::result::Result<Harness, AppError> {
         Ok(Harness::new(self.server()?))
+    }
+
+    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    #[cfg(feature = "cli")]
+    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+        let (config, _) = self.take_config()?;
+        let place = Place {
+            name: &config.server.name,
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+        };
+        let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
+        warn_of_nobody(&config.policy, &auth);
+        Tls::load(&config.http.tls)?;
+        Ok(self.config(config).server()?.tool_count())
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
@@ -601,11 +671,15 @@ impl App {
         check_verbs(&config.server, &catalog)?;
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let proved = self.proved || config.auth.proves_anything();
-        if config.transport == Transport::Http && !config.http.host.is_loopback() {
+        if config.transport == Transport::Http
+            && !config.http.host.is_loopback()
+            && config.http.unix_socket.is_none()
+        {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let limits = Arc::new(Limits::new(&config.limits, &telemetry.metrics));
-        for tool in limits.tools().filter(|tool| catalog.tool(tool).is_none()) {
+        let limited = config.limits.tools.keys();
+        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
                 "there is no such tool: the limit applies to nothing"
@@ -620,6 +694,12 @@ impl App {
             Some(store) => store,
             None => crate::state::open(&config.state)?,
         };
+        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
+        let store = if is_shared && keys.is_shared() {
+            Arc::new(SealedState::new(store, Arc::clone(&keys)))
+        } else {
+            store
+        };
         let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
             state: SharedState::new(store, within),
@@ -627,7 +707,9 @@ impl App {
             announcer: self.offers.announcer,
             mount: None,
         };
+        let audit = Audit::start(&config.audit, &telemetry)?;
         let parts = Parts {
+            audit: audit.clone(),
             keys: Arc::clone(&keys),
             limits: Arc::clone(&limits),
             state: shared.state.clone(),
@@ -648,6 +730,7 @@ impl App {
             telemetry,
             admission,
             limits,
+            audit,
         );
         Ok(Built {
             server: Arc::new(server),
@@ -678,6 +761,15 @@ fn check_verbs(config: &ServerConfig, catalog: &Catalog) -> std::result::Result<
         }),
         None => Ok(()),
     }
+}
+
+/// Holds callers to changed limits.
+fn limits_hook(server: &Arc<Server>) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let (server, limits) = (Arc::clone(&server), config.limits.clone());
+        Ok(Box::new(move || server.limits.take_on(&limits)))
+    })
 }
 
 /// Lets in those whose keys a changed configuration has, and nobody else.
@@ -731,6 +823,22 @@ fn tell_state(telemetry: &Telemetry) {
     });
 }
 
+/// Says in the log which rules are for holders of keys that there are not: keys may come later, and mistakes look the same.
+fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
+    for (at, rule) in policy.rules.iter().enumerate() {
+        for principal in &rule.principals {
+            let is_plain = !principal.contains(['*', '?', '[', '{']);
+            if is_plain && principal.starts_with("key:") && auth.holder(principal).is_none() {
+                tracing::warn!(
+                    setting = %format_args!("policy.rules[{at}].principals"),
+                    principal,
+                    "nobody has a key of that name: the rule is for nobody, unless one is added to auth.api_keys"
+                );
+            }
+        }
+    }
+}
+
 /// Says what a server that others can reach does unless it is configured.
 fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
     if !proved {
@@ -739,7 +847,7 @@ fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
             "nothing proves who calls: everybody who reaches this address may use the tools"
         );
     }
-    if http.allowed_hosts.is_empty() {
+    if http.allowed_hosts.is_empty() && http.public_url.is_none() {
         tracing::warn!(
             setting = "http.allowed_hosts",
             "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
@@ -789,9 +897,15 @@ pub struct Bound {
 const CHILDREN: Duration = Duration::from_millis(1500);
 
 impl Bound {
-    /// Where it listens; `None` over standard input and output.
+    /// Where it listens; `None` over standard input and output, and on a socket in the file system.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref().map(Listener::address)
+        self.listener.as_ref().and_then(Listener::address)
+    }
+
+    /// The socket in the file system that it listens on, if that is where.
+    pub fn unix_socket(&self) -> Option<&Path> {
+        let is_file = self.listener.is_some() && self.address().is_none();
+        self.http.unix_socket.as_deref().filter(|_| is_file)
     }
 
     /// `https` if TLS is spoken, else `http`.
@@ -823,7 +937,10 @@ impl Bound {
                 let scheme = self.scheme();
                 tracing::info!(url = %format_args!("{scheme}://{address}/mcp"), tools, "serving");
             }
-            None => tracing::info!(tools, "serving over standard input and output"),
+            None => match self.unix_socket() {
+                Some(path) => tracing::info!(path = %path.display(), tools, "serving"),
+                None => tracing::info!(tools, "serving over standard input and output"),
+            },
         }
     }
 
@@ -834,7 +951,7 @@ impl Bound {
     ///
     /// Threads that cannot be started, or standard streams that cannot be used.
     pub async fn serve(self) -> std::result::Result<(), AppError> {
-        Box::pin(self.serve_until(stop_signal())).await
+        Box::pin(self.serve_until(stop_signal(Signals::listen()))).await
     }
 
     /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
@@ -856,7 +973,8 @@ impl Bound {
         };
         let reloading = async {
             match self.reloader {
-                Some(reloader) => reloader.run().await,
+                // It holds whole configurations, for the whole time.
+                Some(reloader) => Box::pin(reloader.run()).await,
                 None => std::future::pending().await,
             }
         };
@@ -869,6 +987,16 @@ impl Bound {
             });
         }
         let sources = Arc::clone(&self.composer).keep_up();
+        let audit = self.server.audit.clone();
+        if let Some(audit) = &audit {
+            audit.begin();
+        }
+        let reopening = async {
+            match &audit {
+                Some(audit) => audit.keep_reopening().await,
+                None => std::future::pending().await,
+            }
+        };
         let awaited = self.auth.awaited(&self.server.telemetry().life);
         let clients = async {
             match self.listener {
@@ -891,6 +1019,7 @@ impl Bound {
             () = orphans::reap() => Ok(()),
             never = reloading => match never {},
             never = sources => match never {},
+            never = reopening => match never {},
         };
         tokio::join!(
             async {
@@ -898,15 +1027,22 @@ impl Bound {
                     upstreams.stop(CHILDREN).await;
                 }
             },
-            self.export.flush(self.budget.flush)
+            async {
+                let mut within = self.budget.flush;
+                // Records may go to the collector too.
+                if let Some(audit) = &audit {
+                    within /= 2;
+                    audit.flush(within).await;
+                }
+                self.export.flush(within).await;
+            }
         );
         Ok(served?)
     }
 }
 
 /// Waits for the first signal to stop, and has the second one end the process.
-pub(crate) async fn stop_signal() {
-    let mut signals = Signals::listen();
+pub(crate) async fn stop_signal(mut signals: Signals) {
     let name = signals.next().await;
     tracing::info!(
         signal = name,
@@ -919,7 +1055,7 @@ pub(crate) async fn stop_signal() {
 }
 
 /// The signals to stop, listened for without a gap: one that comes while nobody waits is heard by the next who does.
-struct Signals {
+pub(crate) struct Signals {
     #[cfg(unix)]
     terminate: Option<tokio::signal::unix::Signal>,
     #[cfg(unix)]
@@ -928,7 +1064,7 @@ struct Signals {
 
 impl Signals {
     #[cfg(unix)]
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         Self {
             terminate: signal(SignalKind::terminate()).ok(),
@@ -937,7 +1073,7 @@ impl Signals {
     }
 
     #[cfg(not(unix))]
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         Self {}
     }
 

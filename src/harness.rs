@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::protocol::Revision;
 use crate::server::{Local, QuestionCounts, Reply, Said, Server, StdioPeer};
+use crate::telemetry::Seen;
 
 /// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
 /// transport.
@@ -165,6 +166,12 @@ impl Harness {
     /// What has become of the questions that were asked.
     pub fn question_counts(&self) -> QuestionCounts {
         self.server.question_counts()
+    }
+
+    /// What is configured and cannot be offered, with the reasons.
+    #[cfg(feature = "cli")]
+    pub(crate) fn refused(&self) -> Vec<String> {
+        self.server.problems()
     }
 
     /// Calls a tool.
@@ -380,10 +387,10 @@ impl Harness {
         }
         let body = Bytes::copy_from_slice(message.as_bytes());
         let handled = poll_fn(|cx| {
-            let (local, peer) = (&self.local, &self.peer);
+            let (by, peer) = ((&self.local, Seen::PIPE), &self.peer);
             Poll::Ready(
                 self.server
-                    .handle_stdio(cx, local, peer, &self.principal, &body),
+                    .handle_stdio(cx, by, peer, &self.principal, &body),
             )
         });
         handled.await.reply().await

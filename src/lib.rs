@@ -38,6 +38,7 @@
 //!
 //! `cli` (default): the `longshore` program, with its log output and allocator. Without it this is a library that
 //! leaves both to the application. `otlp` (default): traces, metrics and logs to an OpenTelemetry collector.
+//! `redis` (default): the state that replicas share. `git`, `sql`: the built-in toolsets of these names.
 
 // `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
 #[allow(unused_extern_crates)]
@@ -51,6 +52,7 @@ pub mod telemetry;
 pub mod state;
 pub mod auth;
 pub mod limit;
+pub mod audit;
 pub mod seal;
 pub mod catalog;
 pub mod client;

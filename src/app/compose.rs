@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::mounts::Mount;
 use super::{AppError, Hook, check_verbs, policy_for};
+use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
@@ -287,6 +288,7 @@ impl Composer {
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
             let policy = policy_for(&config.policy, &catalog)?;
+            let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
             let prepared = composer.prepared(catalog, &config, policy)?;
             let composer = Arc::clone(&composer);
@@ -299,6 +301,9 @@ impl Composer {
                 };
                 composer.install(prepared);
                 drop(current);
+                if let Some(audit) = &composer.server.audit {
+                    audit.note(Entry::new(Event::Policy).saying("rules", rules));
+                }
                 // Upstream servers may have changed in between.
                 composer.again();
             }))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::compose::{Identity, Offers};
 use super::{App, AppError, check_verbs};
+use crate::audit::Audit;
 use crate::auth::{MountPlace, Policy};
 use crate::catalog::{Announcer, Catalog};
 use crate::config::Config;
@@ -34,6 +35,7 @@ pub(super) struct Parts {
     pub(super) methods: HashMap<String, Arc<dyn MethodHandler>>,
     pub(super) telemetry: Telemetry,
     pub(super) proved: bool,
+    pub(super) audit: Option<Arc<Audit>>,
 }
 
 /// An endpoint beside `/mcp`.
@@ -146,6 +148,7 @@ pub(super) fn build(
             parts.telemetry.clone(),
             admission,
             Arc::clone(&parts.limits),
+            parts.audit.clone(),
         );
         mounts.push(Mount {
             name: name.into(),

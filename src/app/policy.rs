@@ -49,6 +49,7 @@ impl App {
             name: &config.server.name,
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
         };
         let proofs = std::mem::take(&mut self.proofs);
         let auth = Authentication::new(&config.auth, place, proofs)?;

@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::certificate::CertificateConfig;
 use super::oauth::{OAuthConfig, OAuthSetupError};
 use crate::environment::Secret;
 
@@ -45,6 +46,8 @@ pub struct AuthConfig {
     pub api_keys_dir: Option<PathBuf>,
     /// Access tokens.
     pub oauth: OAuthConfig,
+    /// Certificates of clients.
+    pub certificate: CertificateConfig,
     /// Users that a trusted proxy names.
     pub forwarded: ForwardedConfig,
     /// Scopes that bring others along: `{ admin = ["files:read", "files:write"] }`.
@@ -62,6 +65,8 @@ pub enum ProofKind {
     /// Access tokens of OAuth 2.1.
     #[serde(rename = "oauth")]
     OAuth,
+    /// Certificates of clients.
+    Certificate,
     /// Users that a trusted proxy names.
     Forwarded,
 }
@@ -84,7 +89,8 @@ pub struct ApiKeyConfig {
     pub groups: Vec<String>,
 }
 
-/// Users that a proxy in front has signed in. It counts only from `http.trusted_proxies`.
+/// Users that a proxy in front has signed in. It counts only from `http.trusted_proxies`, and from proxies whose
+/// certificate is one of `certificates`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardedConfig {
@@ -92,6 +98,10 @@ pub struct ForwardedConfig {
     pub user_header: Option<String>,
     /// The header with the user's groups, separated by commas. Default: none.
     pub groups_header: Option<String>,
+    /// Names, with `*` and `?` for anything, in the certificates of proxies that are trusted wherever they are: the subject,
+    /// its common name, an alternative name or the fingerprint. Demands `http.tls.client_authorities`. Default: none.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub certificates: Vec<String>,
 }
 
 /// Why nobody could be let in as it was configured.
@@ -99,7 +109,7 @@ pub struct ForwardedConfig {
 #[non_exhaustive]
 pub enum AuthSetupError {
     /// A file or folder cannot be read.
-    #[error("cannot read API keys from {}", path.display())]
+    #[error("cannot read API keys from {}; name a file or folder that is there and that this process may read", path.display())]
     Read {
         /// Which one.
         path: PathBuf,
@@ -149,9 +159,25 @@ pub enum AuthSetupError {
     OAuth(#[from] OAuthSetupError),
     /// No proxy could forward a user.
     #[error(
-        "auth.forwarded.user_header is set, but no proxy is trusted; name the networks of your proxies in http.trusted_proxies"
+        "auth.forwarded.user_header is set, but no proxy is trusted; name the networks of your proxies in http.trusted_proxies, or their certificates in auth.forwarded.certificates"
     )]
     ForwardedByNobody,
+    /// Certificates are to be looked at that nobody is asked for.
+    #[error(
+        "{setting} is set, but clients are not asked for certificates; name the authorities that sign them in http.tls.client_authorities"
+    )]
+    NoCertificates {
+        /// What is set.
+        setting: &'static str,
+    },
+    /// What should name the holder of a certificate does not.
+    #[error("{setting} has {name:?}, which is no name; `*` and `?` stand for anything")]
+    CertificateName {
+        /// Where it stands.
+        setting: String,
+        /// What it says instead.
+        name: String,
+    },
     /// What should name a header does not.
     #[error("auth.forwarded: {name:?} is no name of a header")]
     Header {
@@ -187,6 +213,7 @@ impl AuthConfig {
                     || self.api_keys_dir.is_some()
             }
             ProofKind::OAuth => self.oauth.is_configured(),
+            ProofKind::Certificate => self.certificate.name.is_some(),
             ProofKind::Forwarded => self.forwarded.user_header.is_some(),
         }
     }
@@ -198,9 +225,10 @@ impl AuthConfig {
 }
 
 impl ProofKind {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 4] = [
         ("api_key", Self::ApiKey),
         ("oauth", Self::OAuth),
+        ("certificate", Self::Certificate),
         ("forwarded", Self::Forwarded),
     ];
 
@@ -212,6 +240,7 @@ impl ProofKind {
                 "auth.api_keys, auth.api_keys_file or auth.api_keys_dir",
             ),
             Self::OAuth => ("oauth", "auth.oauth.issuer"),
+            Self::Certificate => ("certificate", "auth.certificate.name"),
             Self::Forwarded => ("forwarded", "auth.forwarded.user_header"),
         }
     }

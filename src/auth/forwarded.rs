@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use globset::GlobSet;
 use http::HeaderName;
 
+use super::certificate::name_globs;
 use super::config::{AuthSetupError, ForwardedConfig};
 use super::principal::Facts;
 use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
@@ -20,6 +22,8 @@ pub(crate) struct Forwarded {
     user: HeaderName,
     groups: Option<HeaderName>,
     trusted: TrustedProxies,
+    /// Names in the certificates of proxies.
+    certificates: Option<GlobSet>,
 }
 
 impl Forwarded {
@@ -31,7 +35,8 @@ impl Forwarded {
         let Some(user) = &config.user_header else {
             return Ok(None);
         };
-        if trusted.is_empty() {
+        let certificates = name_globs("auth.forwarded.certificates", &config.certificates)?;
+        if trusted.is_empty() && certificates.is_none() {
             return Err(AuthSetupError::ForwardedByNobody);
         }
         let name = |text: &String| {
@@ -42,6 +47,7 @@ impl Forwarded {
             user: name(user)?,
             groups: config.groups_header.as_ref().map(name).transpose()?,
             trusted: trusted.clone(),
+            certificates,
         }))
     }
 
@@ -75,10 +81,15 @@ const BAD_NAME: AuthError = AuthError::Malformed("the forwarded name of the user
 
 impl Proof for Forwarded {
     fn judge(&self, presented: &Presented<'_>) -> Judgement {
-        let from_proxy = presented
+        let by_address = presented
             .peer()
             .is_some_and(|peer| self.trusted.contains(peer));
-        if !from_proxy {
+        let by_certificate = || {
+            let names = self.certificates.as_ref()?;
+            let certificate = presented.certificate()?;
+            Some(certificate.all_names().any(|name| names.is_match(name)))
+        };
+        if !by_address && by_certificate() != Some(true) {
             return Judgement::Absent;
         }
         match self.user(presented) {
@@ -106,6 +117,7 @@ mod tests {
         let config = ForwardedConfig {
             user_header: Some("X-Forwarded-User".to_owned()),
             groups_header: Some("X-Forwarded-Groups".to_owned()),
+            ..ForwardedConfig::default()
         };
         let trusted = TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]);
         Forwarded::new(&config, &trusted)
@@ -177,7 +189,7 @@ mod tests {
     fn a_header_without_trusted_proxies_is_a_mistake() {
         let config = ForwardedConfig {
             user_header: Some("x-forwarded-user".to_owned()),
-            groups_header: None,
+            ..ForwardedConfig::default()
         };
         let error = Forwarded::new(&config, &TrustedProxies::default()).expect_err("refused");
         assert!(

@@ -12,6 +12,7 @@
 //! has shown.
 
 mod api_key;
+mod certificate;
 mod config;
 mod error;
 mod forwarded;
@@ -27,9 +28,12 @@ mod setup;
 
 pub(crate) use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
+pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, ProofKind};
 pub use error::AuthError;
 pub(crate) use gate::Gate;
+#[cfg(feature = "cli")]
+pub(crate) use oauth::{Found, examine_issuers};
 pub use oauth::{IssuerConfig, OAuthConfig, OAuthSetupError, Preset};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::AuthError;
+use super::{AuthError, ClientCertificate};
 
 /// Where keys may stand beside `Authorization`.
 pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
@@ -18,6 +18,7 @@ const CREDENTIAL_MAX_BYTES: usize = 16 * 1024;
 pub struct Presented<'r> {
     headers: &'r HeaderMap,
     peer: Option<IpAddr>,
+    certificate: Option<&'r ClientCertificate>,
     bearer: Option<&'r str>,
     api_key: Option<&'r str>,
     now: u64,
@@ -51,6 +52,7 @@ impl<'r> Presented<'r> {
         Ok(Self {
             headers,
             peer,
+            certificate: None,
             bearer,
             api_key,
             now,
@@ -70,6 +72,20 @@ impl<'r> Presented<'r> {
     /// The other end of the socket: the client, or the proxy in front of this server.
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
+    }
+
+    /// Adds the certificate that the client has shown for its connection.
+    pub(crate) fn with_certificate(self, certificate: Option<&'r ClientCertificate>) -> Self {
+        Self {
+            certificate,
+            ..self
+        }
+    }
+
+    /// The certificate that was shown on the connection; that of the proxy in front, if it speaks TLS to this server.
+    /// It leads to one of `http.tls.client_authorities`.
+    pub fn certificate(&self) -> Option<&'r ClientCertificate> {
+        self.certificate
     }
 
     /// The time, in seconds of Unix time.

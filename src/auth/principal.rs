@@ -20,6 +20,7 @@ use super::policy::Standing;
 /// | being at the other end of standard input and output | `local` |
 /// | an API key | `key:` and the name that the key was given |
 /// | an access token | `oauth:`, the issuer's name, `#` and the token's subject |
+/// | a certificate | `cert:` and the name that `auth.certificate.name` takes from it |
 /// | a trusted proxy | `user:` and the name that it forwarded |
 /// | a [`Proof`](super::Proof) of the application's own | what the proof says |
 #[derive(Clone)]
@@ -58,6 +59,8 @@ pub enum PrincipalKind {
     ApiKey,
     /// An access token of an issuer that is trusted.
     Token,
+    /// A certificate that leads to an authority which is trusted.
+    Certificate,
     /// A proxy that is trusted said so.
     Forwarded,
     /// A proof of the application's own.
@@ -72,6 +75,7 @@ impl PrincipalKind {
             Self::Local => "local",
             Self::ApiKey => "api_key",
             Self::Token => "oauth",
+            Self::Certificate => "certificate",
             Self::Forwarded => "forwarded",
             Self::Custom => "custom",
         }
@@ -295,6 +299,7 @@ mod tests {
             of(&[&long, "bob"]),
             Principal::of(PrincipalKind::ApiKey, "name", &["alice"]),
             Principal::of(PrincipalKind::Forwarded, "name", &["alice"]),
+            Principal::of(PrincipalKind::Certificate, "name", &["alice"]),
             Principal::new("alice"),
             Principal::anonymous(),
             Principal::local(),

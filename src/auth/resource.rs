@@ -47,6 +47,20 @@ impl PublicUrl {
         format!("{}{}{ENDPOINT}", self.origin, self.prefix)
     }
 
+    /// Scheme, host and port, as browsers write an origin.
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The host, without a port.
+    pub(crate) fn host(&self) -> &str {
+        let authority = self.origin.split_once("://").map_or("", |(_, rest)| rest);
+        match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+            _ => authority,
+        }
+    }
+
     /// Where the metadata is: the well-known name between host and path (RFC 9728, 3.1).
     fn metadata(&self) -> String {
         format!("{}{WELL_KNOWN}{}{ENDPOINT}", self.origin, self.prefix)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api_key::ApiKeys;
+use super::certificate::Certificates;
 use super::config::{AuthConfig, AuthSetupError, ProofKind};
 use super::forwarded::Forwarded;
 use super::oauth::Tokens;
@@ -35,6 +36,8 @@ pub(crate) struct Place<'p> {
     pub(crate) trusted: &'p TrustedProxies,
     /// Its endpoints beside `/mcp`.
     pub(crate) mounts: &'p [MountPlace],
+    /// Whether clients are asked for certificates.
+    pub(crate) asks_for_certificates: bool,
 }
 
 /// What the gate has to know of an endpoint beside `/mcp`.
@@ -103,7 +106,22 @@ impl Authentication {
                     proofs.push(Arc::new(proof.clone()));
                     tokens = Some(proof);
                 }
+                ProofKind::Certificate => {
+                    if !place.asks_for_certificates {
+                        return Err(AuthSetupError::NoCertificates {
+                            setting: "auth.certificate.name",
+                        });
+                    }
+                    if let Some(certificates) = Certificates::new(&config.certificate)? {
+                        proofs.push(Arc::new(certificates));
+                    }
+                }
                 ProofKind::Forwarded => {
+                    if !config.forwarded.certificates.is_empty() && !place.asks_for_certificates {
+                        return Err(AuthSetupError::NoCertificates {
+                            setting: "auth.forwarded.certificates",
+                        });
+                    }
                     if let Some(forwarded) = Forwarded::new(&config.forwarded, place.trusted)? {
                         proofs.push(Arc::new(forwarded));
                     }

@@ -44,10 +44,13 @@ impl Arguments {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, InvalidArguments> {
         match &self.0 {
             Form::Raw(object) => {
-                let mut json = serde_json::Deserializer::from_slice(object);
+                // At once for all of it, instead of string by string.
+                let object = simdutf8::basic::from_utf8(object)
+                    .map_err(|_| InvalidArguments::new("the arguments are not UTF-8"))?;
+                let mut json = serde_json::Deserializer::from_str(object);
                 // Tracking the path costs on every field, so it is done once it is known to be needed.
                 strict::deserialize(&mut json).or_else(|_| {
-                    let mut json = serde_json::Deserializer::from_slice(object);
+                    let mut json = serde_json::Deserializer::from_str(object);
                     with_path(&mut json)
                 })
             }

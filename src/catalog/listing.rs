@@ -109,6 +109,12 @@ impl Fragments {
         }
     }
 
+    /// How much memory they take.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len() + size_of_val(&*self.ends)
+    }
+
     /// What is said of what stands at a place.
     pub(crate) fn get(&self, place: usize) -> &[u8] {
         let start = match place {

@@ -1,6 +1,6 @@
 //! What one server offers, checked and ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
     Resource, ResourceDefinition, ResourceTemplate, Tool,
 };
 use crate::protocol::{Method, TemplateError, UriTemplate, fault_of_uri};
-use crate::telemetry::{Metrics, OperationId, Target};
+use crate::telemetry::{Metrics, OperationId, Target, secret_properties};
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
 ///
@@ -469,6 +469,15 @@ impl Catalog {
     #[inline]
     pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
         self.tools.get(name)
+    }
+
+    /// Names of arguments that the schemas of tools call secret.
+    pub(crate) fn secret_arguments(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for entry in self.tools.iter() {
+            secret_properties(&entry.tool.definition().input_schema, &mut names);
+        }
+        names
     }
 
     /// Whether any resource or template of resources is offered.

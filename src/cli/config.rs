@@ -70,10 +70,9 @@ fn check(args: RunArgs) -> Result<(), Failure> {
         |file| format!("with {}", file.display()),
     );
     output::start_logging(&loaded.config.log, &Probe::real())?;
-    let server = App::new().config(loaded.config).server()?;
+    let tools = App::new().config(loaded.config).check()?;
     print(&format!(
-        "the configuration is valid ({file}; {set} settings have a value that is not the default; {} tools)\n",
-        server.tool_count()
+        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools} tools)\n"
     ))
 }
 

@@ -2,6 +2,7 @@
 
 mod client;
 mod config;
+mod doctor;
 mod healthcheck;
 mod key;
 mod log;
@@ -32,7 +33,9 @@ use crate::environment::Probe;
         longshore run --port 8080                   on another port\n  \
         longshore run --transport stdio             for a client that starts this program itself\n  \
         longshore run --config longshore.yaml       with a configuration file\n  \
-        longshore config explain                    every setting, and where its value comes from\n\n\
+        longshore config explain                    every setting, and where its value comes from\n  \
+        longshore doctor                            what this machine and configuration will do\n  \
+        longshore doctor --url https://host/mcp     what clients meet at a deployed server\n\n\
         Every setting is also an environment variable: LONGSHORE_HOST, LONGSHORE_PORT (or PORT),\n\
         LONGSHORE_TRANSPORT, LONGSHORE_TOOLSET, LONGSHORE_WORKERS, LONGSHORE_CONFIG, and\n\
         LONGSHORE_<PART>__<NAME> for what the file has: LONGSHORE_HTTP__ALLOWED_HOSTS=mcp.example.com\n\n\
@@ -69,6 +72,10 @@ enum Command {
     Read(client::ReadArgs),
     /// Get a prompt of an MCP server
     Prompt(client::PromptArgs),
+    /// Examine this machine and configuration, or with --url a deployed server, and say what to change
+    ///
+    /// Exit codes: 0 nothing has to be mended, 1 something does, 2 the command line makes no sense.
+    Doctor(doctor::DoctorArgs),
     /// Ask the server on this machine whether it takes requests; fails if it does not
     Healthcheck(healthcheck::HealthcheckArgs),
     /// Print the completions of a shell
@@ -112,7 +119,7 @@ struct RunArgs {
     #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset, one of: demo, everything, time; may be repeated [default: demo]
+    /// Serve this built-in toolset, one of: demo, everything, filesystem, time; may be repeated [default: demo]
     /// [env: LONGSHORE_TOOLSET]
     #[arg(long = "toolset", value_name = "NAME")]
     toolsets: Vec<String>,
@@ -186,6 +193,10 @@ pub fn main() -> ExitCode {
             answered => answered.map(drop),
         },
         Command::Config(args) => config::config(args),
+        Command::Doctor(args) => match doctor::doctor(args) {
+            Ok(false) => return ExitCode::FAILURE,
+            answered => answered.map(drop),
+        },
         Command::List(args) => client::list(&args),
         Command::Call(args) => client::call(args),
         Command::Read(args) => client::read(args),

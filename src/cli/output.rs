@@ -96,6 +96,18 @@ pub(super) fn greet(scheme: &str, address: SocketAddr, toolsets: &str, tools: us
     eprintln!("{}", greeting(scheme, address, toolsets, tools));
 }
 
+/// The same for a socket in the file system.
+pub(super) fn greet_at_file(path: &std::path::Path, toolsets: &str, tools: usize) {
+    let version = env!("CARGO_PKG_VERSION");
+    let tools = counted(tools);
+    let path = path.display();
+    eprintln!(
+        "\n  Longshore {version} serves {tools} ({toolsets}) at {path}\n\n  \
+           try it   curl --unix-socket {path} http://localhost/health\n  \
+           stop     Ctrl-C\n"
+    );
+}
+
 /// Says what is waited for, should a person have started a server that another program is to talk to.
 pub(super) fn greet_over_stdio(tools: usize) {
     if io::stdin().is_terminal() {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::output::{self, Audience};
 use super::{RunArgs, log};
-use crate::app::{App, AppError, MainError, stop_signal};
+use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::config::{Flags, Loaded, Transport, Watch};
 use crate::environment::Probe;
 use crate::telemetry::LOG_DROPPED;
@@ -63,7 +63,10 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
             app = app.restart_wanted(Arc::clone(restart));
         }
         let mut replaced = Watch::new([program.clone()]);
-        let bound = app.bind()?;
+        let bound = app.bind_unless_stopped(Signals::listen()).await?;
+        let (signals, Some(bound)) = bound else {
+            return Ok(false);
+        };
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         match (audience, bound.address()) {
@@ -71,16 +74,19 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
             (Audience::People, Some(address)) => {
                 output::greet(bound.scheme(), address, &toolsets, bound.tool_count());
             }
-            (Audience::People, None) => output::greet_over_stdio(bound.tool_count()),
+            (Audience::People, None) => match bound.unix_socket() {
+                Some(path) => output::greet_at_file(path, &toolsets, bound.tool_count()),
+                None => output::greet_over_stdio(bound.tool_count()),
+            },
         }
         let Some(restart) = restart else {
-            Box::pin(bound.serve()).await?;
+            Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);
         };
         let starts_again = std::cell::Cell::new(true);
         let serving = bound.serve_until(async {
             tokio::select! {
-                () = stop_signal() => starts_again.set(false),
+                () = stop_signal(signals) => starts_again.set(false),
                 () = restart.notified() => {}
                 () = replaced.changed() => tracing::info!("the program has changed"),
             }

@@ -34,7 +34,9 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         });
     };
     let http = &config.http;
-    let public = config.transport == Transport::Http && !http.host.is_loopback();
+    let public = config.transport == Transport::Http
+        && !http.host.is_loopback()
+        && http.unix_socket.is_none();
     let proved = proved || config.auth.proves_anything();
     if public && !proved && !http.insecure && !probe.is_in_container() {
         find(
@@ -64,6 +66,8 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
     for (setting, path) in [
         ("auth.api_keys_file", &config.auth.api_keys_file),
         ("auth.api_keys_dir", &config.auth.api_keys_dir),
+        ("audit.file", &config.audit.file),
+        ("http.tls.key", &http.tls.key),
     ] {
         let Some(path) = path else { continue };
         // Mounted secrets are often open to all, in a container where there is nobody else.

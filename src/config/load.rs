@@ -260,13 +260,10 @@ fn detected(environment: &Environment) -> Node {
     let mut tree = Node::empty();
     for detected in environment.settings() {
         let path = parts(detected.setting);
-        // The program knows more of the surroundings than each of its builds can set.
-        if schema::setting(&path).is_some() {
-            let origin = Origin::Detected {
-                evidence: detected.evidence,
-            };
-            tree.overlay(Node::single(&path, &origin, detected.value));
-        }
+        let origin = Origin::Detected {
+            evidence: detected.evidence,
+        };
+        tree.overlay(Node::single(&path, &origin, detected.value));
     }
     tree
 }
@@ -436,6 +433,7 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static str, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::ProofKind;
     use crate::config::LogFormat;
 
     fn load(flags: &Flags, variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -550,6 +548,63 @@ mod tests {
         assert_eq!(level(&[("MCP_LOG_LEVEL", "WARNING")]), "warn");
         let config = load(&Flags::default(), &[("MCP_LOG_FORMAT", "JSON")]).expect("valid");
         assert_eq!(config.log.format, LogFormat::Json);
+    }
+
+    #[test]
+    fn names_of_other_products_are_understood_and_outdone() {
+        let of = |variables: &[(&str, &str)]| load(&Flags::default(), variables);
+        let config = of(&[
+            ("MCP_RATE_LIMIT_RPS", "5"),
+            ("MCP_RATE_LIMIT_BURST", "7"),
+            ("MCP_OTEL_ENDPOINT", "http://collector:4318"),
+            ("LONGSHORE_LIMITS__PRINCIPAL__BURST", "9"),
+        ])
+        .expect("valid");
+        assert_eq!(config.limits.principal.per_second, 5.0);
+        assert_eq!(config.limits.principal.burst, 9);
+        let endpoint = config.telemetry.endpoint.as_deref();
+        assert_eq!(endpoint, Some("http://collector:4318"));
+        for (word, proof) in [
+            ("bearer", Some(ProofKind::ApiKey)),
+            ("JWT", Some(ProofKind::OAuth)),
+            ("oauth", Some(ProofKind::OAuth)),
+            ("forwarded", Some(ProofKind::Forwarded)),
+            ("none", None),
+            ("Off", None),
+        ] {
+            let config = of(&[("MCP_AUTH", word)]).expect("valid");
+            assert_eq!(
+                config.auth.proofs,
+                proof.into_iter().collect::<Vec<_>>(),
+                "{word}"
+            );
+        }
+        let refused = of(&[("MCP_AUTH", "magic")])
+            .expect_err("no proof")
+            .to_string();
+        assert!(refused.contains("MCP_AUTH"), "{refused}");
+        let refused = of(&[("MCP_RATE_LIMIT_RPS", "many")]).expect_err("no number");
+        assert!(
+            refused.to_string().contains("MCP_RATE_LIMIT_RPS"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_file_with_other_servers_is_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("servers.json");
+        let text = r#"{"mcpServers": {"time": {"command": "mcp-server-time"}}}"#;
+        std::fs::write(&path, text).expect("written");
+        let path = path.to_str().expect("UTF-8");
+        let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", path)]).expect("valid");
+        assert!(config.upstreams.contains_key("time"));
+        let other = folder.path().join("longshore.toml");
+        std::fs::write(&other, "").expect("written");
+        let other = other.to_str().expect("UTF-8");
+        let variables = [("MCP_SERVERS_CONFIG", path), ("MCP_CONFIG_PATH", other)];
+        let config = load(&Flags::default(), &variables).expect("valid");
+        assert!(config.upstreams.is_empty());
     }
 
     #[test]
@@ -958,6 +1013,43 @@ mod tests {
         ] {
             let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_with_secrets_that_others_can_read_are_refused_where_there_are_others() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let path = file.path().display().to_string();
+        let open_to = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(file.path(), permissions).expect("ours");
+        };
+        for variable in [
+            "LONGSHORE_AUTH__API_KEYS_FILE",
+            "LONGSHORE_AUDIT__FILE",
+            "LONGSHORE_HTTP__TLS__KEY",
+        ] {
+            open_to(0o644);
+            let message = load(&Flags::default(), &[(variable, &path)]).expect_err("refused");
+            assert!(
+                message.contains(&path) && message.contains("chmod o-rwx"),
+                "{message}"
+            );
+            let in_container = [(variable, &*path), ("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
+            assert!(load(&Flags::default(), &in_container).is_ok());
+            open_to(0o640);
+            assert!(load(&Flags::default(), &[(variable, &path)]).is_ok());
+        }
+    }
+
+    #[test]
+    fn proxies_that_may_be_anybody_are_refused() {
+        for network in ["0.0.0.0/0", "::/0", "10.0.0.0/8,0.0.0.0/1"] {
+            let wide = ("LONGSHORE_HTTP__TRUSTED_PROXIES", network);
+            let message = load(&Flags::default(), &[wide]).expect_err("refused");
+            assert!(message.contains("such as 10.0.0.0/8"), "{message}");
         }
     }
 

@@ -12,6 +12,8 @@ mod file;
 mod load;
 mod log;
 mod mistake;
+#[cfg(test)]
+mod platforms;
 mod reference;
 mod schema;
 mod tree;
@@ -34,6 +36,7 @@ pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
 pub(crate) use watch::Watch;
 
+use crate::audit::AuditConfig;
 use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
@@ -64,7 +67,7 @@ pub struct Config {
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
-    /// `time`.
+    /// `fetch`, `filesystem`, `memory`, `time`.
     /// Default: for the program the demo toolset, unless there are sources or upstreams; for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
@@ -107,7 +110,10 @@ pub struct Config {
     /// Large results of tools that need no code: kept, and linked to.
     pub artifacts: ArtifactConfig,
     /// How often, and how many at once.
+    #[schemars(extend("x-reload" = "live"))]
     pub limits: LimitConfig,
+    /// Who did what.
+    pub audit: AuditConfig,
     /// The log.
     pub log: LogConfig,
 }

@@ -26,15 +26,22 @@ const SHORT: [(&str, &str); 6] = [
 ];
 
 /// Names that other MCP servers have for the same, and that people's deployments already set. `LONGSHORE_` names outdo them.
-const ALIASES: [(&str, &str); 6] = [
+const ALIASES: [(&str, &str); 10] = [
     ("MCP_HOST", "http.host"),
     ("MCP_PORT", "http.port"),
     ("MCP_TRANSPORT", "transport"),
+    ("MCP_AUTH", "auth.proofs"),
+    ("MCP_RATE_LIMIT_RPS", "limits.principal.per_second"),
+    ("MCP_RATE_LIMIT_BURST", "limits.principal.burst"),
+    ("MCP_OTEL_ENDPOINT", "telemetry.endpoint"),
     ("MCP_LOG_LEVEL", "log.level"),
     ("MCP_LOG_FORMAT", "log.format"),
     ("RUST_LOG", "log.level"),
 ];
-const FILE_ALIAS: &str = "MCP_CONFIG_PATH";
+/// The same for the file: of ours, of those that have other servers in them.
+const FILE_ALIASES: [&str; 2] = ["MCP_CONFIG_PATH", "MCP_SERVERS_CONFIG"];
+/// Values of `MCP_AUTH` that ask for nothing.
+const NO_PROOF: [&str; 5] = ["none", "off", "false", "no", "disabled"];
 
 /// A setting that a variable has.
 pub(super) struct Variable {
@@ -45,8 +52,10 @@ pub(super) struct Variable {
 
 /// The configuration file that the environment names.
 pub(super) fn config_file(probe: &Probe) -> Option<PathBuf> {
-    let named = probe.variable(FILE).or_else(|| probe.variable(FILE_ALIAS));
-    named.map(PathBuf::from)
+    let mut names = [FILE].into_iter().chain(FILE_ALIASES);
+    names
+        .find_map(|name| probe.variable(name))
+        .map(PathBuf::from)
 }
 
 /// The short name of a setting's variable, if it has one, else the long one.
@@ -63,10 +72,12 @@ pub(super) fn name_for(setting: &str) -> String {
 pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variable> {
     let mut found = Vec::new();
     let aliases = ALIASES.iter().filter(|(name, _)| {
-        // For a Service called `mcp`, Kubernetes sets `MCP_PORT=tcp://...`.
-        probe
-            .variable(name)
-            .is_some_and(|value| !value.contains("://"))
+        probe.variable(name).is_some_and(|value| match *name {
+            // For a Service called `mcp`, Kubernetes sets `MCP_PORT=tcp://...`.
+            "MCP_PORT" => !value.contains("://"),
+            "MCP_AUTH" => !NO_PROOF.contains(&&*value.trim().to_ascii_lowercase()),
+            _ => true,
+        })
     });
     found.extend(aliases.map(|(name, setting)| (*name, parts(setting))));
     let mut short = Vec::new();
@@ -104,10 +115,14 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
 fn translated(name: &str, value: &str) -> String {
     match (name, &*value.to_ascii_lowercase()) {
         ("MCP_TRANSPORT", "streamable-http" | "streamable_http") => "http".to_owned(),
+        ("MCP_AUTH", "bearer" | "token" | "apikey" | "api-key" | "true") => "api_key".to_owned(),
+        ("MCP_AUTH", "jwt" | "oidc" | "oauth2") => "oauth".to_owned(),
         ("MCP_LOG_LEVEL", "warning") => "warn".to_owned(),
         ("MCP_LOG_LEVEL", "critical" | "fatal") => "error".to_owned(),
         ("MCP_LOG_FORMAT", "pretty" | "console" | "plain") => "text".to_owned(),
-        ("MCP_LOG_LEVEL" | "MCP_LOG_FORMAT" | "MCP_TRANSPORT", lower) => lower.to_owned(),
+        ("MCP_AUTH" | "MCP_LOG_LEVEL" | "MCP_LOG_FORMAT" | "MCP_TRANSPORT", lower) => {
+            lower.to_owned()
+        }
         _ => value.to_owned(),
     }
 }

@@ -1,9 +1,12 @@
 //! What can be set about rates and about how much runs at once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::places::Queue;
 
 /// How often, and how many at once.
 ///
@@ -125,6 +128,14 @@ impl Default for LimitConfig {
 }
 
 impl LimitConfig {
+    /// How those wait who find no place.
+    pub(super) fn waiting(&self) -> Queue {
+        Queue {
+            length: self.queue,
+            patience: Duration::from_millis(self.queue_ms),
+        }
+    }
+
     /// How many calls run at once.
     pub(crate) fn calls(&self) -> usize {
         const FOR_EACH_CORE: usize = 256;

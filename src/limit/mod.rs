@@ -13,6 +13,9 @@ mod refused;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
 
 pub(crate) use bucket::{is_public, subnet};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
@@ -26,20 +29,33 @@ use crate::telemetry::Metrics;
 use bucket::{Bucket, Keyed};
 
 /// All limits of a server that count requests and calls, and how often each limit was hit.
+///
+/// They may be changed while the server runs: buckets and places whose setting stays go on as they are.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub(crate) hits: Arc<Hits>,
-    server: Option<Bucket>,
-    addresses: Option<Keyed>,
-    principals: Option<Keyed>,
-    handshakes: Option<Keyed>,
-    failures: Option<Keyed>,
+    rules: ArcSwap<Rules>,
+    // What nobody limited is seen without looking at the rules.
+    limits_arrivals: AtomicBool,
+    limits_principals: AtomicBool,
+    limits_tools: AtomicBool,
+}
+
+/// What holds at a time.
+#[derive(Debug)]
+struct Rules {
+    config: LimitConfig,
+    server: Option<Arc<Bucket>>,
+    addresses: Option<Arc<Keyed>>,
+    principals: Option<Arc<Keyed>>,
+    handshakes: Option<Arc<Keyed>>,
+    failures: Option<Arc<Keyed>>,
     /// Whether the two before apply to addresses that may stand for everybody.
     handshakes_everywhere: bool,
     failures_everywhere: bool,
-    tools: HashMap<Box<str>, ToolLimits>,
+    tools: HashMap<Box<str>, Arc<ToolLimits>>,
     calls: Places,
-    calls_of: places::Keyed,
+    calls_of: Arc<places::Keyed>,
 }
 
 /// The limits of one tool.
@@ -49,42 +65,126 @@ pub(crate) struct ToolLimits {
     calls: Option<Places>,
 }
 
-impl Limits {
-    pub(crate) fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
-        let hits = Arc::new(Hits::new(metrics));
-        let keyed = |rate: &RateConfig, limit| Keyed::new(rate, config.buckets, limit);
-        let queue = places::Queue {
-            length: config.queue,
-            patience: std::time::Duration::from_millis(config.queue_ms),
+impl Rules {
+    /// What a configuration says; of what was before it, what it says too.
+    fn new(config: &LimitConfig, before: Option<&Self>) -> Self {
+        let same_buckets = before.filter(|before| before.config.buckets == config.buckets);
+        let keyed = |rate: RateConfig,
+                     limit,
+                     of: fn(&LimitConfig) -> RateConfig,
+                     kept: fn(&Self) -> &Option<Arc<Keyed>>| {
+            match same_buckets.filter(|before| of(&before.config) == rate) {
+                Some(before) => kept(before).clone(),
+                None => Keyed::new(&rate, config.buckets, limit).map(Arc::new),
+            }
         };
+        let handshakes = |config: &LimitConfig| {
+            RateConfig::a_minute(config.initialize_per_minute.unwrap_or(600))
+        };
+        let failures = |config: &LimitConfig| {
+            RateConfig::a_minute(config.failed_authentications_per_minute.unwrap_or(10))
+        };
+        let queue = config.waiting();
+        let same_queue = before.filter(|before| before.config.waiting() == queue);
         let tools = config.tools.iter().map(|(name, tool)| {
-            let limits = ToolLimits {
-                rate: Bucket::new(&tool.rate(), Limit::ToolRate),
-                calls: tool
-                    .calls
-                    .map(|calls| Places::new(calls, queue, Limit::ToolCalls)),
-            };
+            let kept = same_queue
+                .filter(|before| before.config.tools.get(name) == Some(tool))
+                .and_then(|before| before.tools.get(name.as_str()));
+            let limits = kept.cloned().unwrap_or_else(|| {
+                Arc::new(ToolLimits {
+                    rate: Bucket::new(&tool.rate(), Limit::ToolRate),
+                    calls: tool
+                        .calls
+                        .map(|calls| Places::new(calls, queue, Limit::ToolCalls)),
+                })
+            });
             (name.as_str().into(), limits)
         });
         Self {
-            server: Bucket::new(&config.server, Limit::ServerRate),
-            addresses: keyed(&config.address, Limit::AddressRate),
-            principals: keyed(&config.principal.rate(), Limit::PrincipalRate),
-            handshakes: keyed(
-                &RateConfig::a_minute(config.initialize_per_minute.unwrap_or(600)),
-                Limit::Initialize,
+            server: match before.filter(|before| before.config.server == config.server) {
+                Some(before) => before.server.clone(),
+                None => Bucket::new(&config.server, Limit::ServerRate).map(Arc::new),
+            },
+            addresses: keyed(
+                config.address,
+                Limit::AddressRate,
+                |c| c.address,
+                |r| &r.addresses,
             ),
+            principals: keyed(
+                config.principal.rate(),
+                Limit::PrincipalRate,
+                |c| c.principal.rate(),
+                |r| &r.principals,
+            ),
+            handshakes: keyed(handshakes(config), Limit::Initialize, handshakes, |r| {
+                &r.handshakes
+            }),
             failures: keyed(
-                &RateConfig::a_minute(config.failed_authentications_per_minute.unwrap_or(10)),
+                failures(config),
                 Limit::FailedAuthentications,
+                failures,
+                |r| &r.failures,
             ),
             handshakes_everywhere: config.initialize_per_minute.is_some(),
             failures_everywhere: config.failed_authentications_per_minute.is_some(),
             tools: tools.collect(),
-            calls: Places::new(config.calls(), queue, Limit::Calls),
-            calls_of: places::Keyed::new(config.calls_per_principal, queue, Limit::PrincipalCalls),
-            hits,
+            calls: match same_queue.filter(|before| before.config.calls() == config.calls()) {
+                Some(before) => before.calls.clone(),
+                None => Places::new(config.calls(), queue, Limit::Calls),
+            },
+            calls_of: match same_queue
+                .filter(|before| before.config.calls_per_principal == config.calls_per_principal)
+            {
+                Some(before) => Arc::clone(&before.calls_of),
+                None => Arc::new(places::Keyed::new(
+                    config.calls_per_principal,
+                    queue,
+                    Limit::PrincipalCalls,
+                )),
+            },
+            config: config.clone(),
         }
+    }
+
+    #[inline]
+    fn of_principal(&self, principal: &Principal) -> Option<Places> {
+        if is_proved(principal) {
+            self.calls_of.of(principal.id())
+        } else {
+            None
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
+        let limits = Self {
+            hits: Arc::new(Hits::new(metrics)),
+            rules: ArcSwap::from_pointee(Rules::new(config, None)),
+            limits_arrivals: AtomicBool::default(),
+            limits_principals: AtomicBool::default(),
+            limits_tools: AtomicBool::default(),
+        };
+        limits.note();
+        limits
+    }
+
+    /// Holds to other settings from now on. Calls that run keep the places that they have; where the number of places has
+    /// changed, they do not count among the new ones.
+    pub(crate) fn take_on(&self, config: &LimitConfig) {
+        let rules = Rules::new(config, Some(&self.rules.load()));
+        self.rules.store(Arc::new(rules));
+        self.note();
+    }
+
+    fn note(&self) {
+        let rules = self.rules.load();
+        let limits_arrivals = rules.server.is_some() || rules.addresses.is_some();
+        self.limits_arrivals.store(limits_arrivals, Relaxed);
+        self.limits_principals
+            .store(rules.principals.is_some(), Relaxed);
+        self.limits_tools.store(!rules.tools.is_empty(), Relaxed);
     }
 
     /// A request comes in from an address, and nobody knows yet who sent it.
@@ -94,14 +194,16 @@ impl Limits {
     /// The address, or everybody together, asked too often.
     #[inline]
     pub(crate) fn arrive(&self, address: IpAddr) -> Result<(), Refused> {
-        if self.server.is_none() && self.addresses.is_none() {
+        if !self.limits_arrivals.load(Relaxed) {
             return Ok(());
         }
-        let asked = self
+        let rules = self.rules.load();
+        let asked = rules
             .addresses
             .as_ref()
             .map_or(Ok(()), |addresses| addresses.take(&subnet(address)));
-        let asked = asked.and_then(|()| self.server.as_ref().map_or(Ok(()), Bucket::take));
+        let asked =
+            asked.and_then(|()| rules.server.as_ref().map_or(Ok(()), |server| server.take()));
         self.counted(asked)
     }
 
@@ -112,11 +214,12 @@ impl Limits {
     /// The principal asked too often.
     #[inline]
     pub(crate) fn admit(&self, principal: &Principal) -> Result<(), Refused> {
-        match &self.principals {
-            Some(principals) if is_proved(principal) => {
-                self.counted(principals.take(principal.id()))
-            }
-            _ => Ok(()),
+        if !self.limits_principals.load(Relaxed) || !is_proved(principal) {
+            return Ok(());
+        }
+        match &self.rules.load().principals {
+            Some(principals) => self.counted(principals.take(principal.id())),
+            None => Ok(()),
         }
     }
 
@@ -130,12 +233,13 @@ impl Limits {
         principal: &Principal,
         address: Option<IpAddr>,
     ) -> Result<(), Refused> {
-        let Some(handshakes) = &self.handshakes else {
+        let rules = self.rules.load();
+        let Some(handshakes) = &rules.handshakes else {
             return Ok(());
         };
         self.counted(match address {
             _ if is_proved(principal) => handshakes.take(principal.id()),
-            Some(address) if self.handshakes_everywhere || is_public(address) => {
+            Some(address) if rules.handshakes_everywhere || is_public(address) => {
                 handshakes.take(&subnet(address))
             }
             _ => Ok(()),
@@ -148,8 +252,9 @@ impl Limits {
     ///
     /// That happened too often at its address.
     pub(crate) fn failed_proof(&self, address: Option<IpAddr>) -> Result<(), Refused> {
-        self.counted(match (&self.failures, address) {
-            (Some(failures), Some(address)) if self.failures_everywhere || is_public(address) => {
+        let rules = self.rules.load();
+        self.counted(match (&rules.failures, address) {
+            (Some(failures), Some(address)) if rules.failures_everywhere || is_public(address) => {
                 failures.take(&subnet(address))
             }
             _ => Ok(()),
@@ -162,11 +267,11 @@ impl Limits {
     ///
     /// It was called too often.
     #[inline]
-    pub(crate) fn call(&self, tool: &str) -> Result<Option<&ToolLimits>, Refused> {
-        if self.tools.is_empty() {
+    pub(crate) fn call(&self, tool: &str) -> Result<Option<Arc<ToolLimits>>, Refused> {
+        if !self.limits_tools.load(Relaxed) {
             return Ok(None);
         }
-        let Some(limits) = self.tools.get(tool) else {
+        let Some(limits) = self.rules.load().tools.get(tool).cloned() else {
             return Ok(None);
         };
         self.counted(limits.rate.as_ref().map_or(Ok(()), Bucket::take))?;
@@ -176,36 +281,24 @@ impl Limits {
     /// Whether a call may begin at once. For those who have no limit of their own that is one look.
     #[inline]
     pub(crate) fn has_room(&self, principal: &Principal, tool: Option<&ToolLimits>) -> bool {
-        self.calls.is_free()
+        let rules = self.rules.load();
+        rules.calls.is_free()
             && tool.is_none_or(|tool| tool.calls.as_ref().is_none_or(Places::is_free))
-            && self.of_principal(principal).is_none_or(|p| p.is_free())
+            && rules.of_principal(principal).is_none_or(|p| p.is_free())
     }
 
     /// All places that a call needs.
     pub(crate) fn turn(&self, principal: &Principal, tool: Option<&ToolLimits>) -> Turn {
+        let rules = self.rules.load();
         // The scarcest first, so that nobody waits for it with a place that others could use.
         Turn {
             places: [
                 tool.and_then(|tool| tool.calls.clone()),
-                self.of_principal(principal),
-                Some(self.calls.clone()),
+                rules.of_principal(principal),
+                Some(rules.calls.clone()),
             ],
             hits: Arc::clone(&self.hits),
         }
-    }
-
-    #[inline]
-    fn of_principal(&self, principal: &Principal) -> Option<Places> {
-        if is_proved(principal) {
-            self.calls_of.of(principal.id())
-        } else {
-            None
-        }
-    }
-
-    /// Names of tools that have limits.
-    pub(crate) fn tools(&self) -> impl Iterator<Item = &str> {
-        self.tools.keys().map(|name| &**name)
     }
 
     fn counted(&self, asked: Result<(), Refused>) -> Result<(), Refused> {
@@ -369,6 +462,7 @@ mod tests {
         });
         let anonymous = Principal::anonymous();
         let tool = limits.call("slow").expect("no rate");
+        let tool = tool.as_deref();
         assert!(limits.has_room(&anonymous, tool));
         let held = limits.turn(&anonymous, tool).take();
         assert!(!limits.has_room(&anonymous, tool) && limits.has_room(&anonymous, None));
@@ -404,5 +498,61 @@ mod tests {
             Limit::ToolRate
         );
         assert!((0..100).all(|_| limits.call("fast").is_ok()));
+    }
+
+    #[test]
+    fn changed_limits_hold_at_once_and_what_is_unchanged_goes_on() {
+        let mut config = LimitConfig {
+            address: rate(0.001, 2),
+            initialize_per_minute: Some(1),
+            ..LimitConfig::default()
+        };
+        let limits = limited_by(&config);
+        let anonymous = Principal::anonymous();
+        assert!(limits.arrive(SOMEBODY).is_ok());
+        assert!(limits.begin_session(&anonymous, Some(SOMEBODY)).is_ok());
+        assert!(limits.call("slow").expect("no limit").is_none());
+        let tool = ToolLimitConfig {
+            per_second: 0.001,
+            burst: 1,
+            calls: Some(1),
+        };
+        config.tools.insert("slow".to_owned(), tool);
+        config.initialize_per_minute = Some(2);
+        limits.take_on(&config);
+        // Of two at once one was taken before.
+        assert!(limits.arrive(SOMEBODY).is_ok() && limits.arrive(SOMEBODY).is_err());
+        let begin = || limits.begin_session(&anonymous, Some(SOMEBODY));
+        assert!(begin().is_ok() && begin().is_ok() && begin().is_err());
+        assert!(limits.call("slow").is_ok() && limits.call("slow").is_err());
+        config.queue_ms += 1;
+        config.address = RateConfig::default();
+        limits.take_on(&config);
+        assert!((0..10).all(|_| limits.arrive(SOMEBODY).is_ok()));
+        config.tools.clear();
+        limits.take_on(&config);
+        assert!((0..10).all(|_| limits.call("slow").is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_run_keep_their_places_over_a_change_elsewhere() {
+        let mut config = LimitConfig {
+            calls: Some(1),
+            queue: 0,
+            ..LimitConfig::default()
+        };
+        let limits = limited_by(&config);
+        let anonymous = Principal::anonymous();
+        let held = limits.turn(&anonymous, None).take();
+        config.address = rate(1.0, 1);
+        limits.take_on(&config);
+        assert!(!limits.has_room(&anonymous, None));
+        drop(held);
+        assert!(limits.has_room(&anonymous, None));
+        config.calls = Some(2);
+        limits.take_on(&config);
+        let two = [0, 1].map(|_| limits.turn(&anonymous, None).take());
+        assert!(!limits.has_room(&anonymous, None));
+        drop(two);
     }
 }

@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const TARGET: Duration = Duration::from_millis(20);
 
 /// How long a queue may become.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) length: usize,
     pub(super) patience: Duration,

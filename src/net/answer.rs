@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, LOCATION};
 use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::client::{is_redirect, next_url};
 use super::inflate::{Inflate, InflateError};
 use super::{FetchError, Phase};
 
@@ -87,6 +88,24 @@ impl Answer {
             }
             return Ok(Some(data));
         }
+    }
+
+    /// Where it redirects to, for those who look at each step themselves; the client's guard looks at it when it is
+    /// asked for. `None` if it does not.
+    ///
+    /// # Errors
+    ///
+    /// Where it redirects to is no URL, or leads from `https` to something else.
+    pub fn redirect(&self) -> Result<Option<Url>, FetchError> {
+        let location = match self.headers.get(LOCATION) {
+            Some(location) if is_redirect(self.status) => location,
+            _ => return Ok(None),
+        };
+        let next = next_url(&self.url, location).map_err(|problem| FetchError::Redirect {
+            host: self.host.clone(),
+            problem,
+        })?;
+        Ok(Some(next))
     }
 
     /// How many bytes the body may have. For streams that have no end.

@@ -15,8 +15,8 @@ use http_body_util::Full;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Url;
@@ -101,15 +101,20 @@ pub struct ClientBuilder {
     deadlines: Deadlines,
     max_body: usize,
     redirects: usize,
+    idle_connections: usize,
     resolver: Option<Arc<dyn Resolve>>,
     roots: Vec<CertificateDer<'static>>,
     user_roots_only: bool,
+    identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
 }
 
 /// Why a client cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// There is no private key in what should have one.
+    #[error("there is no private key in PEM form in it")]
+    NoKey,
     /// There is no certificate in what should have some.
     #[error("there is no certificate in PEM form in it")]
     NoCertificate,
@@ -151,6 +156,14 @@ impl ClientBuilder {
         self
     }
 
+    /// How many connections to one host are kept for a next request, for a minute. Default: 32. With 0 none is, which is
+    /// for clients that go to wherever they are sent: how many hosts that are is not bounded.
+    #[must_use]
+    pub fn idle_connections(mut self, connections: usize) -> Self {
+        self.idle_connections = connections;
+        self
+    }
+
     /// Who looks up names. Default: the name servers of the system.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
@@ -182,6 +195,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Shows a certificate to servers that ask for one: its chain and its private key, in PEM form.
+    ///
+    /// # Errors
+    ///
+    /// There is no certificate, or no key in it.
+    pub fn identity(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|_| ClientError::NoCertificate)?;
+        if chain.is_empty() {
+            return Err(ClientError::NoCertificate);
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ClientError::NoKey)?;
+        self.identity = Some((chain, Arc::new(key)));
+        Ok(self)
+    }
+
     /// The client.
     ///
     /// # Errors
@@ -199,7 +228,7 @@ impl ClientBuilder {
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_LIFE)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_max_idle_per_host(self.idle_connections)
             .http1_max_buf_size(usize::from(HEAD_BYTES))
             .http1_max_headers(HEADERS)
             .http2_max_header_list_size(u32::from(HEAD_BYTES))
@@ -238,11 +267,16 @@ impl ClientBuilder {
             roots.add(root.clone()).map_err(ClientError::Certificate)?;
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(ClientError::Tls)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => builder
+                .with_client_auth_cert(chain.clone(), key.clone_key())
+                .map_err(ClientError::Certificate)?,
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
@@ -342,9 +376,11 @@ impl Client {
             deadlines: Deadlines::default(),
             max_body: MAX_BODY,
             redirects: 0,
+            idle_connections: IDLE_CONNECTIONS,
             resolver: None,
             roots: Vec::new(),
             user_roots_only: false,
+            identity: None,
         }
     }
 
@@ -501,7 +537,7 @@ fn clean(headers: &mut HeaderMap) {
         .or_insert(HeaderValue::from_static("identity"));
 }
 
-fn is_redirect(status: StatusCode) -> bool {
+pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::MOVED_PERMANENTLY
@@ -512,7 +548,7 @@ fn is_redirect(status: StatusCode) -> bool {
     )
 }
 
-fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
+pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
     let text = std::str::from_utf8(location.as_bytes()).map_err(|_| "that is no URL")?;
     let next = from.join(text).map_err(|_| "that is no URL")?;
     if from.scheme() == "https" && next.scheme() != "https" {

@@ -27,6 +27,7 @@ pub struct Guard {
     trusted: Vec<HostRule>,
     networks: Vec<IpNet>,
     loopback: bool,
+    web_ports_only: bool,
 }
 
 /// What may be reached, as it is written in a configuration.
@@ -73,6 +74,7 @@ impl EgressConfig {
             trusted: Vec::new(),
             networks: self.networks.clone(),
             loopback: self.loopback,
+            web_ports_only: false,
         })
     }
 }
@@ -110,6 +112,14 @@ impl Guard {
     #[must_use]
     pub fn allow_network(mut self, network: IpNet) -> Self {
         self.networks.push(network);
+        self
+    }
+
+    /// Refuses ports that belong to other protocols, such as those of mail and printers, as browsers do: a server behind
+    /// one may take the lines of a request for commands. A port that a rule for hosts names stays open.
+    #[must_use]
+    pub fn web_ports_only(mut self) -> Self {
+        self.web_ports_only = true;
         self
     }
 
@@ -154,6 +164,13 @@ impl Guard {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FetchError::Url("it must not hold a user name or password"));
         }
+        let named = || {
+            let mut rules = self.hosts.iter();
+            rules.any(|rule| rule.port.is_some() && rule.matches(&name, port))
+        };
+        if self.web_ports_only && PORTS_OF_OTHERS.contains(&port) && !trusted && !named() {
+            return Err(FetchError::Url("its port belongs to another protocol"));
+        }
         let matches = |rules: &[HostRule]| rules.iter().any(|rule| rule.matches(&name, port));
         if matches(&self.denied_hosts) {
             return Err(FetchError::Host { host: name });
@@ -195,6 +212,15 @@ impl Guard {
         self.trusted.iter().any(|rule| rule.matches(host, port))
     }
 }
+
+/// The ports that the Fetch standard calls bad ports.
+#[rustfmt::skip]
+const PORTS_OF_OTHERS: [u16; 82] = [
+    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+    111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+    540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+    6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+];
 
 /// The longest name that DNS has.
 const HOST_CHARACTERS_MAX: usize = 253;
@@ -303,6 +329,13 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(embedded) = embedded_v4(&segments) {
         return is_public_v4(embedded);
     }
+    // ISATAP, whose interfaces are named after an IPv4 address.
+    if let [.., 0 | 0x0200, 0x5efe, high, low] = segments {
+        let inner = Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+        if !is_public_v4(inner) {
+            return false;
+        }
+    }
     match (segments[0], segments[1]) {
         // Teredo, ORCHID, benchmarks and other special assignments.
         (0x2001, 0..=0x01ff) => false,
@@ -336,11 +369,15 @@ fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
             let [a, b, ..] = address.octets();
-            address.is_private() || (a == 100 && (64..=127).contains(&b))
+            // Where Alibaba answers its own machines lies in the shared range, and is left out.
+            let is_shared = a == 100 && (64..=127).contains(&b);
+            address.is_private() || (is_shared && address.octets() != [100, 100, 100, 200])
         }
-        // Where AWS answers its own machines lies in the same range, and is left out.
+        // So are those of AWS and Google among the unique local ones.
         IpAddr::V6(address) => {
-            address.segments()[0] & 0xfe00 == 0xfc00 && address.segments()[..2] != [0xfd00, 0x0ec2]
+            let segments = address.segments();
+            segments[0] & 0xfe00 == 0xfc00
+                && !matches!(segments[..2], [0xfd00, 0x0ec2] | [0xfd20, 0x00ce])
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Proxies in front of the server, whose word about a request counts.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,38 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
+    /// Who has sent a request: the socket's other end; or, if that is a trusted proxy, whom `X-Forwarded-For` or
+    /// `Forwarded` (RFC 7239) names. They are read from the right, where the nearest proxy has written, and only as far as
+    /// those go that are trusted: what stands further left may be the client's own invention. If both headers are there
+    /// and do not say the same, one of them may be too, and neither counts.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        if !self.contains(peer) {
+            return peer;
+        }
+        let one = self.behind(peer, &x_forwarded_for(headers));
+        let other = self.behind(peer, &forwarded_for(headers));
+        match (one, other) {
+            (Some(one), Some(other)) if one != other => peer,
+            (one, other) => one.or(other).unwrap_or(peer),
+        }
+    }
+
+    /// The first from the right that is no proxy of ours; or the last that is known, where somebody is named in a way
+    /// that is no address. `None` if nobody is named.
+    fn behind(&self, peer: IpAddr, hops: &[Option<IpAddr>]) -> Option<IpAddr> {
+        let mut nearest = peer;
+        for hop in hops.iter().rev() {
+            let Some(hop) = hop else {
+                return Some(nearest);
+            };
+            nearest = *hop;
+            if !self.contains(nearest) {
+                break;
+            }
+        }
+        (!hops.is_empty()).then_some(nearest)
+    }
+
     /// The networks that hold most of the world, which no proxies are alone in.
     pub fn too_wide(&self) -> impl Iterator<Item = &IpNet> {
         self.0.iter().filter(|network| match network {
@@ -48,6 +82,48 @@ impl FromIterator<IpNet> for TrustedProxies {
     fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {
         Self(networks.into_iter().collect())
     }
+}
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// All that a header says, in its order; `None` for what is no address.
+fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let mut hops = Vec::new();
+    for value in headers.get_all(X_FORWARDED_FOR) {
+        match value.to_str() {
+            Ok(value) => hops.extend(value.split(',').map(address)),
+            Err(_) => hops.push(None),
+        }
+    }
+    hops
+}
+
+/// The same of `Forwarded`: the parameter `for` of each element.
+fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let mut hops = Vec::new();
+    for value in headers.get_all(FORWARDED) {
+        let Ok(value) = value.to_str() else {
+            hops.push(None);
+            continue;
+        };
+        hops.extend(value.split(',').map(|element| {
+            element.split(';').find_map(|pair| {
+                let (name, value) = pair.split_once('=')?;
+                let is_for = name.trim().eq_ignore_ascii_case("for");
+                is_for.then(|| address(value.trim().trim_matches('"')))?
+            })
+        }));
+    }
+    hops
+}
+
+/// An address, with a port or without, in brackets or not.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    let address = bare.unwrap_or(text).parse::<IpAddr>().ok();
+    let address = address.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()));
+    address.map(|address| address.to_canonical())
 }
 
 /// Reads networks; an address alone is a network of one.
@@ -92,6 +168,84 @@ mod tests {
         }
         assert!(TrustedProxies::default().is_empty());
         assert!(!TrustedProxies::default().contains(IpAddr::from([127, 0, 0, 1])));
+    }
+
+    #[test]
+    fn the_client_is_the_first_from_the_right_that_is_no_proxy() {
+        let trusted = proxies("10.0.0.0/8, 2001:db8::/32").expect("networks");
+        let x = "x-forwarded-for";
+        for (peer, headers, client) in [
+            ("10.0.0.1", &[][..], "10.0.0.1"),
+            ("192.0.2.9", &[(x, "198.51.100.1")], "192.0.2.9"),
+            ("10.0.0.1", &[(x, "198.51.100.1")], "198.51.100.1"),
+            ("::ffff:10.0.0.1", &[(x, "198.51.100.1")], "198.51.100.1"),
+            // What the client itself has written stands further left.
+            (
+                "10.0.0.1",
+                &[(x, "1.1.1.1, 198.51.100.1, 10.2.3.4")],
+                "198.51.100.1",
+            ),
+            (
+                "10.0.0.1",
+                &[(x, "1.1.1.1"), (x, "198.51.100.1")],
+                "198.51.100.1",
+            ),
+            ("10.0.0.1", &[(x, "10.9.9.9, 10.2.3.4")], "10.9.9.9"),
+            ("10.0.0.1", &[(x, "198.51.100.1:4711")], "198.51.100.1"),
+            ("10.0.0.1", &[(x, "2001:db9::1")], "2001:db9::1"),
+            ("10.0.0.1", &[(x, "[2001:db9::1]:80")], "2001:db9::1"),
+            ("10.0.0.1", &[(x, "1.1.1.1, unknown")], "10.0.0.1"),
+            ("10.0.0.1", &[(x, "1.1.1.1, , 10.2.3.4")], "10.2.3.4"),
+            ("10.0.0.1", &[(x, "")], "10.0.0.1"),
+            ("10.0.0.1", &[(x, "\u{e9}")], "10.0.0.1"),
+            (
+                "10.0.0.1",
+                &[("forwarded", "for=198.51.100.1;proto=https")],
+                "198.51.100.1",
+            ),
+            (
+                "2001:db8::7",
+                &[(
+                    "forwarded",
+                    "for=1.1.1.1, proto=http;For=\"[2001:db9::1]:4711\"",
+                )],
+                "2001:db9::1",
+            ),
+            (
+                "10.0.0.1",
+                &[("forwarded", "for=1.1.1.1, for=_hidden")],
+                "10.0.0.1",
+            ),
+            (
+                "10.0.0.1",
+                &[("forwarded", "for=1.1.1.1, proto=http")],
+                "10.0.0.1",
+            ),
+            (
+                "10.0.0.1",
+                &[("forwarded", "for=198.51.100.1"), (x, "198.51.100.1")],
+                "198.51.100.1",
+            ),
+            // One of the two was written by who knows whom.
+            (
+                "10.0.0.1",
+                &[("forwarded", "for=1.1.1.1"), (x, "198.51.100.1")],
+                "10.0.0.1",
+            ),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                let value = http::HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+                map.append(*name, value);
+            }
+            let peer = peer.parse().expect("an address");
+            let found = trusted.client(peer, &map);
+            assert_eq!(
+                found.to_canonical().to_string(),
+                client,
+                "{peer} {headers:?}"
+            );
+        }
     }
 
     #[test]

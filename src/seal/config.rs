@@ -11,6 +11,8 @@ use crate::environment::Secret;
 /// server issued it. So replicas that share `seal.keys` answer each other's sessions, and sessions outlive a restart. With
 /// a key made at start they end with the process; clients then get 404 and begin a new one.
 ///
+/// Replicas that share a state (`state.url`) seal what lies there with the same keys.
+///
 /// Make a key with `openssl rand -base64 32`. To rotate keys put the new one in front, and take the old one away a day
 /// later: the first seals, all of them open, and no session lives longer than a day.
 ///

@@ -34,6 +34,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) mount: &'a str,
 }
 
+/// The kind of what lies in a store.
+const STORED: &str = "stored-1";
 const FORMAT: u8 = 1;
 const KEY_ID_LEN: usize = 4;
 const HEADER_LEN: usize = 1 + KEY_ID_LEN + NONCE_LEN;
@@ -116,6 +118,45 @@ impl KeyRing {
         plain.ok().map(|plain| plain.to_vec())
     }
 
+    /// Encrypts and authenticates what lies at a place of a store. The same content at the same place comes out the
+    /// same, so that it can be compared there; that it is equal is all that this gives away.
+    pub(crate) fn seal_stored(&self, place: &str, plain: &[u8]) -> Vec<u8> {
+        self.keys[0].seal_stored(place, plain)
+    }
+
+    /// What [`seal_stored`](Self::seal_stored) comes to with each key, the newest first.
+    pub(crate) fn seal_stored_by_each(
+        &self,
+        place: &str,
+        plain: &[u8],
+    ) -> impl Iterator<Item = Vec<u8>> + Send {
+        self.keys
+            .iter()
+            .map(move |key| key.seal_stored(place, plain))
+    }
+
+    /// Undoes [`seal_stored`](Self::seal_stored). `None` if it was sealed for another place, by an unknown key, or
+    /// tampered with.
+    pub(crate) fn open_stored(&self, place: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (format, rest) = sealed.split_first()?;
+        let (id, rest) = rest.split_first_chunk::<KEY_ID_LEN>()?;
+        let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let key = self.keys.iter().find(|key| key.id == *id)?;
+        let mut body = body.to_vec();
+        let purpose = Purpose {
+            kind: STORED,
+            mount: place,
+        };
+        let plain = key.aead.open_in_place(
+            Nonce::assume_unique_for_key(*nonce),
+            Aad::from(purpose.bytes()),
+            &mut body,
+        );
+        let length = plain.ok()?.len();
+        body.truncate(length);
+        (*format == FORMAT).then_some(body)
+    }
+
     /// Vouches for a text that anybody may read; the result is visible ASCII.
     pub(crate) fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
         let key = &self.keys[0];
@@ -169,6 +210,32 @@ impl Key {
             aead: LessSafeKey::new(aead),
             mac: hmac::Key::new(hmac::HMAC_SHA256, &expand(b"mac")),
         }
+    }
+
+    fn seal_stored(&self, place: &str, plain: &[u8]) -> Vec<u8> {
+        let purpose = Purpose {
+            kind: STORED,
+            mount: place,
+        };
+        // From the content: a store compares what was written with what is expected. AES-GCM-SIV bears equal nonces, and
+        // these are equal only where everything is.
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&self.mac(purpose, plain)[..NONCE_LEN]);
+        let mut sealed = Vec::with_capacity(HEADER_LEN + plain.len() + TAG_LEN);
+        sealed.push(FORMAT);
+        sealed.extend_from_slice(&self.id);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(plain);
+        let tag = self.aead.seal_in_place_separate_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(purpose.bytes()),
+            &mut sealed[HEADER_LEN..],
+        );
+        match tag {
+            Ok(tag) => sealed.extend_from_slice(tag.as_ref()),
+            Err(_) => unreachable!("AES-GCM-SIV refuses only texts of 2^36 bytes"),
+        }
+        sealed
     }
 
     fn mac(&self, purpose: Purpose<'_>, text: &[u8]) -> [u8; MAC_LEN] {

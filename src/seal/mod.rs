@@ -1,7 +1,7 @@
 //! What the server hands out and must recognise later, on any replica: sealed session ids and cursors,
 //! and the states of requests that wait for their client's input.
 //!
-//! Nothing is stored. An id *is* its content, encrypted and authenticated under a key that the replicas
+//! No id is stored. An id *is* its content, encrypted and authenticated under a key that the replicas
 //! share ([`KeyRing`]); whoever holds the key can open it. What it is for and which mount it belongs to are
 //! bound into the seal, so that one thing cannot be passed off as another.
 //!
@@ -16,6 +16,7 @@ mod key_ring;
 mod request_state;
 mod revoked;
 mod session;
+mod stored;
 
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
@@ -29,3 +30,4 @@ pub(crate) use request_state::{
 };
 pub(crate) use revoked::{Ended, Revoked};
 pub(crate) use session::{OpenedSessions, Session, SessionIssue};
+pub(crate) use stored::SealedState;

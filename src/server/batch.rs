@@ -11,7 +11,7 @@ use super::watched::speaks;
 use super::{Caller, Handled, Headers, Local, Server, malformed, not_a_message};
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::telemetry::{Seen, Wire};
+use crate::telemetry::Seen;
 
 /// How many messages one array may hold.
 const BATCH_MAX: usize = 50;
@@ -23,7 +23,7 @@ impl Server {
     pub(super) fn batch(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        by: (&Local, Wire),
+        by: (&Local, Seen<'_>),
         caller: Caller<'_>,
         headers: Option<&Headers<'_>>,
         body: &Bytes,
@@ -57,7 +57,7 @@ impl Server {
     fn batched(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        (local, wire): (&Local, Wire),
+        (local, seen): (&Local, Seen<'_>),
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
         body: &Bytes,
@@ -88,11 +88,10 @@ impl Server {
             return Some(Handled::Now(Reply::error(request.id, &error)));
         }
         let seen = Seen {
-            wire,
             headers: headers.as_ref().map(|headers| &*headers.all),
-            peer: None,
+            ..seen
         };
-        let watch = self.watch(local.cells(), seen, &request);
+        let watch = self.watch(local.cells(), caller.principal, seen, &request);
         speaks(watch.as_ref(), caller.revision, caller.session);
         let caller = Caller {
             watch: watch.as_ref(),

@@ -71,7 +71,7 @@ impl Server {
                     headers: Some(head.headers),
                     peer: head.peer,
                 };
-                let watch = self.watch(local.cells(), seen, &request);
+                let watch = self.watch(local.cells(), head.principal, seen, &request);
                 let handled =
                     self.http_request(cx, local, head, version, body, &request, watch.as_ref());
                 return self.watched(watch, &request, handled);
@@ -228,10 +228,14 @@ impl Server {
             now: local.now(),
             watch: None,
         };
-        let wire = head.wire;
+        let seen = Seen {
+            wire: head.wire,
+            headers: None,
+            peer: head.peer,
+        };
         self.batch(
             cx,
-            (local, wire),
+            (local, seen),
             caller,
             Some(&head.headers()),
             body,

@@ -24,6 +24,7 @@ use crate::auth::Principal;
 use crate::protocol::ErrorCode;
 use crate::protocol::message::Payload;
 use crate::seal::{KeyRing, Purpose, random_bytes, short_digest};
+use crate::telemetry::Seen;
 
 /// The sessions of one process, by their ids.
 #[derive(Debug, Default)]
@@ -95,7 +96,7 @@ impl Server {
     pub(crate) fn post_legacy(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        by: (&Local, Seen<'_>),
         principal: &Arc<Principal>,
         id: &str,
         body: &Bytes,
@@ -114,7 +115,7 @@ impl Server {
                 "Too many requests of this session wait for their answers",
             )
         })?;
-        let handled = self.handle_stdio(cx, local, &session.peer, principal, body);
+        let handled = self.handle_stdio(cx, by, &session.peer, principal, body);
         if let Handled::Now(Reply::Answer(answer)) = &handled
             && answer.refusal == Some(Refusal::Malformed)
             && let Handled::Now(refusal) = handled
@@ -180,7 +181,8 @@ impl Server {
         tokio::spawn(async move {
             let posted = std::future::poll_fn(|cx| {
                 let principal = &session.principal;
-                Poll::Ready(server.post_legacy(cx, &local, principal, &id, &body))
+                let by = (&local, Seen::default());
+                Poll::Ready(server.post_legacy(cx, by, principal, &id, &body))
             });
             if let Ok(posted) = posted.await {
                 posted.await;

@@ -4,6 +4,7 @@
 //! 2025-11-25, `stateless.rs` for 2026-07-28), and hand what both agree on to
 //! one dispatcher. Everything after that is shared.
 
+mod audited;
 mod batch;
 mod call;
 mod completion;
@@ -73,6 +74,7 @@ pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
 pub use tasks::TaskConfig;
 
+use crate::audit::Audit;
 use crate::auth::{Policy, Principal};
 use crate::catalog::{
     Announcer, Asking, CallContext, Catalog, Client, LogLevel, Outlet, Refused, RequestId, Wanted,
@@ -128,6 +130,8 @@ pub(crate) struct Server {
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
     pub(crate) state: SharedState,
+    /// Who is told what happens, if anybody is.
+    pub(crate) audit: Option<Arc<Audit>>,
 }
 
 /// A generation that is complete and not served yet.
@@ -241,6 +245,7 @@ impl Server {
         telemetry: Telemetry,
         admission: Admission,
         limits: impl Into<Arc<Limits>>,
+        audit: Option<Arc<Audit>>,
     ) -> Self {
         let metrics = &telemetry.metrics;
         catalog.count_in(metrics);
@@ -256,6 +261,7 @@ impl Server {
         let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
         let tools = metrics.gauge(&TOOLS, &labels);
         tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
+        telemetry.mark_secret(catalog.secret_arguments());
         let generation = Generation::new(catalog, &config, admission);
         let mount = match &shared.mount {
             None => MAIN.to_owned(),
@@ -307,6 +313,7 @@ impl Server {
             operations,
             sessions_opened,
             session_life,
+            audit,
         }
     }
 
@@ -324,6 +331,8 @@ impl Server {
     /// Serves what was prepared, from the next request on. Those that are under way end as they began.
     pub(crate) fn install(&self, prepared: Prepared) -> Changes {
         let generation = Arc::new(prepared.0);
+        let secrets = generation.catalog.secret_arguments();
+        self.telemetry.mark_secret(secrets);
         self.tools
             .set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
         let before = self.generation.swap(Arc::clone(&generation));
@@ -367,6 +376,14 @@ impl Server {
         refused
             .map(|refused| serde_json::json!({"source": refused.source, "place": refused.place}))
             .collect()
+    }
+
+    /// What is configured and cannot be offered, with the reasons, for whoever runs the server.
+    #[cfg(feature = "cli")]
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let generation = self.generation.load();
+        let refused = generation.catalog.refused().iter();
+        refused.map(ToString::to_string).collect()
     }
 
     /// How many tools there are.
@@ -498,6 +515,9 @@ impl Server {
         request: &Request<'_>,
     ) -> Handled {
         caller.names(self.operations.of(method));
+        if caller.is_barred() {
+            return Handled::Now(audited::unrecorded(request.id));
+        }
         Handled::Now(match method {
             Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
             Method::ToolsList => self.list_tools(caller, request),
@@ -668,6 +688,9 @@ impl Server {
             return None;
         }
         let handler = Arc::clone(self.methods.get(&*request.method)?);
+        if caller.is_barred() {
+            return Some(Handled::Now(audited::unrecorded(request.id)));
+        }
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
             Ok(params) => Value::Object(params),

@@ -18,7 +18,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{Params, Request};
 use crate::protocol::scan::Scanner;
 use crate::protocol::{ClientCapabilities, Method, Revision};
-use crate::telemetry::{Seen, Watch, Wire};
+use crate::telemetry::{Seen, Watch};
 
 /// What answers carry where messages have their id.
 const ID: &str = "0";
@@ -29,7 +29,7 @@ impl Server {
     pub(crate) fn call_plainly(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        (local, wire): (&Local, Wire),
+        (local, seen): (&Local, Seen<'_>),
         principal: &Arc<Principal>,
         headers: &mut HeaderMap,
         name: &str,
@@ -53,11 +53,10 @@ impl Server {
             all: headers,
         };
         let seen = Seen {
-            wire,
             headers: Some(headers.all),
-            peer: None,
+            ..seen
         };
-        let watch = self.watch(local.cells(), seen, &request);
+        let watch = self.watch(local.cells(), principal, seen, &request);
         let caller = caller(principal, watch.as_ref());
         let method = Method::ToolsCall;
         let handled = self.dispatch(cx, method, caller, Some(headers), body, &request);

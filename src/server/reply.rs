@@ -9,7 +9,7 @@ use super::generation::Generation;
 use super::streams::Parts;
 use crate::limit::Refused;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
-use crate::telemetry::Verdict;
+use crate::telemetry::{Reason, Verdict};
 
 /// What a message gets.
 pub(crate) enum Reply {
@@ -75,6 +75,35 @@ pub(crate) enum Refusal {
     EventUnknown,
     /// What replicas share cannot be reached.
     StateUnavailable,
+    /// What happens has to be recorded, and cannot be.
+    Unrecorded,
+}
+
+impl Refusal {
+    /// What it is counted and recorded as.
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::Malformed => Reason::Malformed,
+            Self::Meta => Reason::Meta,
+            Self::Header => Reason::Header,
+            Self::Version => Reason::Version,
+            Self::Method => Reason::Method,
+            Self::Capability => Reason::Capability,
+            Self::AskedElsewhere => Reason::AskedElsewhere,
+            Self::SessionMissing => Reason::SessionMissing,
+            Self::SessionUnknown => Reason::SessionUnknown,
+            Self::Limited(refused) => Reason::Limit(refused.limit.setting()),
+            Self::Scope(_) => Reason::Scope,
+            Self::Tool => Reason::Tool,
+            Self::Arguments => Reason::Arguments,
+            Self::TimedOut => Reason::TimedOut,
+            Self::NotAcceptable => Reason::NotAcceptable,
+            Self::TooManyStreams => Reason::Streams,
+            Self::EventUnknown => Reason::EventUnknown,
+            Self::StateUnavailable => Reason::State,
+            Self::Unrecorded => Reason::Audit,
+        }
+    }
 }
 
 impl std::fmt::Debug for Reply {
@@ -165,6 +194,14 @@ impl Reply {
             Self::Answer(answer) => answer.verdict,
             Self::Accepted | Self::Stream(_) => Verdict::Done,
             Self::Cancelled => Verdict::Cancelled,
+        }
+    }
+
+    /// Why it was refused, if it was.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Answer(answer) => answer.refusal.as_ref().map(Refusal::reason),
+            Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
         }
     }
 

@@ -276,3 +276,87 @@ impl Generation {
         visible.requires(place).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::catalog::{Definition, IntoTool as _, ToolError, tool_fn};
+    use crate::seal::KeyRing;
+    use crate::server::{Admission, ServerConfig};
+
+    const TOOLS: usize = 10_000;
+    const ROLES: usize = 1_000;
+    /// How many roles are tried; others take as much.
+    const TRIED: usize = 12;
+
+    fn generation() -> Generation {
+        let schema = json!({"type": "object", "properties": {
+            "path": {"type": "string", "description": "Where it is, from the root of the project"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+        }, "required": ["path"]});
+        let tools = (0..TOOLS).map(|number| {
+            let nothing =
+                |_, _: Map<String, serde_json::Value>| async { Ok::<_, ToolError>(String::new()) };
+            let definition = Definition::new(format!("tool_{}_{number}", number % ROLES))
+                .description("Does one thing among ten thousand, and says so at some length.")
+                .input_schema(schema.clone());
+            tool_fn(definition, nothing).into_tool()
+        });
+        // Each role lacks something else, and sees nearly everything.
+        let rules: Vec<_> = (0..ROLES)
+            .map(|role| json!({"effect": "deny", "groups": [format!("role-{role}")], "tools": [format!("tool_{role}_*")]}))
+            .collect();
+        let policy = serde_json::from_value(json!({ "rules": rules })).expect("sound rules");
+        let admission = Admission {
+            policy: Policy::new(&policy).expect("sound rules"),
+            proved: true,
+        };
+        let catalog = Catalog::new(tools).expect("good tools");
+        Generation::new(catalog, &ServerConfig::default(), admission)
+    }
+
+    #[test]
+    fn ten_thousand_tools_for_a_thousand_roles_are_listed_in_less_than_64_mib() {
+        let (generation, config, keys) = (generation(), ServerConfig::default(), KeyRing::random());
+        let seen = generation.seen.as_ref().expect("rules");
+        let tools = &generation.catalog.tools;
+        let mut class_bytes = 0;
+        for role in 0..TRIED {
+            let principal =
+                Principal::new(format!("one of role {role}")).with_groups([format!("role-{role}")]);
+            let class = seen.policy.class_of(&principal);
+            let visible = seen.visible(&class, Shelf::Tools, &generation.catalog);
+            assert!(
+                !visible.everything
+                    && !visible.sees(
+                        tools
+                            .position(&format!("tool_{role}_{role}"))
+                            .expect("is there")
+                    )
+            );
+            for revision in Revision::ALL {
+                let frame = generation.frame(revision, &config, &keys, "mcp");
+                let page = seen.page(Shelf::Tools, tools, frame, (&class, visible), None);
+                assert!(page.is_some_and(|page| page.len() > 100_000));
+            }
+            class_bytes = class_bytes.max(class.bytes());
+        }
+        // More pages were made than are kept.
+        let pages = seen.pages.weight();
+        assert!(
+            pages > PAGES_MAX_BYTES / 4 && pages <= PAGES_MAX_BYTES,
+            "{pages}"
+        );
+        let fragments: usize = seen
+            .fragments
+            .iter()
+            .flatten()
+            .filter_map(OnceLock::get)
+            .map(Fragments::bytes)
+            .sum();
+        let all = usize::try_from(PAGES_MAX_BYTES).expect("fits") + fragments + ROLES * class_bytes;
+        assert!(all < 64 * 1024 * 1024, "{pages} {fragments} {class_bytes}");
+    }
+}

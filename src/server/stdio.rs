@@ -17,7 +17,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::Session;
-use crate::telemetry::{Seen, Watch, Wire};
+use crate::telemetry::{Seen, Watch};
 
 /// What a process has agreed on with its one client.
 #[derive(Debug, Default)]
@@ -49,26 +49,18 @@ impl StdioPeer {
 }
 
 impl Server {
-    /// Answers one message. What can be said at once is; `cx` is for what cannot.
+    /// Answers one message; `seen` is how it came in. What can be said at once is; `cx` is for what cannot.
     pub(crate) fn handle_stdio(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        (local, seen): (&Local, Seen<'_>),
         peer: &StdioPeer,
         principal: &Arc<Principal>,
         body: &Bytes,
     ) -> Handled {
         Handled::Now(match Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
-                let seen = Seen {
-                    wire: if peer.has_sessions_only {
-                        Wire::default()
-                    } else {
-                        Wire::Pipe
-                    },
-                    ..Seen::default()
-                };
-                let watch = self.watch(local.cells(), seen, &request);
+                let watch = self.watch(local.cells(), principal, seen, &request);
                 let seen_by = watch.as_ref();
                 let handled =
                     self.stdio_request(cx, local, peer, principal, body, &request, seen_by);
@@ -100,7 +92,7 @@ impl Server {
                         reach: Reach::Batch,
                         ..self.stdio_caller(local, Some(session), principal, None)
                     };
-                    return self.batch(cx, (local, Wire::Pipe), caller, None, body, &elements);
+                    return self.batch(cx, (local, seen), caller, None, body, &elements);
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
             },

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Handled;
 use super::call::{Inflight, Outcome, Running};
-use super::reply::{Answer, Reply};
+use super::reply::{Answer, Refusal, Reply};
 use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
 use crate::telemetry::{Hold, WatchedLater};
@@ -137,7 +137,8 @@ impl Parts for CallStream {
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
-                        watch.end(answer.verdict, || answer.error_message());
+                        let reason = answer.refusal.as_ref().map(Refusal::reason);
+                        watch.end(answer.verdict, reason, || answer.error_message());
                     }
                     self.answer = answer;
                 }

@@ -18,7 +18,7 @@ use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError,
 use crate::limit::{LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
-use crate::telemetry::{Metrics, Telemetry, Wire};
+use crate::telemetry::{Metrics, Seen, Telemetry, Wire};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -51,6 +51,7 @@ fn sharing(shared: Shared, keys: KeyRing, names: &[&str]) -> Server {
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
+        None,
     )
 }
 
@@ -103,7 +104,7 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     let post = || {
         let mut cx = Context::from_waker(Waker::noop());
-        server.post_legacy(&mut cx, &local, &principal, &id, &ping)
+        server.post_legacy(&mut cx, (&local, Seen::default()), &principal, &id, &ping)
     };
     // There is room for 64 answers; the next ones wait.
     for _ in 0..64 {
@@ -451,6 +452,7 @@ fn asking_server() -> Arc<Server> {
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
+        None,
     ))
 }
 
@@ -483,7 +485,7 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         let peer = super::StdioPeer::default();
         let cx = &mut Context::from_waker(Waker::noop());
         let Handled::Now(Reply::Answer(answer)) =
-            server.handle_stdio(cx, &local, &peer, &principal, &body)
+            server.handle_stdio(cx, (&local, Seen::PIPE), &peer, &principal, &body)
         else {
             panic!("answered at once");
         };
@@ -524,6 +526,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         Telemetry::default(),
         Admission::default(),
         Limits::new(&LimitConfig::default(), &Metrics::default()),
+        None,
     ));
     let send = async |principal: Principal, method: &str, mut params: Value| {
         params["_meta"] = json!({
@@ -536,7 +539,13 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         let body = Bytes::from(body.to_string());
         let peer = super::StdioPeer::default();
         let handled = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))
+            std::task::Poll::Ready(server.handle_stdio(
+                cx,
+                (&local, Seen::PIPE),
+                &peer,
+                &principal,
+                &body,
+            ))
         });
         let Reply::Answer(answer) = handled.await.reply().await else {
             panic!("one document");

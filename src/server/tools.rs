@@ -61,6 +61,7 @@ impl Server {
                     server: self,
                 };
                 let start = |context| entry.tool.call(context, arguments);
+                let limits = limits.as_deref();
                 let has_room = self.limits.has_room(caller.principal, limits);
                 let begun = if has_room {
                     call::begin(cx, start, &context, terms)
@@ -148,6 +149,7 @@ impl Server {
             arguments,
             context,
             terms: on_its_own,
+            limits,
             ..
         } = started;
         let start = |context| entry.tool.call(context, arguments);
@@ -155,6 +157,7 @@ impl Server {
             return Err(conclusion.writer(|writer| writer.conclude(Outcome::Panicked)));
         };
         let task = TaskCall {
+            audited: self.audited_task(caller, &conclusion.name, definition.begins_later),
             call,
             tool: conclusion.name.clone(),
             later: definition.begins_later,
@@ -163,7 +166,8 @@ impl Server {
             context,
             terms,
         };
-        Err(self.begin_task(request.id, task, move |id, outcome| {
+        let turn = self.limits.turn(caller.principal, limits.as_deref());
+        Err(self.begin_task(request.id, task, turn, move |id, outcome| {
             let conclusion = Conclusion {
                 id: id.to_owned(),
                 ..conclusion
@@ -278,7 +282,7 @@ struct Started<'g> {
     terms: Terms,
     context: Arc<CallContext>,
     /// The tool's own, if it has any.
-    limits: Option<&'g ToolLimits>,
+    limits: Option<Arc<ToolLimits>>,
 }
 
 /// What it takes to write a result once its request is gone.

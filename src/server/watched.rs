@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Caller, Handled, MethodHandler, Reply, Server};
+use crate::auth::Principal;
 use crate::protocol::message::Request;
 use crate::protocol::{Method, Revision};
 use crate::telemetry::{
@@ -100,12 +101,20 @@ impl Server {
     pub(super) fn watch<'a>(
         &self,
         cells: &'a Arc<Cells>,
+        principal: &Arc<Principal>,
         seen: Seen<'_>,
         request: &Request<'_>,
     ) -> Option<Watch<'a>> {
-        self.telemetry
-            .watches()
-            .then(|| self.telemetry.watch(cells, seen, request))
+        match &self.audit {
+            None => self
+                .telemetry
+                .watches()
+                .then(|| self.telemetry.watch(cells, seen, request)),
+            Some(audit) => {
+                let watch = self.telemetry.watch(cells, seen, request);
+                Some(self.audited(audit, watch, principal, seen, request))
+            }
+        }
     }
 
     /// Watches a request to its end.
@@ -144,7 +153,7 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
             Handled::Now(Reply::Stream(stream))
         }
         Handled::Now(reply) => {
-            watch.end(reply.verdict(), || message_of(&reply));
+            watch.end(reply.verdict(), reply.reason(), || message_of(&reply));
             Handled::Now(reply)
         }
         Handled::Later(reply) => {
@@ -153,7 +162,7 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
                 let mut reply = reply.await;
                 match &mut reply {
                     Reply::Stream(stream) => stream.watch(watch),
-                    reply => watch.end(reply.verdict(), || message_of(reply)),
+                    reply => watch.end(reply.verdict(), reply.reason(), || message_of(reply)),
                 }
                 reply
             }))

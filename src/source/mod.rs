@@ -23,7 +23,11 @@ pub use self::http::{
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use artifact::ArtifactConfig;
 pub(crate) use artifact::Artifacts;
-pub use builtin::{BuiltinConfig, TimeConfig, ToolsetError};
+pub use builtin::{
+    AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
+    GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
+    ToolsetError,
+};
 pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,

@@ -15,8 +15,9 @@ use crate::environment::Secret;
 #[serde(deny_unknown_fields, default)]
 pub struct StateConfig {
     /// Address of a Redis or Valkey server (version 7 or later) that all replicas share, such as
-    /// `redis://redis:6379` or, with TLS, `rediss://user:password@host:6379/0`. Default: none, the state is kept in
-    /// memory.
+    /// `redis://redis:6379` or, with TLS, `rediss://user:password@host:6379/0`; of sentinels and the name of their master,
+    /// `redis+sentinel://user:password@one:26379,two:26379/name/0`; or of nodes of a cluster,
+    /// `redis+cluster://user:password@one:6379,two:6379`. Default: none, the state is kept in memory.
     pub url: Option<Secret>,
     /// What the keys on that server begin with. Default: `longshore:`.
     pub prefix: String,

@@ -190,7 +190,7 @@ pub enum StateError {
 pub enum OpenStateError {
     /// No address of a Redis server.
     #[error(
-        "state.url is no address of a Redis or Valkey server; write it as redis://host:6379, or rediss://user:password@host:6379/0 with TLS"
+        "state.url is no address of a Redis or Valkey server; write it as redis://host:6379, rediss://user:password@host:6379/0 with TLS, redis+sentinel://host:26379,host:26379/name or redis+cluster://host:6379,host:6379"
     )]
     Url,
     /// This program cannot talk to Redis.

@@ -29,8 +29,9 @@ pub struct TelemetryConfig {
     pub sample: Option<f64>,
     /// What spans of tool calls are called. Default: `convention`.
     pub span_names: SpanNames,
-    /// Whether spans tell the arguments of tool calls, up to 4 KiB. They may hold personal data and secrets. Default:
-    /// false.
+    /// Whether spans tell the arguments of tool calls, up to 4 KiB. What is named like a
+    /// secret, marked as one by the tool's schema, or has the form of a credential is left out; personal data are not.
+    /// Default: false.
     pub record_arguments: bool,
 }
 

@@ -35,8 +35,10 @@ impl Telemetry {
         service: (&str, &str),
     ) -> io::Result<(Self, Export)> {
         use super::instruments::EXPORT_DROPPED;
+        use super::redact::Redaction;
         use super::settings::ExportSettings;
-        use super::trace::Tracer;
+        use super::trace::{ARGUMENTS_MAX_BYTES, Tracer};
+        use arc_swap::ArcSwap;
 
         let Some(settings) = ExportSettings::read(config, probe, service) else {
             return Ok((Self::of(config, is_read), Export::default()));
@@ -55,7 +57,11 @@ impl Telemetry {
         let tracer = exporter.spans.as_ref().map(|spans| Tracer {
             sampler,
             propagation,
-            record_arguments: config.record_arguments,
+            arguments: config
+                .record_arguments
+                .then(|| Redaction::new(&[], ARGUMENTS_MAX_BYTES).ok())
+                .flatten(),
+            secrets: ArcSwap::default(),
             spans: spans.clone(),
             dropped: dropped("spans"),
         });
@@ -95,4 +101,49 @@ impl Export {
         #[cfg(not(feature = "otlp"))]
         let _ = within;
     }
+}
+
+/// What becomes of a message to each collector, for whoever examines a configuration.
+#[cfg(feature = "cli")]
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    /// What was said that means nothing.
+    pub(crate) doubts: Vec<String>,
+    /// One for each signal that is sent.
+    pub(crate) reached: Vec<Reached>,
+}
+
+/// What one collector answers.
+#[cfg(feature = "cli")]
+#[derive(Debug)]
+pub(crate) struct Reached {
+    /// `traces`, `metrics` or `logs`.
+    pub(crate) signal: &'static str,
+    /// Where they are sent, without secrets.
+    pub(crate) endpoint: String,
+    /// Whether it takes them, or why not.
+    pub(crate) answer: Result<(), String>,
+}
+
+/// Asks every collector that would be sent something whether it takes it.
+#[cfg(all(feature = "cli", feature = "otlp"))]
+pub(crate) async fn examine_export(
+    config: &TelemetryConfig,
+    probe: &Probe,
+    service: (&str, &str),
+) -> Examined {
+    match super::settings::ExportSettings::read(config, probe, service) {
+        Some(settings) => super::otlp::examine(settings).await,
+        None => Examined::default(),
+    }
+}
+
+/// A program that cannot send anything has nobody to ask.
+#[cfg(all(feature = "cli", not(feature = "otlp")))]
+pub(crate) async fn examine_export(
+    _config: &TelemetryConfig,
+    _probe: &Probe,
+    _service: (&str, &str),
+) -> Examined {
+    Examined::default()
 }

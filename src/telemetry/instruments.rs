@@ -66,6 +66,30 @@ pub(crate) const LIMIT_HITS: Instrument = Instrument::counter(
     "{event}",
     "Times that a limit was reached, by the setting that has it",
 );
+/// By why; limits are counted by themselves.
+pub(crate) const REFUSALS: Instrument = Instrument::counter(
+    "longshore.refusals",
+    "{request}",
+    "Requests that were refused, by reason; those that a limit refused are counted as its hits",
+);
+/// By what they are about.
+pub(crate) const AUDIT_RECORDS: Instrument = Instrument::counter(
+    "longshore.audit.records",
+    "{record}",
+    "Records of the audit log that were put down, by event",
+);
+/// By why.
+pub(crate) const AUDIT_LOST: Instrument = Instrument::counter(
+    "longshore.audit.lost",
+    "{record}",
+    "Records of the audit log that were lost, by reason",
+);
+/// 1 while it cannot be written.
+pub(crate) const AUDIT_FAILING: Instrument = Instrument::gauge(
+    "longshore.audit.failing",
+    "1",
+    "1 while the audit log cannot be written, else 0",
+);
 /// By what has become of them.
 pub(crate) const QUESTIONS: Instrument = Instrument::counter(
     "longshore.questions",
@@ -210,6 +234,10 @@ pub(crate) const ALL: &[&Instrument] = &[
     &CONNECTIONS,
     &QUEUE_TIME,
     &LIMIT_HITS,
+    &REFUSALS,
+    &AUDIT_RECORDS,
+    &AUDIT_LOST,
+    &AUDIT_FAILING,
     &QUESTIONS,
     &QUESTIONS_WAITING,
     &STREAMS,

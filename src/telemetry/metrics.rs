@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::cells::Cells;
@@ -67,6 +67,8 @@ pub(crate) struct Metrics(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
+    /// What clients speak, if it is not HTTP in clear.
+    scheme: OnceLock<&'static str>,
     declared: Mutex<Vec<Declared>>,
     workers: Mutex<Vec<Arc<Cells>>>,
     names: Names,
@@ -151,6 +153,16 @@ fn bounds() -> histogram::Bounds {
 }
 
 impl Metrics {
+    /// Says what clients speak: `http` or `https`. Only the first word counts.
+    pub(crate) fn speaks(&self, scheme: &'static str) {
+        let _ = self.0.scheme.set(scheme);
+    }
+
+    /// What clients speak.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.0.scheme.get().copied().unwrap_or("http")
+    }
+
     /// The cell of a counter and these labels: always the same one. Labels come from a set that is known, never from
     /// strangers; those of more series than there may be share one.
     pub(crate) fn counter(

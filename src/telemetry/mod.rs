@@ -19,11 +19,15 @@ mod names;
 mod otlp;
 mod process;
 mod prometheus;
+mod reasons;
 mod records;
+mod redact;
 #[cfg(feature = "otlp")]
 mod settings;
 mod snapshot;
 mod trace;
+#[cfg(feature = "otlp")]
+mod variables;
 mod watch;
 
 pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};
@@ -31,13 +35,19 @@ pub use trace::{TraceContext, current as current_trace};
 
 pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
 pub(crate) use export::Export;
+#[cfg(feature = "cli")]
+pub(crate) use export::{Reached, examine_export};
 pub(crate) use instruments::*;
 pub(crate) use life::Gate;
 pub(crate) use life::{BackendCounts, Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
 pub(crate) use names::{OperationId, Target};
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
-#[cfg(feature = "cli")]
-pub(crate) use records::{Record, send as send_record};
-pub(crate) use trace::{Carried, Propagation, enter as enter_trace, of_meta as trace_of_meta};
-pub(crate) use watch::{HttpWatch, Seen, Telemetry, Watch, WatchedLater};
+pub(crate) use reasons::{Reason, Refusals};
+pub(crate) use records::{Record, are_sent as records_are_sent, send as send_record};
+pub(crate) use redact::{Redaction, secret_properties};
+pub(crate) use trace::{
+    Carried, Propagation, enter as enter_trace, of_headers as trace_of_headers,
+    of_meta as trace_of_meta,
+};
+pub(crate) use watch::{Ended, HttpWatch, Seen, Telemetry, Watch, WatchedLater, Witness};

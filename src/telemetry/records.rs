@@ -40,8 +40,14 @@ pub(super) fn send_nowhere() {
     *SINK.write().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
+/// Whether there is a place for records.
+pub(crate) fn are_sent() -> bool {
+    SINK.read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_some()
+}
+
 /// Sends a record, if there is a place for it; it is only made if there is.
-#[cfg(feature = "cli")]
 pub(crate) fn send(record: impl FnOnce() -> Record) {
     let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(sink) = &*sink

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::config::{ExportProtocol, TelemetryConfig};
 use super::trace::{Propagation, Sampler};
-use crate::environment::Probe;
+use super::variables::{Effect, VARIABLES};
+use crate::environment::{Environment, Probe};
 
 /// Everything that is to be known about exporting.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +19,10 @@ pub(crate) struct ExportSettings {
     pub(crate) propagation: Propagation,
     pub(crate) spans: Batching,
     pub(crate) records: Batching,
+    pub(crate) span_limits: AttributeLimits,
+    pub(crate) record_limits: AttributeLimits,
     pub(crate) metric_interval: Duration,
+    pub(crate) metric_timeout: Duration,
     /// Who sends: `service.name` and the like.
     pub(crate) resource: BTreeMap<String, String>,
     /// What was said that means nothing, for the log.
@@ -32,7 +36,11 @@ pub(crate) struct Target {
     pub(crate) protocol: Protocol,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) timeout: Duration,
+    /// Whether what is sent is compressed, by gzip.
+    pub(crate) compressed: bool,
     pub(crate) certificate: Option<PathBuf>,
+    /// What is shown to the collector: files with a certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl std::fmt::Debug for Target {
@@ -55,8 +63,19 @@ pub(crate) enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batching {
     pub(crate) delay: Duration,
+    /// How long sending a batch may take.
+    pub(crate) timeout: Duration,
     pub(crate) queue: usize,
     pub(crate) batch: usize,
+}
+
+/// How much is told of one span or record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttributeLimits {
+    /// How many attributes there may be.
+    pub(crate) count: usize,
+    /// How many characters the text of one may have.
+    pub(crate) length: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -110,10 +129,14 @@ impl ExportSettings {
             propagation: reader.propagation(),
             spans: reader.batching("OTEL_BSP", 5_000),
             records: reader.batching("OTEL_BLRP", 1_000),
+            span_limits: reader.limits("SPAN"),
+            record_limits: reader.limits("LOGRECORD"),
             metric_interval: reader.millis("OTEL_METRIC_EXPORT_INTERVAL", 60_000),
+            metric_timeout: reader.millis("OTEL_METRIC_EXPORT_TIMEOUT", 30_000),
             resource: reader.resource(service),
             doubts: Vec::new(),
         };
+        reader.tell_of_what_has_no_effect();
         settings.doubts = reader.doubts;
         let any =
             settings.traces.is_some() || settings.metrics.is_some() || settings.logs.is_some();
@@ -151,6 +174,29 @@ impl Reader<'_> {
 
     fn millis(&mut self, name: &str, default: u64) -> Duration {
         Duration::from_millis(self.number(name, default).max(1))
+    }
+
+    /// Attribute limits of a kind, or those for all.
+    fn limits(&mut self, kind: &str) -> AttributeLimits {
+        let mut limit = |what: &str, default: usize| {
+            let all = self.number(&format!("OTEL_ATTRIBUTE_{what}_LIMIT"), default);
+            self.number(&format!("OTEL_{kind}_ATTRIBUTE_{what}_LIMIT"), all)
+        };
+        AttributeLimits {
+            count: limit("COUNT", 128),
+            length: limit("VALUE_LENGTH", usize::MAX),
+        }
+    }
+
+    /// Whoever sets a variable should learn that it does nothing.
+    fn tell_of_what_has_no_effect(&mut self) {
+        for (name, effect) in VARIABLES {
+            if let Effect::None(reason) = effect
+                && self.probe.variable(name).is_some()
+            {
+                self.doubts.push(format!("{name} has no effect: {reason}"));
+            }
+        }
     }
 
     /// The variable for a signal, or the one for all.
@@ -209,6 +255,16 @@ impl Reader<'_> {
             }
             (None, None, _) => return None,
         };
+        // Over gRPC a host and a port will do; then it is said apart whether the way is secured.
+        let endpoint = match endpoint.contains("://") {
+            false if protocol == Protocol::Grpc => {
+                let insecure = self.exporter(signal, "INSECURE");
+                let insecure =
+                    insecure.is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
+                format!("{}://{endpoint}", if insecure { "http" } else { "https" })
+            }
+            _ => endpoint,
+        };
         let is_url = endpoint.parse::<http::Uri>().is_ok_and(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
         });
@@ -220,16 +276,19 @@ impl Reader<'_> {
             ));
             return None;
         }
-        if let Some(compression) = self.exporter(signal, "COMPRESSION")
-            && compression.trim() != "none"
-        {
-            let compression = compression.to_owned();
-            self.doubt(
-                "OTEL_EXPORTER_OTLP_COMPRESSION",
-                &compression,
-                "which is not supported; nothing is compressed",
-            );
-        }
+        let compression = self.exporter(signal, "COMPRESSION").map(str::to_owned);
+        let compressed = match compression.as_deref().map(str::trim) {
+            None | Some("none") => false,
+            Some("gzip") => true,
+            Some(other) => {
+                self.doubt(
+                    "OTEL_EXPORTER_OTLP_COMPRESSION",
+                    other,
+                    "of which only gzip and none are known; nothing is compressed",
+                );
+                false
+            }
+        };
         let headers = self
             .exporter(signal, "HEADERS")
             .map(pairs)
@@ -247,12 +306,24 @@ impl Reader<'_> {
             }
             None => TIMEOUT,
         };
+        let shown = self
+            .exporter(signal, "CLIENT_CERTIFICATE")
+            .map(PathBuf::from);
+        let key = self.exporter(signal, "CLIENT_KEY").map(PathBuf::from);
+        if shown.is_some() != key.is_some() {
+            self.doubts.push(
+                "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY belong together; no certificate is shown"
+                    .to_owned(),
+            );
+        }
         Some(Target {
             endpoint,
             protocol,
             headers,
             timeout,
+            compressed,
             certificate: self.exporter(signal, "CERTIFICATE").map(PathBuf::from),
+            identity: shown.zip(key),
         })
     }
 
@@ -313,6 +384,7 @@ impl Reader<'_> {
         let queue = queue.clamp(1, 65_536);
         Batching {
             delay: self.millis(&format!("{prefix}_SCHEDULE_DELAY"), delay_ms),
+            timeout: self.millis(&format!("{prefix}_EXPORT_TIMEOUT"), 30_000),
             queue,
             batch: self
                 .number(&format!("{prefix}_MAX_EXPORT_BATCH_SIZE"), 512_usize)
@@ -327,10 +399,19 @@ impl Reader<'_> {
             ("telemetry.sdk.name".to_owned(), "opentelemetry".to_owned()),
             ("telemetry.sdk.language".to_owned(), "rust".to_owned()),
         ]);
-        if name.is_empty() {
+        // Whoever has given the server no name of its own has perhaps named the project.
+        let surroundings = Environment::detect(self.probe);
+        for (key, value) in surroundings.resource_attributes(self.probe) {
+            if key != "service.name" || name.is_empty() || name == SERVICE {
+                resource.insert(key.to_owned(), value);
+            }
+        }
+        if resource["service.name"].is_empty() {
             resource.insert("service.name".to_owned(), SERVICE.to_owned());
         }
-        if let Some(host) = self.probe.variable("HOSTNAME") {
+        if !resource.contains_key("service.instance.id")
+            && let Some(host) = self.probe.variable("HOSTNAME")
+        {
             resource.insert("service.instance.id".to_owned(), host.to_owned());
         }
         if let Some(list) = self.probe.variable("OTEL_RESOURCE_ATTRIBUTES") {
@@ -445,6 +526,123 @@ mod tests {
         assert_eq!(traces.timeout, Duration::from_millis(2_500));
         assert!(!format!("{traces:?}").contains("abc"));
         assert_eq!((settings.metrics, settings.logs), (None, None));
+    }
+
+    /// Every variable that has an effect, with a value that is not its default.
+    #[test]
+    fn every_standard_variable_does_what_it_says_or_is_told_to_do_nothing() {
+        use super::super::variables::{OF_EXPORTER, of_exporter};
+
+        const BASE: [(&str, &str); 2] = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+            ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ];
+        let plain = read(&BASE);
+        let value = |name: &str| match name {
+            "OTEL_SDK_DISABLED" => "true",
+            "OTEL_SERVICE_NAME" => "other",
+            "OTEL_RESOURCE_ATTRIBUTES" => "a=b",
+            "OTEL_PROPAGATORS" => "baggage",
+            "OTEL_TRACES_SAMPLER" => "always_off",
+            "OTEL_TRACES_SAMPLER_ARG" => "0.5",
+            name if name.ends_with("_EXPORTER") => "none",
+            _ => "77",
+        };
+        for (name, effect) in VARIABLES {
+            let others = BASE.iter().copied().filter(|(other, _)| *other != name);
+            let with: Vec<_> = others.chain([(name, value(name))]).collect();
+            let found = read(&with);
+            match effect {
+                Effect::Has => {
+                    assert_ne!(found, plain, "{name} changes nothing");
+                    let doubts = found.map(|settings| settings.doubts).unwrap_or_default();
+                    assert_eq!(doubts, Vec::<String>::new(), "{name}");
+                }
+                Effect::None(reason) => {
+                    let mut found = found.expect("an endpoint");
+                    let told = std::mem::take(&mut found.doubts);
+                    assert_eq!(told, [format!("{name} has no effect: {reason}")]);
+                    assert_eq!(Some(found), plain, "{name} changes something");
+                }
+            }
+        }
+        // Over gRPC, and without a scheme, since only there one of them counts.
+        let grpc = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/a"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/b"),
+        ];
+        let plain = read(&grpc);
+        assert!(plain.is_some());
+        for name in OF_EXPORTER {
+            let value = match name {
+                "ENDPOINT" => "http://other:1",
+                "PROTOCOL" => "http/protobuf",
+                "HEADERS" => "a=b",
+                "TIMEOUT" => "77",
+                "COMPRESSION" => "gzip",
+                "INSECURE" => "true",
+                _ => "/elsewhere",
+            };
+            for variable in of_exporter(name) {
+                let others = grpc.iter().copied().filter(|(other, _)| *other != variable);
+                let with: Vec<_> = others.chain([(&*variable, value)]).collect();
+                assert_ne!(read(&with), plain, "{variable} changes nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn every_standard_variable_is_documented() {
+        use super::super::variables::OF_EXPORTER;
+
+        let document = include_str!("../../docs/observability.md");
+        for (name, effect) in VARIABLES {
+            let row = document
+                .lines()
+                .find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+                .unwrap_or_else(|| panic!("{name} is not in docs/observability.md"));
+            let says_none = row.contains("no effect");
+            assert_eq!(says_none, effect != Effect::Has, "{row}");
+        }
+        for name in OF_EXPORTER {
+            let name = format!("`OTEL_EXPORTER_OTLP_{name}`");
+            assert!(
+                document.contains(&name),
+                "{name} is not in docs/observability.md"
+            );
+        }
+    }
+
+    #[test]
+    fn the_surroundings_say_who_sends() {
+        let on_cloud_run = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+            ("K_SERVICE", "weather-service"),
+            ("K_REVISION", "weather-00001"),
+            ("K_CONFIGURATION", "weather-service"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "cloud.region=here"),
+        ])
+        .expect("an endpoint");
+        let resource = &on_cloud_run.resource;
+        assert_eq!(resource["cloud.provider"], "gcp");
+        assert_eq!(resource["cloud.platform"], "gcp_cloud_run");
+        assert_eq!(resource["faas.name"], "weather-service");
+        assert_eq!(resource["faas.version"], "weather-00001");
+        assert_eq!(resource["cloud.region"], "here");
+        // Whoever named the server is not outdone by the surroundings.
+        assert_eq!(resource["service.name"], "weather");
+        let in_a_pod = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+            ("HOSTNAME", "weather-6d4cf-abcde"),
+        ])
+        .expect("an endpoint");
+        let resource = &in_a_pod.resource;
+        assert_eq!(resource["k8s.pod.name"], "weather-6d4cf-abcde");
+        assert_eq!(resource["service.instance.id"], "weather-6d4cf-abcde");
+        assert_eq!(resource["deployment.environment.name"], "production");
     }
 
     #[test]

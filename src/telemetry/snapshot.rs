@@ -87,7 +87,7 @@ pub(super) fn of_cells(metrics: &Metrics) -> Vec<Family> {
         value: Value::Distribution(distribution),
     });
     let http = http.into_values().map(|(key, distribution)| Series {
-        labels: http_labels(key),
+        labels: http_labels(key, metrics.scheme()),
         value: Value::Distribution(distribution),
     });
     vec![
@@ -150,11 +150,11 @@ fn operation_labels(operation: &Operation, key: OperationKey) -> Vec<Label> {
 }
 
 /// The attributes that the conventions for HTTP give to a request.
-fn http_labels(key: HttpKey) -> Vec<Label> {
+fn http_labels(key: HttpKey, scheme: &str) -> Vec<Label> {
     let mut labels: Vec<Label> = vec![
         ("http.request.method", key.method().into()),
         ("http.response.status_code", key.status.to_string().into()),
-        ("url.scheme", "http".into()),
+        ("url.scheme", scheme.into()),
     ];
     if let Some(route) = key.route.label() {
         labels.push(("http.route", route.into()));

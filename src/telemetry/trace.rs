@@ -1,11 +1,13 @@
 //! Trace context as W3C has it, and which requests are traced.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -14,6 +16,7 @@ use tokio::sync::mpsc;
 use super::cells::OperationKey;
 use super::metrics::Counter;
 use super::names::OperationId;
+use super::redact::Redaction;
 use crate::protocol::message::{self, Meta, Params, Request};
 
 /// Where a piece of work belongs in a trace: what `traceparent` says.
@@ -254,7 +257,10 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
 pub(crate) struct Tracer {
     pub(crate) sampler: Sampler,
     pub(crate) propagation: Propagation,
-    pub(crate) record_arguments: bool,
+    /// How arguments are shown; `None` if they are not.
+    pub(crate) arguments: Option<Redaction>,
+    /// Names of arguments that schemas call secret.
+    pub(crate) secrets: ArcSwap<BTreeSet<String>>,
     pub(crate) spans: mpsc::Sender<Box<Span>>,
     pub(crate) dropped: Counter,
 }
@@ -278,7 +284,8 @@ pub(crate) struct Draft {
     said: Said,
 }
 
-const ARGUMENTS_MAX_BYTES: usize = 4 * 1024;
+/// More of a call's arguments is not told.
+pub(crate) const ARGUMENTS_MAX_BYTES: usize = 4 * 1024;
 const URI_MAX_BYTES: usize = 1024;
 
 impl Tracer {
@@ -340,7 +347,7 @@ impl Tracer {
         let id = message::string(id).map_or_else(|| id.to_owned(), |id| id.into_owned());
         let is_of_resources = request.method.starts_with("resources/");
         let uri = request.params.uri.filter(|_| is_of_resources);
-        let arguments = request.params.arguments.filter(|_| self.record_arguments);
+        let arguments = self.arguments.as_ref().zip(request.params.arguments);
         Said {
             request_id: id,
             resource_uri: uri
@@ -348,7 +355,9 @@ impl Tracer {
                 .map(|uri| cut(&uri, URI_MAX_BYTES)),
             session: None,
             peer,
-            arguments: arguments.map(|arguments| cut(arguments, ARGUMENTS_MAX_BYTES)),
+            arguments: arguments.map(|(redaction, arguments)| {
+                redaction.show(arguments, &self.secrets.load()).to_string()
+            }),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! One request, watched from its beginning to its end.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
@@ -12,6 +13,7 @@ use super::cells::{Cells, HttpKey, OperationKey, Verdict, Wire};
 use super::life::Life;
 use super::metrics::Metrics;
 use super::names::OperationId;
+use super::reasons::Reason;
 use super::trace::{Ending, TraceContext, Traced, Tracer};
 use crate::protocol::Revision;
 use crate::protocol::message::Request;
@@ -40,6 +42,18 @@ impl Telemetry {
     pub(crate) fn traced_by(mut self, tracer: Tracer) -> Self {
         self.tracer = Some(Arc::new(tracer));
         self
+    }
+
+    /// Says which arguments of tools are secret, by their names: traces leave their values out.
+    pub(crate) fn mark_secret(&self, names: BTreeSet<String>) {
+        if let Some(tracer) = &self.tracer {
+            // What is secret at one endpoint is so at all, and stays so.
+            let known = tracer.secrets.load();
+            if !names.is_subset(&known) {
+                let all: BTreeSet<String> = known.union(&names).cloned().collect();
+                tracer.secrets.store(Arc::new(all));
+            }
+        }
     }
 
     /// Whether requests are watched at all. If not, this is all that they cost.
@@ -81,6 +95,9 @@ impl Telemetry {
             revision: Cell::new(None),
             session: Cell::new(None),
             traced: tracer.map(|tracer| tracer.begin(request, seen.headers, seen.peer)),
+            witness: None,
+            barred: false,
+            goes_on: Cell::new(false),
         }
     }
 }
@@ -90,7 +107,17 @@ impl Telemetry {
 pub(crate) struct Seen<'h> {
     pub(crate) wire: Wire,
     pub(crate) headers: Option<&'h HeaderMap>,
+    /// The client's address, as far as it is known.
     pub(crate) peer: Option<IpAddr>,
+}
+
+impl Seen<'static> {
+    /// Over standard input and output.
+    pub(crate) const PIPE: Self = Self {
+        wire: Wire::Pipe,
+        headers: None,
+        peer: None,
+    };
 }
 
 /// A request that is being looked at. What it is about becomes known on the way.
@@ -102,6 +129,29 @@ pub(crate) struct Watch<'a> {
     revision: Cell<Option<Revision>>,
     session: Cell<Option<Arc<str>>>,
     traced: Option<Traced>,
+    witness: Option<Box<dyn Witness>>,
+    /// It must not be done.
+    barred: bool,
+    /// It goes on behind its answer.
+    goes_on: Cell<bool>,
+}
+
+/// Somebody who is told how a request has ended. Dropped without that, it has not.
+pub(crate) trait Witness: fmt::Debug + Send {
+    /// The answer is there, or nobody wants it any more.
+    fn ends(self: Box<Self>, ended: Ended);
+}
+
+/// How a request has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) verdict: Verdict,
+    /// Why it was refused, if it was.
+    pub(crate) reason: Option<Reason>,
+    pub(crate) elapsed: Duration,
+    pub(crate) session: Option<Arc<str>>,
+    /// Whether it goes on behind its answer.
+    pub(crate) goes_on: bool,
 }
 
 impl fmt::Debug for Watch<'_> {
@@ -113,6 +163,29 @@ impl fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
+    /// Has somebody told how it ends.
+    pub(crate) fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
+    /// Has it not done.
+    pub(crate) fn bar(mut self) -> Self {
+        self.barred = true;
+        self
+    }
+
+    /// Whether it must not be done.
+    #[inline]
+    pub(crate) fn is_barred(&self) -> bool {
+        self.barred
+    }
+
+    /// It goes on behind its answer.
+    pub(crate) fn goes_on(&self) {
+        self.goes_on.set(true);
+    }
+
     #[inline]
     pub(crate) fn names(&self, id: OperationId) {
         self.id.set(Some(id));
@@ -131,7 +204,7 @@ impl Watch<'_> {
     /// The request is one of a session; `name` opens nothing.
     #[inline]
     pub(crate) fn is_in(&self, name: &Arc<str>) {
-        if self.is_recorded() {
+        if self.is_recorded() || self.witness.is_some() {
             self.session.set(Some(Arc::clone(name)));
         }
     }
@@ -150,7 +223,12 @@ impl Watch<'_> {
 
     /// The answer is there. `error` is the message of a JSON-RPC error, which is asked for only if somebody will read it.
     #[inline]
-    pub(crate) fn end(self, verdict: Verdict, error: impl FnOnce() -> Option<String>) {
+    pub(crate) fn end(
+        self,
+        verdict: Verdict,
+        reason: Option<Reason>,
+        error: impl FnOnce() -> Option<String>,
+    ) {
         let key = OperationKey {
             revision: self.revision.get(),
             wire: self.wire,
@@ -159,6 +237,16 @@ impl Watch<'_> {
         let id = self.id.get().unwrap_or(OperationId::OTHER);
         let elapsed = self.started.elapsed();
         self.cells.operation_ends(id, key, elapsed);
+        let session = self.session.take();
+        if let Some(witness) = self.witness {
+            witness.ends(Ended {
+                verdict,
+                reason,
+                elapsed,
+                session: session.clone(),
+                goes_on: self.goes_on.get(),
+            });
+        }
         if let Some(Traced {
             context,
             draft: Some(draft),
@@ -170,7 +258,7 @@ impl Watch<'_> {
                 operation: id,
                 key,
                 error: error(),
-                session: self.session.take(),
+                session,
             });
         }
     }
@@ -185,6 +273,8 @@ impl Watch<'_> {
             revision: self.revision.get(),
             session: self.session.take(),
             traced: self.traced,
+            witness: self.witness,
+            goes_on: self.goes_on.get(),
             ended: false,
         }
     }
@@ -200,16 +290,28 @@ pub(crate) struct WatchedLater {
     revision: Option<Revision>,
     session: Option<Arc<str>>,
     traced: Option<Traced>,
+    witness: Option<Box<dyn Witness>>,
+    goes_on: bool,
     ended: bool,
 }
 
 impl WatchedLater {
     /// The answer is there.
-    pub(crate) fn end(mut self, verdict: Verdict, error: impl FnOnce() -> Option<String>) {
-        self.record(verdict, error);
+    pub(crate) fn end(
+        mut self,
+        verdict: Verdict,
+        reason: Option<Reason>,
+        error: impl FnOnce() -> Option<String>,
+    ) {
+        self.record(verdict, reason, error);
     }
 
-    fn record(&mut self, verdict: Verdict, error: impl FnOnce() -> Option<String>) {
+    fn record(
+        &mut self,
+        verdict: Verdict,
+        reason: Option<Reason>,
+        error: impl FnOnce() -> Option<String>,
+    ) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -220,6 +322,16 @@ impl WatchedLater {
         };
         let elapsed = self.started.elapsed();
         self.cells.operation_ends(self.id, key, elapsed);
+        let session = self.session.take();
+        if let Some(witness) = self.witness.take() {
+            witness.ends(Ended {
+                verdict,
+                reason,
+                elapsed,
+                session: session.clone(),
+                goes_on: self.goes_on,
+            });
+        }
         if let Some(Traced {
             context,
             draft: Some(draft),
@@ -231,7 +343,7 @@ impl WatchedLater {
                 operation: self.id,
                 key,
                 error: error(),
-                session: self.session.take(),
+                session,
             });
         }
     }
@@ -239,7 +351,7 @@ impl WatchedLater {
 
 impl Drop for WatchedLater {
     fn drop(&mut self) {
-        self.record(Verdict::Cancelled, || None);
+        self.record(Verdict::Cancelled, None, || None);
     }
 }
 
@@ -313,7 +425,7 @@ mod tests {
             let later = watch.later();
             assert_eq!(cells.in_flight(), 1);
             if ended {
-                later.end(Verdict::Done, || None);
+                later.end(Verdict::Done, None, || None);
             }
         }
         assert_eq!(cells.in_flight(), 0);
@@ -344,7 +456,7 @@ mod tests {
         let cells = telemetry.cells();
         telemetry
             .watch(&cells, SEEN, &ping())
-            .end(Verdict::Done, || None);
+            .end(Verdict::Done, None, || None);
         let families = telemetry.metrics.families();
         assert!(
             families.iter().all(

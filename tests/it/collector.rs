@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use longshore::telemetry::{ExportProtocol, SpanNames};
 use longshore::{CallContext, Definition, ToolError, tool_fn};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
@@ -37,6 +39,9 @@ struct Received {
     spans: Vec<Span>,
     metrics: BTreeMap<String, Metric>,
     resources: Vec<Resource>,
+    /// The same by signal.
+    by_signal: BTreeMap<&'static str, Vec<Resource>>,
+    log_lines: Vec<String>,
     headers: Vec<HeaderMap>,
 }
 
@@ -90,6 +95,21 @@ impl Collector {
     }
 }
 
+impl Received {
+    fn resource(&mut self, signal: &'static str, resource: Option<Resource>) {
+        self.resources.extend(resource.clone());
+        self.by_signal.entry(signal).or_default().extend(resource);
+    }
+}
+
+fn inflate(bytes: &[u8]) -> Bytes {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut plain)
+        .expect("gzip");
+    plain.into()
+}
+
 async fn receive(
     request: Request<Incoming>,
     received: Arc<Mutex<Received>>,
@@ -98,25 +118,48 @@ async fn receive(
     let body = body.collect().await.expect("a body").to_bytes();
     let is_grpc = head.headers["content-type"] == "application/grpc";
     // gRPC: a byte that says whether it is compressed, and four with its length.
-    let message = if is_grpc { body.slice(5..) } else { body };
+    let (compressed, message) = if is_grpc {
+        (body[0] == 1, body.slice(5..))
+    } else {
+        let coding = head.headers.get("content-encoding");
+        (coding.is_some_and(|coding| coding == "gzip"), body)
+    };
+    let message = if compressed {
+        inflate(&message)
+    } else {
+        message
+    };
     let path = head.uri.path();
     let mut received = received.lock().expect("not poisoned");
     if path.ends_with("/v1/traces") || path.contains("TraceService") {
         let request = ExportTraceServiceRequest::decode(message).expect("spans");
         for resource in request.resource_spans {
-            received.resources.extend(resource.resource);
+            received.resource("traces", resource.resource);
             let scopes = resource.scope_spans.into_iter();
             received.spans.extend(scopes.flat_map(|scope| scope.spans));
         }
     } else if path.ends_with("/v1/metrics") || path.contains("MetricsService") {
         let request = ExportMetricsServiceRequest::decode(message).expect("metrics");
         for resource in request.resource_metrics {
-            received.resources.extend(resource.resource);
+            received.resource("metrics", resource.resource);
             let scopes = resource.scope_metrics.into_iter();
             let metrics = scopes.flat_map(|scope| scope.metrics);
             received.metrics = metrics
                 .map(|metric| (metric.name.clone(), metric))
                 .collect();
+        }
+    } else if path.ends_with("/v1/logs") || path.contains("LogsService") {
+        let request = ExportLogsServiceRequest::decode(message).expect("log records");
+        for resource in request.resource_logs {
+            received.resource("logs", resource.resource);
+            let scopes = resource.scope_logs.into_iter();
+            let records = scopes.flat_map(|scope| scope.log_records);
+            received
+                .log_lines
+                .extend(records.filter_map(|record| match record.body?.value? {
+                    any_value::Value::StringValue(text) => Some(text),
+                    _ => None,
+                }));
         }
     }
     received.headers.push(head.headers);
@@ -576,4 +619,108 @@ fn a_collector_that_is_not_there_costs_no_call_and_no_second_at_the_end() {
     drop(server);
     // A second for the collector; the rest is the patience of a busy machine.
     assert!(start.elapsed().as_secs() < 8, "{:?}", start.elapsed());
+}
+
+/// What each signal says of its sender, of a program that believes to be on Cloud Run; compressed if that is asked for.
+#[cfg(all(feature = "cli", unix))]
+fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    let collector = Collector::start(protocol);
+    let endpoint = format!("http://{}", collector.address);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(["run", "--host", "127.0.0.1", "--port", "0"])
+        .env_clear()
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", word)
+        .env("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+        .env("OTEL_RESOURCE_ATTRIBUTES", "team=tests")
+        .env("K_SERVICE", "weather")
+        .env("K_REVISION", "weather-00001")
+        .env("K_CONFIGURATION", "weather")
+        .env("LONGSHORE_LOG", "info")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    let address: SocketAddr = loop {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).expect("text"), 0, "it ended");
+        if let Some((_, rest)) = line.split_once("http://127.0.0.1:")
+            && line.contains("serving")
+        {
+            let port = rest.split('/').next().unwrap_or_default();
+            break format!("127.0.0.1:{port}").parse().expect("an address");
+        }
+    };
+    let stream = std::net::TcpStream::connect(address).expect("it listens");
+    let call = Stateless::call("echo", json!({"message": "x"})).text();
+    let answer = crate::support::Connection::new(stream).send(call).receive();
+    assert_eq!(answer.status, 200);
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
+    assert!(sent.expect("kill").success());
+    assert!(child.wait().expect("it ended").success());
+    let received = collector.take();
+    let signals: Vec<_> = received.by_signal.keys().copied().collect();
+    assert_eq!(signals, ["logs", "metrics", "traces"]);
+    for (signal, resources) in &received.by_signal {
+        for resource in resources {
+            let found = texts(&resource.attributes);
+            for (name, value) in [
+                ("service.version", env!("CARGO_PKG_VERSION")),
+                ("cloud.provider", "gcp"),
+                ("cloud.platform", "gcp_cloud_run"),
+                ("faas.name", "weather"),
+                ("faas.version", "weather-00001"),
+                ("deployment.environment.name", "serverless"),
+                ("process.pid", &id),
+                ("team", "tests"),
+            ] {
+                assert_eq!(
+                    found.get(name).map(String::as_str),
+                    Some(value),
+                    "{signal} {name}"
+                );
+            }
+        }
+    }
+    assert!(
+        received
+            .log_lines
+            .iter()
+            .any(|line| line.contains("serving")),
+        "{:?}",
+        received.log_lines
+    );
+    assert!(
+        received
+            .spans
+            .iter()
+            .any(|span| span.name == "tools/call echo")
+    );
+    let coded = |headers: &HeaderMap| {
+        ["content-encoding", "grpc-encoding"]
+            .iter()
+            .any(|name| headers.get(*name).is_some_and(|coding| coding == "gzip"))
+    };
+    assert!(!received.headers.is_empty());
+    let all_coded = received.headers.iter().all(coded);
+    assert_eq!(all_coded, compression == "gzip", "{:?}", received.headers);
+}
+
+#[cfg(all(feature = "cli", unix))]
+#[test]
+fn every_signal_says_where_it_comes_from() {
+    check_senders(ExportProtocol::Http, "http/protobuf", "none");
+}
+
+#[cfg(all(feature = "cli", unix))]
+#[test]
+fn what_is_sent_is_compressed_if_that_is_asked_for() {
+    check_senders(ExportProtocol::Http, "http/protobuf", "gzip");
+    check_senders(ExportProtocol::Grpc, "grpc", "gzip");
 }

@@ -87,6 +87,99 @@ fn every_path_is_documented() {
     assert_eq!(documented, served);
 }
 
+/// What people copy from: the README, pages of platforms, manifests, the chart.
+fn copied_from() -> Vec<(std::path::PathBuf, String)> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["docs/platforms", "deploy", "helm"];
+    let mut folders: Vec<_> = folders.iter().map(|folder| root.join(folder)).collect();
+    let mut files = vec![root.join("README.md"), root.join("Dockerfile")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push(path);
+            }
+        }
+    }
+    let text = |path: std::path::PathBuf| Some((path.clone(), std::fs::read_to_string(path).ok()?));
+    files.into_iter().filter_map(text).collect()
+}
+
+#[test]
+fn every_variable_that_people_may_copy_is_one() {
+    /// Short names, and what is no setting.
+    const OTHERS: [&str; 11] = [
+        "LONGSHORE_IMAGE",
+        "LONGSHORE_IMAGE_PORT",
+        "LONGSHORE_CHART_VENV",
+        "LONGSHORE_CONFIG",
+        "LONGSHORE_TOKEN",
+        "LONGSHORE_HOST",
+        "LONGSHORE_PORT",
+        "LONGSHORE_WORKERS",
+        "LONGSHORE_TRANSPORT",
+        "LONGSHORE_TOOLSET",
+        "LONGSHORE_LOG",
+    ];
+    let settings: Vec<Vec<String>> = longshore::config::settings()
+        .map(|setting| {
+            setting
+                .path
+                .replace("[]", "")
+                .split('.')
+                .map(str::to_uppercase)
+                .collect()
+        })
+        .collect();
+    // A part of a name that stands for any, as in `upstreams.<name>.command`, fits whatever is there.
+    let is_setting = |name: &str| {
+        let parts: Vec<&str> = name["LONGSHORE_".len()..].split("__").collect();
+        settings.iter().any(|setting| {
+            parts.len() <= setting.len()
+                && parts
+                    .iter()
+                    .zip(setting)
+                    .all(|(part, known)| part == known || known.starts_with('<'))
+        })
+    };
+    let mut unknown = Vec::new();
+    let mut seen = 0;
+    for (path, text) in copied_from() {
+        for (at, _) in text.match_indices("LONGSHORE_") {
+            let rest = &text[at..];
+            let end = rest
+                .find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
+                .unwrap_or(rest.len());
+            let name = rest[..end].trim_end_matches('_');
+            let in_file = name.strip_suffix("_FILE").unwrap_or(name);
+            // `LONGSHORE_<PART>__<NAME>`, `LONGSHORE_...` and the like.
+            if name == "LONGSHORE" || OTHERS.contains(&name) {
+                continue;
+            }
+            seen += 1;
+            if !is_setting(name) && !is_setting(in_file) {
+                unknown.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(10 < seen, "{seen}");
+    assert_eq!(unknown, Vec::<String>::new());
+}
+
+#[test]
+fn the_index_for_agents_names_what_there_is() {
+    let index = include_str!("../../llms.txt");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let links = index.match_indices("](").map(|(at, _)| &index[at + 2..]);
+    let links: Vec<_> = links.filter_map(|rest| rest.split(')').next()).collect();
+    assert!(10 < links.len(), "{links:?}");
+    for link in links {
+        assert!(root.join(link).exists(), "{link}");
+    }
+}
+
 /// What a table says of one setting.
 struct Row {
     variable: String,

@@ -9,6 +9,7 @@
 mod abuse;
 mod artifacts;
 mod asking;
+mod audit;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
@@ -17,6 +18,8 @@ mod collector;
 mod client;
 mod composition;
 mod docs;
+#[cfg(all(feature = "cli", unix))]
+mod doctor;
 #[cfg(all(feature = "cli", unix))]
 mod drain;
 mod reload;
@@ -31,6 +34,8 @@ mod limits;
 mod mounts;
 mod offer_attributes;
 mod operators;
+#[cfg(feature = "cli")]
+mod operators_commands;
 mod prompts;
 mod protocol_rules;
 mod reference_tools;
@@ -40,6 +45,8 @@ mod revisions;
 mod rules;
 mod search;
 mod state;
+#[cfg(all(feature = "cli", feature = "otlp", unix))]
+mod secrets;
 mod sources;
 #[cfg(feature = "cli")]
 mod stdio;
@@ -49,5 +56,7 @@ mod support;
 mod tasks;
 mod tls;
 mod tool_attribute;
+#[cfg(all(feature = "cli", unix))]
+mod unix_socket;
 mod toolsets;
 mod upstream;

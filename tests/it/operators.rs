@@ -374,3 +374,20 @@ fn eventually(mut holds: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
+
+#[test]
+fn answers_say_how_long_they_took_if_that_is_wanted() {
+    let silent = Serve::demo();
+    assert_eq!(silent.post(&[], "{}").header("server-timing"), None);
+    let telling = Serve::demo_with(|c| c.http.server_timing = true);
+    for response in [
+        get(&mut telling.connect(), "/livez"),
+        telling.session("2025-11-25").call("calculate", &sum()),
+        telling.post(&[], "{"),
+    ] {
+        let said = response.header("server-timing").expect("a time");
+        let milliseconds = said.strip_prefix("longshore;dur=").expect("ours");
+        let milliseconds: f64 = milliseconds.parse().expect("a number");
+        assert!((0.0..60_000.0).contains(&milliseconds), "{said}");
+    }
+}

@@ -175,6 +175,41 @@ fn sighup_reads_the_configuration_again_and_does_not_end_the_program() {
 }
 
 #[test]
+fn a_moved_audit_log_is_opened_again_by_sighup_and_new_rules_are_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("audit.jsonl");
+    let audit = format!("audit:\n  file: {}\n", log.display());
+    let mut program = Program::start(&settings("one", KEY, &audit), &[]);
+    let rules = "policy:\n  rules:\n    - {effect: deny, tools: [echo]}\n";
+    program.write(&settings("one", KEY, &format!("{audit}{rules}")));
+    program.wait_for("is in force");
+    let old = folder.path().join("audit.jsonl.1");
+    fs::rename(&log, &old).expect("moved");
+    program.signal("HUP");
+    // What was put down before the signal may be in either.
+    while !log.exists() {
+        std::thread::yield_now();
+    }
+    assert!(program.get("/mcp", "wrong").starts_with("HTTP/1.1 401"));
+    program.signal("TERM");
+    assert!(program.process.wait().expect("ends").success());
+    let (old, new) = (fs::read_to_string(old), fs::read_to_string(log));
+    let (old, new) = (old.expect("UTF-8"), new.expect("UTF-8"));
+    assert!(
+        old.contains(r#""event":"start""#) && !old.contains("credential_invalid"),
+        "{old}"
+    );
+    assert!(
+        format!("{old}{new}").contains(r#""event":"policy","rules":1"#),
+        "{old}{new}"
+    );
+    assert!(
+        new.contains("credential_invalid") && new.contains(r#""event":"stop""#),
+        "{new}"
+    );
+}
+
+#[test]
 fn in_development_it_starts_again_when_a_setting_takes_that_or_the_program_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longshore.yaml");
@@ -195,4 +230,23 @@ fn in_development_it_starts_again_when_a_setting_takes_that_or_the_program_chang
     assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
     program.signal("TERM");
     assert_eq!(program.process.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn changed_limits_hold_without_a_new_start() {
+    let text = |more: &str| format!("http:\n  port: 0\nlog:\n  level: info\n{more}");
+    let mut program = Program::start(&text(""), &[]);
+    assert!((0..5).all(|_| program.get("/tools", KEY).starts_with("HTTP/1.1 200")));
+    program.write(&text(
+        "limits:\n  address:\n    per_second: 0.001\n    burst: 2\n",
+    ));
+    let line = program.wait_for("is in force");
+    assert!(line.contains("limits.address"), "{line}");
+    let statuses: Vec<_> = (0..3)
+        .map(|_| program.get("/tools", KEY)[9..12].to_owned())
+        .collect();
+    assert_eq!(statuses, ["200", "200", "429"]);
+    program.write(&text(""));
+    program.wait_for("is in force");
+    assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 200"));
 }

@@ -10,12 +10,14 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use longshore::tool;
+use longshore::auth::CertificateName;
+use longshore::{CallContext, Config, tool};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
+use crate::auth::{CI, bearer, with_keys};
 use crate::support::{Running, Serve, Stateless};
 
 /// Returns the message it was given.
@@ -66,14 +68,19 @@ fn client(shows: bool, protocol: &str) -> Arc<ClientConfig> {
 
 /// One call over HTTP/1.1, and everything that comes back.
 fn call(server: &Running, shows: bool) -> std::io::Result<String> {
+    let text = Stateless::call("echo", json!({"message": "in private"}))
+        .and("connection", "close")
+        .text();
+    exchange(server, shows, &text)
+}
+
+/// A request over HTTP/1.1, and everything that comes back.
+fn exchange(server: &Running, shows: bool, text: &str) -> std::io::Result<String> {
     let name = ServerName::try_from("localhost").expect("a name");
     let session = ClientConnection::new(client(shows, "http/1.1"), name).expect("a client");
     let socket = TcpStream::connect(server.address())?;
     socket.set_read_timeout(Some(std::time::Duration::from_secs(20)))?;
     let mut stream = StreamOwned::new(session, socket);
-    let text = Stateless::call("echo", json!({"message": "in private"}))
-        .and("connection", "close")
-        .text();
     stream.write_all(text.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -130,6 +137,138 @@ fn clients_are_asked_for_a_certificate_where_that_is_configured() {
     assert!(call(&server, false).is_err(), "it showed none");
 }
 
+/// Says who calls.
+#[tool]
+async fn whoami(context: &CallContext) -> String {
+    let principal = context.principal();
+    let groups: Vec<_> = principal.groups().collect();
+    format!("{} {groups:?}", principal.name())
+}
+
+/// A server that asks for certificates, and tells who calls.
+fn asking(change: impl FnOnce(&mut Config)) -> Running {
+    Serve::new()
+        .tool(whoami)
+        .configured(|c| {
+            c.http.tls.certificate = Some(file("server.crt"));
+            c.http.tls.key = Some(file("server.key"));
+            c.http.tls.client_authorities = Some(file("ca.crt"));
+        })
+        .configured(change)
+        .start()
+}
+
+/// Who the server says calls, or what it says instead.
+fn who(server: &Running, shows: bool, headers: &[(&str, &str)]) -> String {
+    let call = Stateless::call("whoami", json!({})).and("connection", "close");
+    let call = headers
+        .iter()
+        .fold(call, |call, (name, value)| call.and(name, value));
+    let answer = exchange(server, shows, &call.text()).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    match body["result"]["content"][0]["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => head[9..12].to_owned(),
+    }
+}
+
+#[test]
+fn a_certificate_proves_its_holder() {
+    let server = asking(|c| c.auth.certificate.name = Some(CertificateName::Uri));
+    assert_eq!(
+        who(&server, true, &[]),
+        "cert:spiffe://example.org/client []"
+    );
+    let server = asking(|c| {
+        c.auth.certificate.name = Some(CertificateName::CommonName);
+        c.auth.certificate.names = vec!["another client".to_owned()];
+    });
+    assert_eq!(who(&server, true, &[]), "401");
+}
+
+#[test]
+fn who_may_go_without_a_certificate_proves_itself_otherwise() {
+    let server = asking(|c| {
+        c.http.tls.client_optional = true;
+        c.auth.certificate.name = Some(CertificateName::CommonName);
+        with_keys(c);
+    });
+    assert_eq!(who(&server, true, &[]), "cert:the test client []");
+    assert_eq!(who(&server, false, &[]), "401");
+    let key = bearer(CI);
+    let key = [("authorization", &*key)];
+    assert_eq!(who(&server, false, &key), "key:ci []");
+    // What was sent says more than the connection.
+    assert_eq!(who(&server, true, &key), "key:ci []");
+    assert_eq!(
+        who(
+            &server,
+            true,
+            &[("authorization", "Bearer nobody-knows-it")]
+        ),
+        "401"
+    );
+}
+
+#[test]
+fn a_proxy_with_a_certificate_may_name_the_user_from_wherever_it_is() {
+    let server = |names: &str| {
+        let names = vec![names.to_owned()];
+        asking(|c| {
+            c.auth.forwarded.user_header = Some("x-forwarded-user".to_owned());
+            c.auth.forwarded.certificates = names;
+        })
+    };
+    let alice = [("x-forwarded-user", "alice")];
+    assert_eq!(
+        who(&server("spiffe://example.org/*"), true, &alice),
+        "user:alice []"
+    );
+    assert_eq!(
+        who(&server("spiffe://example.org/proxy"), true, &alice),
+        "401"
+    );
+}
+
+#[test]
+fn certificates_that_nobody_is_asked_for_prove_nothing() {
+    let bind = |change: fn(&mut Config)| {
+        let mut config = Config::default();
+        config.http.port = 0;
+        change(&mut config);
+        let error = longshore::App::new()
+            .config(config)
+            .bind()
+            .expect_err("refused");
+        error.to_string()
+    };
+    for said in [
+        bind(|c| c.auth.certificate.name = Some(CertificateName::Subject)),
+        bind(|c| {
+            c.auth.forwarded.user_header = Some("x-user".to_owned());
+            c.auth.forwarded.certificates = vec!["*".to_owned()];
+        }),
+    ] {
+        assert!(said.contains("http.tls.client_authorities"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_counted_says_that_clients_speak_tls() {
+    let server = asking(|c| c.http.admin.port = Some(0));
+    who(&server, true, &[]);
+    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let metrics = server.connect_to_admin().send(get).receive().body;
+    let line = metrics
+        .lines()
+        .find(|l| l.starts_with("http_server_request_duration_seconds_count"));
+    assert!(
+        line.is_some_and(|l| l.contains("url_scheme=\"https\"")),
+        "{line:?}"
+    );
+}
+
 #[test]
 fn who_does_not_shake_hands_is_let_go_of() {
     let server = server(false);
@@ -153,4 +292,36 @@ fn certificates_that_cannot_be_used_are_told_at_start() {
     let error = longshore::App::new().config(config).bind();
     let error = error.expect_err("another's key").to_string();
     assert!(error.contains("cannot be used together"), "{error}");
+}
+
+#[tokio::test]
+async fn our_own_client_shows_a_certificate_if_it_has_one() {
+    use longshore::net::{Client, ClientError, Guard, Outgoing};
+
+    let server = server(true);
+    let url = format!("https://localhost:{}/livez", server.address().port());
+    let url: url::Url = url.parse().expect("a URL");
+    let pem = |name: &str| std::fs::read(file(name)).expect("there");
+    let builder = || {
+        let client = Client::builder(Guard::public().trust(&url));
+        client.roots(&pem("ca.crt")).expect("an authority")
+    };
+    let shows = builder()
+        .identity(&pem("client.crt"), &pem("client.key"))
+        .and_then(longshore::net::ClientBuilder::build)
+        .expect("a client");
+    let answer = shows.fetch(Outgoing::get(url.clone())).await;
+    assert_eq!(answer.expect("an answer").status, StatusCode::OK);
+    let bare = builder().build().expect("a client");
+    assert!(bare.fetch(Outgoing::get(url.clone())).await.is_err());
+    for (certificate, key) in [("client.key", "client.key"), ("client.crt", "client.crt")] {
+        let refused = builder().identity(&pem(certificate), &pem(key));
+        assert!(
+            matches!(
+                refused.err(),
+                Some(ClientError::NoCertificate | ClientError::NoKey)
+            ),
+            "{certificate} {key}"
+        );
+    }
 }

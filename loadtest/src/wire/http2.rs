@@ -2,40 +2,56 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::client::SendRequest;
 use http::Request;
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::{Answer, MAX_BODY, Post, WireError};
 
-/// The connection. It ends when this is dropped.
+/// The connection. It ends when this is dropped. Where the server wants no further streams on it, another one takes
+/// its place.
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
+    current: Arc<Mutex<Current>>,
     sender: SendRequest<Bytes>,
-    driver: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Current {
+    address: SocketAddr,
+    sender: SendRequest<Bytes>,
+    /// How many connections there were before this one.
+    number: usize,
+    drivers: Vec<JoinHandle<()>>,
 }
 
 impl Multiplexed {
     /// Connects with prior knowledge: no upgrade, no TLS.
     pub(crate) async fn open(address: SocketAddr) -> Result<Self, WireError> {
-        let socket = TcpStream::connect(address).await?;
-        socket.set_nodelay(true)?;
-        let (sender, connection) = h2::client::Builder::new()
-            .initial_window_size(1 << 20)
-            .initial_connection_window_size(16 << 20)
-            .handshake(socket)
-            .await?;
-        // Streams report what goes wrong with the connection.
-        let driver = tokio::spawn(async { drop(connection.await) });
-        Ok(Self { sender, driver })
+        let (sender, driver) = connect(address).await?;
+        let current = Current {
+            address,
+            sender: sender.clone(),
+            number: 0,
+            drivers: vec![driver],
+        };
+        Ok(Self {
+            current: Arc::new(Mutex::new(current)),
+            sender,
+        })
     }
 
     /// One more place for a stream.
     pub(super) fn stream(&self) -> Stream {
         Stream {
+            current: Arc::clone(&self.current),
+            number: 0,
             sender: self.sender.clone(),
             request: Request::new(()),
             payload: Bytes::new(),
@@ -45,15 +61,46 @@ impl Multiplexed {
     }
 }
 
-impl Drop for Multiplexed {
+async fn connect(address: SocketAddr) -> Result<(SendRequest<Bytes>, JoinHandle<()>), WireError> {
+    let socket = TcpStream::connect(address).await?;
+    socket.set_nodelay(true)?;
+    let (sender, connection) = h2::client::Builder::new()
+        .initial_window_size(1 << 20)
+        .initial_connection_window_size(16 << 20)
+        .handshake(socket)
+        .await?;
+    // Streams report what goes wrong with the connection.
+    let driver = tokio::spawn(async { drop(connection.await) });
+    Ok((sender, driver))
+}
+
+impl Current {
+    /// The connection that comes after one that takes no more streams.
+    async fn after(&mut self, number: usize) -> Result<(usize, SendRequest<Bytes>), WireError> {
+        if self.number == number {
+            let (sender, driver) = connect(self.address).await?;
+            self.sender = sender;
+            self.number += 1;
+            self.drivers.retain(|driver| !driver.is_finished());
+            self.drivers.push(driver);
+        }
+        Ok((self.number, self.sender.clone()))
+    }
+}
+
+impl Drop for Current {
     fn drop(&mut self) {
-        self.driver.abort();
+        for driver in &self.drivers {
+            driver.abort();
+        }
     }
 }
 
 /// One stream at a time.
 #[derive(Debug)]
 pub(crate) struct Stream {
+    current: Arc<Mutex<Current>>,
+    number: usize,
     sender: SendRequest<Bytes>,
     request: Request<()>,
     payload: Bytes,
@@ -76,8 +123,26 @@ impl Stream {
         Ok(())
     }
 
-    /// Opens a stream, sends the request and reads the answer.
+    /// Sends the request and reads the answer. A request that the server did not take because it wants no further
+    /// streams on this connection (RFC 9113 section 6.8) is sent on another one.
     pub(super) async fn exchange(&mut self) -> Result<Answer<'_>, WireError> {
+        let status = match self.try_exchange().await {
+            Err(WireError::Http2(error)) if is_farewell(&error) => {
+                let next = self.current.lock().await.after(self.number).await?;
+                (self.number, self.sender) = next;
+                self.try_exchange().await?
+            }
+            tried => tried?,
+        };
+        Ok(Answer {
+            status,
+            session: self.session.as_deref(),
+            body: &self.body,
+        })
+    }
+
+    /// Opens a stream; returns the status of the answer.
+    async fn try_exchange(&mut self) -> Result<u16, WireError> {
         poll_fn(|context| self.sender.poll_ready(context)).await?;
         let (response, mut upload) = self.sender.send_request(self.request.clone(), false)?;
         upload.send_data(self.payload.clone(), true)?;
@@ -96,10 +161,11 @@ impl Stream {
             }
             self.body.extend_from_slice(&piece);
         }
-        Ok(Answer {
-            status: head.status.as_u16(),
-            session: self.session.as_deref(),
-            body: &self.body,
-        })
+        Ok(head.status.as_u16())
     }
+}
+
+/// Whether a stream was not taken because its connection comes to its end in peace.
+fn is_farewell(error: &h2::Error) -> bool {
+    error.is_remote() && error.is_go_away() && error.reason() == Some(Reason::NO_ERROR)
 }

@@ -72,6 +72,18 @@ pub(super) struct Held {
     pub(super) edition: u64,
 }
 
+/// What an issuer shows to whoever examines a configuration.
+#[cfg(feature = "cli")]
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// How many keys it has that can be used.
+    pub(crate) keys: usize,
+    /// Where.
+    pub(crate) url: Url,
+    /// What it says of the time, as HTTP writes it.
+    pub(crate) date: Option<String>,
+}
+
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeysError {
@@ -167,7 +179,9 @@ impl Issuer {
                             issuer = self.names[0],
                             %error,
                             has_keys,
-                            "an issuer's keys could not be had; it is tried again"
+                            setting = "auth.oauth.issuer",
+                            "an issuer's keys could not be had; it is tried again. Without any, tokens are answered with 503: \
+                             the issuer's URL has to be as it writes it itself, or jwks_url has to say where its keys are"
                         );
                     }
                     failures = failures.saturating_add(1);
@@ -266,6 +280,29 @@ impl Issuer {
                 jwks: jwks.chars().take(200).collect(),
             }),
         }
+    }
+
+    /// Asks for the keys once, for whoever examines a configuration. Nothing is kept.
+    #[cfg(feature = "cli")]
+    pub(super) async fn examine(&self, client: &Client) -> Result<Found, KeysError> {
+        let url = match &self.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover(client).await?,
+        };
+        let answer = get(client, &url).await?;
+        let keys = KeySet::read(&answer.body).map_err(|source| KeysError::Keys {
+            url: url.clone(),
+            source,
+        })?;
+        let date = answer
+            .headers
+            .get(http::header::DATE)
+            .and_then(|date| date.to_str().ok());
+        Ok(Found {
+            keys: keys.len(),
+            url,
+            date: date.map(str::to_owned),
+        })
     }
 
     /// Asks for the keys once.

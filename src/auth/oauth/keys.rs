@@ -72,6 +72,12 @@ impl KeySet {
         Ok(Self { keys })
     }
 
+    /// How many keys there are.
+    #[cfg(feature = "cli")]
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// The keys that a token may have been signed with. A token without a key's id names one only if there is no
     /// other.
     pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Key> {

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::future::{join_all, select_all};
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
@@ -36,18 +37,44 @@ use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
+#[cfg(feature = "cli")]
+pub(crate) use issuer::Found;
 use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
 use token::{Demands, Fault, Token, UNKNOWN_KEY};
 
-/// How many verified tokens are remembered.
+/// How many verified tokens are remembered, of the usual size.
 const VERIFIED_MAX: usize = 10_000;
+/// How many bytes of them: tokens may have up to 16 KiB, and their claims are kept.
+const VERIFIED_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// For how many seconds at most.
 const VERIFIED_SECONDS: u64 = 300;
 /// How long an issuer may take to answer.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Most scopes, and most groups, of one token.
 const WORDS_MAX: usize = 1024;
+
+/// Asks every issuer that is configured for its keys, for whoever examines a configuration: each by its own name, with
+/// what was found or what went wrong.
+#[cfg(feature = "cli")]
+pub(crate) async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
+    if !config.is_configured() {
+        return Vec::new();
+    }
+    // Whom tokens are for does not matter here.
+    let tokens = match Tokens::new(config, &Implied::default(), Some("https://localhost/mcp")) {
+        Ok(tokens) => tokens,
+        Err(error) => return vec![("settings".to_owned(), Err(error.to_string()))],
+    };
+    let each = tokens.0.issuers.iter().map(|issuer| async {
+        let found = issuer.examine(&tokens.0.client).await;
+        (
+            issuer.names[0].clone(),
+            found.map_err(|error| error.to_string()),
+        )
+    });
+    join_all(each).await
+}
 
 /// The proof that an access token is.
 #[derive(Clone, Debug)]
@@ -62,12 +89,24 @@ struct Inner {
     /// Endpoints beside `/mcp`, where they are told apart by whom tokens are for; `None` is the same as at `/mcp`.
     endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
     /// By the digest of the token: whoever reads the memory finds no token in it.
-    verified: Cache<[u8; 32], Arc<Verified>>,
+    verified: Cache<[u8; 32], Arc<Verified>, BySize>,
+}
+
+/// What a verified token takes.
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<[u8; 32], Arc<Verified>> for BySize {
+    fn weight(&self, _: &[u8; 32], verified: &Arc<Verified>) -> u64 {
+        verified.bytes
+    }
 }
 
 /// A token that was verified.
 #[derive(Debug)]
 struct Verified {
+    /// How much memory it takes, about.
+    bytes: u64,
     principal: Arc<Principal>,
     issuer: usize,
     /// Of the issuer's keys, when it was.
@@ -173,7 +212,7 @@ impl Tokens {
             required: config.scopes.clone(),
             implied: implied.clone(),
             endpoints: Vec::new(),
-            verified: Cache::new(VERIFIED_MAX),
+            verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
         })))
     }
 
@@ -325,6 +364,8 @@ impl Inner {
                 self.verified.insert(
                     hash,
                     Arc::new(Verified {
+                        // Parsed, claims take more room than in the token.
+                        bytes: 512 + 4 * text.len() as u64,
                         principal: Arc::clone(&principal),
                         issuer: at,
                         edition: held.edition,
@@ -387,7 +428,7 @@ impl Inner {
             groups: groups.into_iter().map(String::into_boxed_str).collect(),
             claims: Arc::default(),
             endpoints: (!self.endpoints.is_empty()).then(|| good_for.into()),
-            expires: Some(token.expires() + self.leeway),
+            expires: Some(token.expires().saturating_add(self.leeway)),
         };
         let expires = token.expires();
         let principal = principal.with_facts(facts).with_claims(token.into_claims());

@@ -187,6 +187,26 @@ fn every_algorithm_that_is_accepted_is() {
 }
 
 #[test]
+fn what_was_verified_is_remembered_within_bounds_however_large_tokens_are() {
+    let signer = Signer::ed25519("1");
+    let tokens = tokens(|_| {});
+    tokens.0.issuers[0].hold(&set_of(&[&signer]));
+    for number in 0..1_500 {
+        let mut claims = claims();
+        claims["sub"] = format!("user-{number}").into();
+        claims["padding"] = "x".repeat(8 * 1024).into();
+        assert_eq!(fault(judged(&tokens, &signer.token(&claims))), None);
+    }
+    let verified = &tokens.0.verified;
+    assert!(
+        verified.weight() <= VERIFIED_MAX_BYTES,
+        "{}",
+        verified.weight()
+    );
+    assert!((100..1_500).contains(&verified.len()), "{}", verified.len());
+}
+
+#[test]
 fn sec_04_principals_are_told_apart_by_issuer_subject_and_client() {
     let signer = Signer::ed25519("1");
     let tokens = tokens(|_| {});

@@ -96,6 +96,10 @@ const CLOSED: &[&str] = &[
     "0xa9.0xfe.0xa9.0xfe",
     "168.63.129.16",
     "[fd00:ec2::254]",
+    "[fd20:ce::254]",
+    "[2a00:1450::5efe:7f00:1]",
+    "[2a00:1450::5efe:10.0.0.1]",
+    "[2a00:1450::200:5efe:a9fe:a9fe]",
     "[fe80::1]",
     "[fe80::a9fe:a9fe]",
     "[febf::1]",
@@ -156,6 +160,7 @@ const OPEN: &[&str] = &[
     "[2001:4860:4860::8888]",
     "[2001:200::1]",
     "[2a00::1]",
+    "[2a00:1450::5efe:808:808]",
     "[3ffe::1]",
     "[64:ff9b::8.8.8.8]",
     "example.com",
@@ -334,6 +339,8 @@ fn a_trusted_host_may_be_private_but_never_where_clouds_keep_credentials() {
         "http://169.254.169.254/",
         "http://[fe80::1]/",
         "http://[fd00:ec2::254]/",
+        "http://[fd20:ce::254]/",
+        "http://100.100.100.200/",
         "http://0.0.0.0/",
         "http://224.0.0.1/",
     ] {
@@ -360,4 +367,39 @@ fn a_trusted_host_may_be_private_but_never_where_clouds_keep_credentials() {
         80,
         "10.0.0.1".parse().expect("an address")
     ));
+}
+
+#[test]
+fn ports_of_other_protocols_are_closed_where_only_the_web_is_meant() {
+    let own = Url::parse("http://orders.example:25/").expect("a URL");
+    let guard = of(&EgressConfig {
+        hosts: vec!["*.example".to_owned(), "mail.example:25".to_owned()],
+        ..EgressConfig::default()
+    });
+    let guard = guard.web_ports_only().trust(&own);
+    for closed in [
+        "http://a.example:25/",
+        "https://a.example:22/",
+        "http://a.example:6667/",
+        "http://a.example:10080/",
+    ] {
+        let message = check(&guard, closed).expect_err(closed);
+        assert!(message.contains("another protocol"), "{message}");
+    }
+    for open in [
+        "http://a.example/",
+        "https://a.example/",
+        "http://a.example:8080/",
+        "http://a.example:3000/",
+        "http://mail.example:25/",
+        "http://orders.example:25/",
+    ] {
+        assert_eq!(check(&guard, open), Ok(()), "{open}");
+    }
+    assert_eq!(
+        check(&Guard::public(), "http://a.example:25/"),
+        Ok(()),
+        "nobody has said so"
+    );
+    assert!(PORTS_OF_OTHERS.is_sorted());
 }

@@ -17,7 +17,7 @@ pub(crate) trait Parts: Send {
 
     /// Has it watched to its end. One that answers nothing is done as soon as it stands.
     fn watch(&mut self, watch: WatchedLater) {
-        watch.end(Verdict::Done, || None);
+        watch.end(Verdict::Done, None, || None);
     }
 
     /// When it wants to be polled at the latest.

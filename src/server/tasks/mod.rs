@@ -26,12 +26,14 @@ use serde_json::{Map, Value, json};
 pub use config::TaskConfig;
 pub(crate) use store::{SAY_ALIVE, Tasks};
 
+use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, stateless, stream};
 use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
+use crate::limit::{Held, Turn};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
@@ -53,6 +55,8 @@ pub(super) struct TaskCall {
     /// Whether it is cancelled by its id, and not by closing a connection.
     pub(super) runs_on: bool,
     pub(super) terms: TaskTerms,
+    /// What will be recorded of its end.
+    pub(super) audited: Option<TaskDraft>,
 }
 
 /// How a task is to be run.
@@ -108,11 +112,12 @@ impl Server {
         }
     }
 
-    /// Begins a task, and answers with its handle, or with how the call ended before it became one.
+    /// Begins a task, which takes its places among the calls, and answers with its handle, or with how the call ended before it became one.
     pub(super) fn begin_task(
         self: &Arc<Self>,
         id: &str,
         task: TaskCall,
+        turn: Turn,
         conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Handled + Send + 'static,
     ) -> Handled {
         let (server, id) = (Arc::clone(self), id.to_owned());
@@ -125,13 +130,17 @@ impl Server {
         let runs_on = task.runs_on;
         let answer: BoxedCall<Reply> = Box::pin(async move {
             let mut task = task;
+            let held = match turn.wait().await {
+                Ok(held) => held,
+                Err(refused) => return Reply::limited(Some(&id), refused),
+            };
             if waits && let Some(outcome) = until_it_is_one(&mut task).await {
                 return conclude(&id, outcome).reply().await;
             }
             // Whoever closes the connection now does not keep the task from beginning (TSK-13).
             let starting = tokio::spawn({
                 let server = Arc::clone(&server);
-                async move { server.start_task(task, conclude).await }
+                async move { server.start_task(task, held, conclude).await }
             });
             let Ok(started) = starting.await else {
                 return internal_error(&id);
@@ -169,6 +178,7 @@ impl Server {
     async fn start_task(
         self: &Arc<Self>,
         task: TaskCall,
+        held: Held,
         conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Handled + Send + 'static,
     ) -> Result<(Record, Form), Refused> {
         let TaskCall {
@@ -176,6 +186,7 @@ impl Server {
             context,
             tool,
             terms,
+            mut audited,
             ..
         } = task;
         let owner = context.principal().id();
@@ -212,14 +223,24 @@ impl Server {
             context,
             timeout: terms.ttl,
             place,
+            held,
         };
+        if let Some(audited) = &mut audited {
+            audited.begins();
+        }
         // Whoever closes the connection does not cancel it (TSK-13). A server that stops waits for it.
-        tokio::spawn(runner.run(call, |outcome| match conclude("0", outcome) {
-            Handled::Now(Reply::Answer(answer)) => {
-                Ended::of_answer(&[answer.head, answer.rest].concat())
+        tokio::spawn(runner.run(call, |outcome| {
+            let handled = conclude("0", outcome);
+            if let (Some(audited), Handled::Now(reply)) = (audited, &handled) {
+                audited.ends(reply);
             }
-            // What only a request has that can begin anew.
-            _ => Ended::internal("Internal error"),
+            match handled {
+                Handled::Now(Reply::Answer(answer)) => {
+                    Ended::of_answer(&[answer.head, answer.rest].concat())
+                }
+                // What only a request has that can begin anew.
+                _ => Ended::internal("Internal error"),
+            }
         }));
         Ok((record, terms.form))
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::record::{Ended, Record, Status};
 use super::store::{Place, Tasks};
 use crate::catalog::{CallContext, ClientError, Slot};
+use crate::limit::Held;
 use crate::server::call::{self, Guarded, Outcome};
 use crate::state::StateError;
 
@@ -26,6 +27,8 @@ pub(super) struct Runner {
     pub(super) place: Place,
     /// It counts as a call that runs, which a server that stops waits for.
     pub(super) inflight: call::Place,
+    /// The places that it takes among calls.
+    pub(super) held: Held,
 }
 
 /// What happened to a task.
@@ -85,7 +88,7 @@ impl Runner {
                 .end(&Ended::internal("what the task gave cannot be kept"))
                 .await;
         }
-        drop((self.place, self.inflight));
+        drop((self.place, self.inflight, self.held));
     }
 
     async fn end(&self, ended: &Ended) -> Result<(), StateError> {

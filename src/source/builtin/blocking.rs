@@ -62,7 +62,7 @@ impl Blocking {
 }
 
 impl Stop {
-    fn after(timeout: Duration) -> Self {
+    pub(super) fn after(timeout: Duration) -> Self {
         Self {
             wanted: Arc::new(AtomicBool::new(false)),
             at: Instant::now() + timeout,

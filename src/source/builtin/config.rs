@@ -3,6 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fetch::FetchConfig;
+use super::filesystem::FilesystemConfig;
+use super::git::GitConfig;
+use super::memory::MemoryConfig;
+use super::sql::SqlConfig;
 use super::time::TimeConfig;
 
 /// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
@@ -17,6 +22,16 @@ use super::time::TimeConfig;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BuiltinConfig {
+    /// The toolset `fetch`.
+    pub fetch: FetchConfig,
+    /// The toolset `filesystem`.
+    pub filesystem: FilesystemConfig,
+    /// The toolset `memory`.
+    pub memory: MemoryConfig,
+    /// The toolset `git`.
+    pub git: GitConfig,
+    /// The toolset `sql`.
+    pub sql: SqlConfig,
     /// The toolset `time`.
     pub time: TimeConfig,
 }
@@ -28,7 +43,14 @@ impl BuiltinConfig {
         toolsets: &'a [String],
     ) -> impl Iterator<Item = &'static str> + use<'a> {
         let unset = Self::default();
-        let set = [("time", self.time != unset.time)];
+        let set = [
+            ("fetch", self.fetch != unset.fetch),
+            ("filesystem", self.filesystem != unset.filesystem),
+            ("memory", self.memory != unset.memory),
+            ("git", self.git != unset.git),
+            ("sql", self.sql != unset.sql),
+            ("time", self.time != unset.time),
+        ];
         set.into_iter()
             .filter(|(name, is_set)| *is_set && !toolsets.iter().any(|named| named == name))
             .map(|(name, _)| name)

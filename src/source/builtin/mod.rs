@@ -1,19 +1,27 @@
 //! Toolsets shipped with the program, by name. What one of them may do beyond its own memory stands in its section of
 //! [`BuiltinConfig`]; without that it does not start, or does less.
 
-#[allow(dead_code, reason = "for toolsets that wait for disks and programs")]
 mod blocking;
 mod config;
 mod demo;
 mod demo_verbs;
 mod everything;
+mod fetch;
+mod filesystem;
+mod memory;
+mod git;
+mod sql;
 mod time;
 
 use std::sync::Arc;
 
-#[allow(unused_imports, reason = "see above")]
 pub(crate) use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
+pub use fetch::FetchConfig;
+pub use filesystem::{FilesystemConfig, FilesystemLimits};
+pub use git::{AuthorConfig, GitConfig, GitLimits};
+pub use memory::MemoryConfig;
+pub use sql::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
@@ -48,7 +56,16 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 3] = ["demo", "everything", "time"];
+const NAMES: [&str; 8] = [
+    "demo",
+    "everything",
+    "fetch",
+    "filesystem",
+    "git",
+    "memory",
+    "sql",
+    "time",
+];
 
 /// What a toolset has, each in the order in which it is listed.
 #[derive(Default)]
@@ -72,9 +89,29 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     match name {
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
+        "fetch" => fetch::toolset(&grounds.settings.fetch),
+        "filesystem" => filesystem::toolset(&grounds.settings.filesystem),
+        "memory" => memory::toolset(grounds),
+        #[cfg(feature = "git")]
+        "git" => git::toolset(&grounds.settings.git),
+        #[cfg(not(feature = "git"))]
+        "git" => Err(lacking("git")),
+        #[cfg(feature = "sql")]
+        "sql" => sql::toolset(&grounds.settings.sql),
+        #[cfg(not(feature = "sql"))]
+        "sql" => Err(lacking("sql")),
         "time" => time::toolset(&grounds.settings.time),
         _ => Err(ToolsetError::Unknown {
             name: name.to_owned(),
         }),
     }
+}
+
+/// For a toolset that this program was built without.
+#[cfg(not(all(feature = "git", feature = "sql")))]
+fn lacking(name: &str) -> ToolsetError {
+    let problem = format!(
+        "has {name}, which this program was built without; take the image, or build with --features {name}"
+    );
+    ToolsetError::setting("toolsets", problem)
 }

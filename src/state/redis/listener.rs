@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
+use redis::RedisResult;
 use redis::aio::PubSub;
-use redis::{Client, RedisResult};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::way::Way;
 use crate::state::{Heard, Subscription};
 
 /// Somebody who listens; a task holds the connection.
@@ -29,12 +30,12 @@ const RETRY: Duration = Duration::from_millis(500);
 const LIFE_SIGN: Duration = Duration::from_secs(15);
 
 impl Listener {
-    pub(super) async fn begin(client: Client, channel: String) -> RedisResult<Self> {
-        let connection = connect(&client, &channel).await?;
+    pub(super) async fn begin(way: Way, channel: String) -> RedisResult<Self> {
+        let connection = connect(&way, &channel).await?;
         let (sender, messages) = mpsc::channel(WAITING_MAX);
         let missed = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(listen(
-            client,
+            way,
             channel,
             connection,
             sender,
@@ -68,14 +69,14 @@ impl Drop for Listener {
     }
 }
 
-async fn connect(client: &Client, channel: &str) -> RedisResult<PubSub> {
-    let mut connection = client.get_async_pubsub().await?;
+async fn connect(way: &Way, channel: &str) -> RedisResult<PubSub> {
+    let mut connection = way.listen().await?;
     connection.subscribe(channel).await?;
     Ok(connection)
 }
 
 async fn listen(
-    client: Client,
+    way: Way,
     channel: String,
     mut connection: PubSub,
     sender: mpsc::Sender<Heard>,
@@ -106,7 +107,7 @@ async fn listen(
             if sender.is_closed() {
                 return;
             }
-            let connecting = connect(&client, &channel);
+            let connecting = connect(&way, &channel);
             if let Ok(Ok(connection)) = tokio::time::timeout(LIFE_SIGN, connecting).await {
                 break connection;
             }

@@ -5,30 +5,30 @@
 //! calls are refused at once for a moment, so that nobody waits for what does not answer. Connections come back by
 //! themselves.
 
+mod address;
 mod listener;
+mod way;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind, cmd};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind, cmd};
 use tokio::time::Instant;
 
 use super::{
     Keep, LogPage, OpenStateError, State, StateConfig, StateError, StateFuture, Subscription,
 };
 use crate::net::{Backoff, Breaker, chance};
+use address::Address;
 use listener::Listener;
+use way::{Connection, Way};
 
 /// A [`State`] on a Redis or Valkey server, of version 7 or later.
 pub struct Redis {
-    client: Client,
-    /// Made at the first call, on a runtime that runs then.
-    connection: OnceLock<ConnectionManager>,
+    way: Way,
     prefix: String,
-    within: Duration,
     breaker: Mutex<Breaker>,
     scripts: Scripts,
 }
@@ -42,8 +42,6 @@ struct Scripts {
 
 /// Failures in a row after which calls are refused for a moment.
 const FAILURES_MAX: u32 = 5;
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(2);
 
 impl Redis {
     /// A state on the server that is configured. Nothing is connected yet.
@@ -53,15 +51,13 @@ impl Redis {
     /// An address that is none.
     pub fn new(config: &StateConfig) -> Result<Self, OpenStateError> {
         let url = config.url.as_ref().map_or("", |url| url.expose());
-        let client = Some(url)
-            .filter(|url| ["redis://", "rediss://"].iter().any(|s| url.starts_with(s)))
-            .and_then(|url| Client::open(url).ok())
+        let within = Duration::from_millis(config.timeout_ms);
+        let way = Address::parse(url)
+            .and_then(|address| Way::new(address, within).ok())
             .ok_or(OpenStateError::Url)?;
         Ok(Self {
-            client,
-            connection: OnceLock::new(),
+            way,
             prefix: config.prefix.clone(),
-            within: Duration::from_millis(config.timeout_ms),
             breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE)),
             scripts: Scripts {
                 append: Script::new(include_str!("scripts/append.lua")),
@@ -76,25 +72,10 @@ impl Redis {
         format!("{}{key}", self.prefix)
     }
 
-    fn connection(&self) -> Result<ConnectionManager, StateError> {
-        if let Some(connection) = self.connection.get() {
-            return Ok(connection.clone());
-        }
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_min_delay(Duration::from_millis(20))
-            .set_max_delay(Duration::from_millis(200))
-            .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(self.within));
-        let connection = ConnectionManager::new_lazy_with_config(self.client.clone(), config)
-            .map_err(|error| state_error(&error))?;
-        Ok(self.connection.get_or_init(|| connection).clone())
-    }
-
     async fn ask<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StateError> {
-        let call = self.begin()?;
-        let mut connection = self.connection()?;
-        call.end(command.query_async(&mut connection).await)
+        let (call, mut connection) = self.enter().await?;
+        let result = command.query_async(&mut connection).await;
+        self.leave(call, &connection, result)
     }
 
     async fn run<T: FromRedisValue>(
@@ -103,13 +84,35 @@ impl Redis {
         key: &str,
         arguments: &[&[u8]],
     ) -> Result<T, StateError> {
-        let call = self.begin()?;
-        let mut connection = self.connection()?;
         let mut invocation = script.key(self.key(key));
         for argument in arguments {
             invocation.arg(*argument);
         }
-        call.end(invocation.invoke_async(&mut connection).await)
+        let (call, mut connection) = self.enter().await?;
+        let result = invocation.invoke_async(&mut connection).await;
+        self.leave(call, &connection, result)
+    }
+
+    /// A connection to ask over, unless that is not to be tried now.
+    async fn enter(&self) -> Result<(Call<'_>, Connection), StateError> {
+        let call = self.begin()?;
+        match self.way.connection().await {
+            Ok(connection) => Ok((call, connection)),
+            Err(error) => call.end(Err(error)),
+        }
+    }
+
+    /// Draws the conclusions from what came of it.
+    fn leave<T>(
+        &self,
+        call: Call<'_>,
+        connection: &Connection,
+        result: Result<T, RedisError>,
+    ) -> Result<T, StateError> {
+        if let Err(error) = &result {
+            self.way.judge(connection, error);
+        }
+        call.end(result)
     }
 
     /// Refuses a call at once if those before it have failed.
@@ -312,7 +315,7 @@ impl State for Redis {
         let channel = self.key(channel);
         Box::pin(async move {
             let call = self.begin()?;
-            let listener = Listener::begin(self.client.clone(), channel).await;
+            let listener = Listener::begin(self.way.clone(), channel).await;
             let listener = call.end(listener)?;
             Ok(Box::new(listener) as Box<dyn Subscription>)
         })

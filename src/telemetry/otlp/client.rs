@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io::Write as _;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use tonic::transport::{Channel, Endpoint};
@@ -24,7 +28,7 @@ pub(super) enum ClientError {
     Url(#[from] url::ParseError),
     #[error("the endpoint cannot be used")]
     Endpoint(#[from] tonic::transport::Error),
-    #[error("OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read {path}")]
+    #[error("a certificate or key for the collector: cannot read {path}")]
     Certificate {
         path: String,
         #[source]
@@ -40,6 +44,7 @@ pub(super) enum ClientError {
 pub(super) struct OverHttp {
     client: Client,
     timeout: Duration,
+    compressed: bool,
 }
 
 impl fmt::Debug for OverHttp {
@@ -54,14 +59,20 @@ fn builder(target: &Target) -> Result<ClientBuilder, ClientError> {
     let builder = Client::builder(Guard::public().trust(&url))
         .deadlines(Deadlines::total(target.timeout))
         .max_body(ANSWER_BYTES_MAX);
-    let Some(path) = &target.certificate else {
-        return Ok(builder);
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|source| ClientError::Certificate {
+            path: path.display().to_string(),
+            source,
+        })
     };
-    let pem = std::fs::read(path).map_err(|source| ClientError::Certificate {
-        path: path.display().to_string(),
-        source,
-    })?;
-    Ok(builder.roots(&pem)?)
+    let builder = match &target.certificate {
+        Some(path) => builder.roots(&read(path)?)?,
+        None => builder,
+    };
+    Ok(match &target.identity {
+        Some((certificate, key)) => builder.identity(&read(certificate)?, &read(key)?)?,
+        None => builder,
+    })
 }
 
 impl OverHttp {
@@ -69,6 +80,7 @@ impl OverHttp {
         Ok(Self {
             client: builder(target)?.build()?,
             timeout: target.timeout,
+            compressed: target.compressed,
         })
     }
 }
@@ -78,6 +90,12 @@ pub(super) fn channel(target: &Target) -> Result<Channel, ClientError> {
     let connector = builder(target)?.connector()?;
     let endpoint = Endpoint::from_shared(target.endpoint.clone())?.timeout(target.timeout);
     Ok(endpoint.connect_with_connector_lazy(connector))
+}
+
+fn compress(body: &[u8]) -> std::io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body)?;
+    Ok(encoder.finish()?.into())
 }
 
 impl HttpClient for OverHttp {
@@ -93,7 +111,15 @@ impl HttpClient for OverHttp {
             let (head, body) = request.into_parts();
             let mut outgoing = Outgoing::new(head.method, head.uri.to_string().parse()?);
             outgoing.headers = head.headers;
-            outgoing.body = body;
+            outgoing.body = if self.compressed {
+                let gzip = http::HeaderValue::from_static("gzip");
+                outgoing
+                    .headers
+                    .insert(http::header::CONTENT_ENCODING, gzip);
+                compress(&body)?
+            } else {
+                body
+            };
             let fetched = self.client.fetch(outgoing.within(self.timeout)).await?;
             let mut response = Response::new(fetched.body);
             *response.status_mut() = fetched.status;

@@ -4,6 +4,8 @@
 //! fit into a queue is dropped and counted.
 
 mod client;
+#[cfg(feature = "cli")]
+mod examine;
 mod metrics;
 mod records;
 mod send;
@@ -21,6 +23,8 @@ use super::metrics::Metrics;
 use super::records::Record;
 use super::settings::ExportSettings;
 use super::trace::Span;
+#[cfg(feature = "cli")]
+pub(super) use examine::examine;
 use send::Collector;
 
 /// The thread that sends.

@@ -3,20 +3,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::str::FromStr as _;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::Request;
 use opentelemetry::logs::LoggerProvider as _;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::HttpClient;
 use opentelemetry_otlp::{
-    LogExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
+    LogExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig,
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::{LogBatch, LogExporter as _, SdkLogger, SdkLoggerProvider};
 use opentelemetry_sdk::trace::SpanExporter as _;
 use prost::Message as _;
+use tonic::codec::CompressionEncoding;
 use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 
@@ -28,7 +29,7 @@ use crate::telemetry::config::SpanNames;
 use crate::telemetry::instruments::EXPORT_DROPPED;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::records::Record;
-use crate::telemetry::settings::{ExportSettings, Protocol, Target};
+use crate::telemetry::settings::{AttributeLimits, ExportSettings, Protocol, Target};
 use crate::telemetry::trace::Span;
 
 /// Where everything goes.
@@ -41,6 +42,10 @@ pub(super) struct Collector {
     scope: InstrumentationScope,
     logger: SdkLogger,
     resource: BTreeMap<String, String>,
+    span_limits: AttributeLimits,
+    record_limits: AttributeLimits,
+    /// How long sending may take: spans, records, metrics.
+    timeouts: [Duration; 3],
     started: SystemTime,
 }
 
@@ -94,6 +99,13 @@ impl Collector {
                 .build()
                 .logger(env!("CARGO_PKG_NAME")),
             resource: settings.resource.clone(),
+            span_limits: settings.span_limits,
+            record_limits: settings.record_limits,
+            timeouts: [
+                settings.spans.timeout,
+                settings.records.timeout,
+                settings.metric_timeout,
+            ],
             started: SystemTime::now(),
             counted,
         }
@@ -107,9 +119,11 @@ impl Collector {
         let names = self.counted.names();
         let spans = spans.into_iter().map(|span| {
             let operation = names.get(span.operation);
-            span_data(span, &operation, self.names, &self.scope)
+            let mut span = span_data(span, &operation, self.names, &self.scope);
+            span.dropped_attributes_count = self.span_limits.apply(&mut span.attributes);
+            span
         });
-        let sent = exporter.export(spans.collect()).await;
+        let sent = in_time(self.timeouts[0], exporter.export(spans.collect())).await;
         health.tell(sent, count);
     }
 
@@ -120,10 +134,10 @@ impl Collector {
         let count = records.len();
         let records: Vec<_> = records
             .into_iter()
-            .map(|record| log_record(record, &self.logger))
+            .map(|record| log_record(record, &self.logger, self.record_limits))
             .collect();
         let batch: Vec<_> = records.iter().map(|record| (record, &self.scope)).collect();
-        let sent = exporter.export(LogBatch::new(&batch)).await;
+        let sent = in_time(self.timeouts[1], exporter.export(LogBatch::new(&batch))).await;
         health.tell(sent, count);
     }
 
@@ -134,7 +148,41 @@ impl Collector {
         let families = self.counted.families();
         let request = metrics::request(&families, &self.resource, self.started);
         // What was counted stays counted: the next report has it too.
-        health.tell(exporter.send(request).await, 0);
+        let sent = in_time(self.timeouts[2], exporter.send(request)).await;
+        health.tell(sent, 0);
+    }
+}
+
+/// What comes of sending, which may not take for ever.
+async fn in_time<E: Display>(
+    within: Duration,
+    sending: impl Future<Output = Result<(), E>>,
+) -> Result<(), String> {
+    match tokio::time::timeout(within, sending).await {
+        Ok(sent) => sent.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("it took longer than {within:?}")),
+    }
+}
+
+impl AttributeLimits {
+    /// Cuts texts, and leaves out what is too much. Says how many were left out.
+    fn apply(self, attributes: &mut Vec<KeyValue>) -> u32 {
+        for attribute in attributes.iter_mut() {
+            if let opentelemetry::Value::String(text) = &attribute.value
+                && let Some(cut) = self.cut(text.as_str())
+            {
+                attribute.value = cut.to_owned().into();
+            }
+        }
+        let dropped = attributes.len().saturating_sub(self.count);
+        attributes.truncate(self.count);
+        u32::try_from(dropped).unwrap_or(u32::MAX)
+    }
+
+    /// The beginning of a text that is too long.
+    pub(super) fn cut(self, text: &str) -> Option<&str> {
+        let (end, _) = text.char_indices().nth(self.length)?;
+        Some(&text[..end])
     }
 }
 
@@ -169,6 +217,7 @@ fn span_exporter(target: &Target) -> Result<SpanExporter, ClientError> {
             .with_channel(channel(target)?)
             .with_timeout(target.timeout)
             .with_metadata(metadata(target))
+            .with_compression_if(target)
             .build()?,
     })
 }
@@ -188,15 +237,31 @@ fn log_exporter(target: &Target) -> Result<LogExporter, ClientError> {
             .with_channel(channel(target)?)
             .with_timeout(target.timeout)
             .with_metadata(metadata(target))
+            .with_compression_if(target)
             .build()?,
     })
+}
+
+/// Compression of what goes over gRPC; what goes over HTTP is compressed by the client.
+trait Compressed {
+    fn with_compression_if(self, target: &Target) -> Self;
+}
+
+impl<B: WithTonicConfig> Compressed for B {
+    fn with_compression_if(self, target: &Target) -> Self {
+        if target.compressed {
+            self.with_compression(opentelemetry_otlp::Compression::Gzip)
+        } else {
+            self
+        }
+    }
 }
 
 fn headers(target: &Target) -> HashMap<String, String> {
     target.headers.iter().cloned().collect()
 }
 
-fn metadata(target: &Target) -> MetadataMap {
+pub(super) fn metadata(target: &Target) -> MetadataMap {
     let mut metadata = MetadataMap::new();
     for (name, value) in &target.headers {
         let name = MetadataKey::from_str(&name.to_ascii_lowercase());
@@ -212,7 +277,10 @@ impl MetricExporter {
         Ok(match target.protocol {
             Protocol::Http => Self::Http(Box::new((OverHttp::new(target)?, target.clone()))),
             Protocol::Grpc => {
-                let client = MetricsServiceClient::new(channel(target)?);
+                let mut client = MetricsServiceClient::new(channel(target)?);
+                if target.compressed {
+                    client = client.send_compressed(CompressionEncoding::Gzip);
+                }
                 Self::Grpc(Box::new((client, metadata(target))))
             }
         })

@@ -2,13 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
-
-use super::config::HttpLimits;
+use super::config::{HttpConfig, HttpLimits};
+use super::door::{Arrived, Door};
 use super::peers::Peers;
 use super::worker::{Accepted, Worker};
 use crate::limit::{Hits, Limit, subnet};
@@ -21,7 +18,7 @@ const SHORT_PAUSE: Duration = Duration::from_millis(1);
 /// Takes connections, and gives each to the worker that has the fewest.
 #[derive(Debug)]
 pub(crate) struct Acceptor<'s> {
-    listener: &'s TcpListener,
+    door: &'s Door,
     workers: &'s [Worker],
     hits: &'s Hits,
     max: usize,
@@ -35,17 +32,21 @@ pub(crate) struct Acceptor<'s> {
 
 impl<'s> Acceptor<'s> {
     pub(crate) fn new(
-        listener: &'s TcpListener,
+        door: &'s Door,
         workers: &'s [Worker],
-        limits: &HttpLimits,
+        config: &HttpConfig,
         hits: &'s Hits,
     ) -> Self {
+        let limits = &config.limits;
         Self {
-            listener,
+            door,
             workers,
             hits,
             max: max_connections(limits),
-            peers: Peers::new(limits.connections_per_address),
+            peers: Peers::new(
+                limits.connections_per_address,
+                config.trusted_proxies.clone(),
+            ),
             reserve: reserve(),
             full: false,
         }
@@ -54,10 +55,10 @@ impl<'s> Acceptor<'s> {
     /// Takes connections for ever.
     pub(crate) async fn run(&mut self) {
         loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
+            match self.door.accept().await {
+                Ok(arrived) => {
                     self.make_room().await;
-                    self.take(stream, peer).await;
+                    self.take(arrived).await;
                 }
                 Err(e) if is_of_one_connection(&e) => {}
                 Err(error) => self.cannot_accept(&error).await,
@@ -90,23 +91,27 @@ impl<'s> Acceptor<'s> {
         }
     }
 
-    pub(super) async fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let (place, too_many) = self.peers.enter(peer.ip());
+    pub(super) async fn take(&mut self, arrived: Arrived) {
+        let peer = arrived.peer();
+        let (place, too_many) = self.peers.enter(peer);
         if too_many {
             self.hits.count(Limit::ConnectionsPerAddress);
-            if !self.end_longest_idle(Some(subnet(peer.ip()))) {
+            if !self.end_longest_idle(Some(subnet(peer))) {
                 tracing::debug!(
-                    peer = %peer.ip(),
+                    %peer,
                     setting = Limit::ConnectionsPerAddress.setting(),
                     "a connection was closed: its address has as many as it may have"
                 );
                 return;
             }
         }
-        if let Err(error) = prepare(&stream) {
-            tracing::debug!(%error, "a connection ended before it was served");
-            return;
-        }
+        let stream = match arrived.into_socket() {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection ended before it was served");
+                return;
+            }
+        };
         let Some(worker) = self
             .workers
             .iter()
@@ -114,18 +119,13 @@ impl<'s> Acceptor<'s> {
         else {
             return;
         };
-        match stream.into_std() {
-            Ok(stream) => {
-                let accepted = Accepted {
-                    stream,
-                    peer: peer.ip(),
-                    at: Instant::now(),
-                    place,
-                };
-                worker.give(accepted).await;
-            }
-            Err(error) => tracing::debug!(%error, "a connection could not be handed on"),
-        }
+        let accepted = Accepted {
+            stream,
+            peer,
+            at: Instant::now(),
+            place,
+        };
+        worker.give(accepted).await;
     }
 
     /// The system has no socket for the next connection.
@@ -134,8 +134,7 @@ impl<'s> Acceptor<'s> {
         self.hits.count(Limit::OpenFiles);
         if !self.end_longest_idle(None) && self.reserve.take().is_some() {
             // Better closed than left waiting.
-            if let Ok(Ok(refused)) = tokio::time::timeout(SHORT_PAUSE, self.listener.accept()).await
-            {
+            if let Ok(Ok(refused)) = tokio::time::timeout(SHORT_PAUSE, self.door.accept()).await {
                 drop(refused);
             }
         }
@@ -194,13 +193,4 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
-}
-
-/// Small answers at once, and news of peers that are gone.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(30))
-        .with_interval(Duration::from_secs(10));
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

@@ -1,9 +1,12 @@
 //! What can be set about HTTP.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::tls::TlsConfig;
 use crate::net::TrustedProxies;
@@ -25,16 +28,21 @@ pub struct HttpConfig {
     pub host: IpAddr,
     /// Port to listen on; 0 takes any that is free. Default: 3000.
     pub port: u16,
+    /// Path of a socket in the file system to listen on, instead of host and port. Callers over it count as coming from
+    /// 127.0.0.1. What a server that is gone left there is removed. Default: none.
+    pub unix_socket: Option<PathBuf>,
+    /// Who may connect to that socket, as the digits of `chmod`. Default: "660", its owner and group.
+    pub unix_socket_mode: SocketMode,
     /// Threads that serve connections. Default: one for each core.
     pub workers: Option<usize>,
     /// Listen on other addresses than loopback although nothing proves who calls. Default: false.
     pub insecure: bool,
     /// Values of `Host` to answer to, such as `mcp.example.com` or `mcp.example.com:8080`; without a port,
-    /// any port. Default: on loopback its own names, elsewhere all.
+    /// any port. That of `public_url` is one of them. Default: on loopback its own names, elsewhere all.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_hosts: Vec<String>,
     /// Web origins whose pages may call, such as `https://app.example.com`. Default: on loopback pages
-    /// from loopback, elsewhere none. Clients that are no browsers send no origin and are not affected.
+    /// from loopback, and those of `public_url`, elsewhere these alone. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
     /// The URL under which clients reach this server, such as `https://mcp.example.com`; with a path, if a proxy adds
@@ -53,12 +61,61 @@ pub struct HttpConfig {
     pub respond_alias: bool,
     /// A port for operators.
     pub admin: AdminConfig,
+    /// Say in the header `Server-Timing` of each answer how many milliseconds the server took until it began, under the
+    /// name `longshore`. Default: false.
+    pub server_timing: bool,
     /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
     pub rest: bool,
     /// TLS.
     pub tls: TlsConfig,
     /// Limits.
     pub limits: HttpLimits,
+}
+
+/// Who may connect to a socket in the file system: the digits of `chmod`.
+#[derive(Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(transparent)]
+pub struct SocketMode(#[schemars(with = "String")] pub u32);
+
+impl Default for SocketMode {
+    fn default() -> Self {
+        Self(0o660)
+    }
+}
+
+impl fmt::Debug for SocketMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:o}", self.0)
+    }
+}
+
+impl Serialize for SocketMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:o}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for SocketMode {
+    /// A number is taken for the digits that it is written with.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Digits {
+            Text(String),
+            Number(u32),
+        }
+        let digits = match Digits::deserialize(deserializer) {
+            Ok(Digits::Text(text)) => text,
+            Ok(Digits::Number(number)) => number.to_string(),
+            Err(_) => String::new(),
+        };
+        match u32::from_str_radix(&digits, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(Self(mode)),
+            _ => Err(D::Error::custom(
+                "it has to be the digits of chmod, such as \"660\" or \"600\"",
+            )),
+        }
+    }
 }
 
 /// A port of its own for whoever runs the server: `/metrics`, `/health/detailed` and the other health pages, open to
@@ -131,6 +188,8 @@ impl Default for HttpConfig {
         Self {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 3000,
+            unix_socket: None,
+            unix_socket_mode: SocketMode::default(),
             workers: None,
             insecure: false,
             allowed_hosts: Vec::new(),
@@ -141,6 +200,7 @@ impl Default for HttpConfig {
             legacy_sse: false,
             respond_alias: false,
             admin: AdminConfig::default(),
+            server_timing: false,
             rest: true,
             tls: TlsConfig::default(),
             limits: HttpLimits::default(),

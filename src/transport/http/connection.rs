@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::config::HttpLimits;
 use super::sending::Sendings;
 use super::stream::Stream;
-use super::watch::HeadWatch;
+use super::watch::{At, HeadWatch};
+use crate::auth::ClientCertificate;
 use crate::limit::Limit;
 
 /// What a connection is doing. Only its own worker writes to it, so the atomics are never fought over.
@@ -26,6 +27,8 @@ pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
     /// Who is at the other end of the socket.
     peer: IpAddr,
+    /// What the client has shown in the handshake.
+    certificate: OnceLock<ClientCertificate>,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -109,6 +112,7 @@ impl ConnectionState {
             since: AtomicU32::new(clock.now()),
             clock,
             peer,
+            certificate: OnceLock::new(),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
@@ -128,6 +132,16 @@ impl ConnectionState {
     #[inline]
     pub(crate) fn peer(&self) -> IpAddr {
         self.peer
+    }
+
+    /// Notes what the client has shown in the handshake.
+    pub(crate) fn shows(&self, certificate: ClientCertificate) {
+        let _ = self.certificate.set(certificate);
+    }
+
+    /// The certificate that the client has shown in the handshake.
+    pub(crate) fn certificate(&self) -> Option<&ClientCertificate> {
+        self.certificate.get()
     }
 
     /// Since how many seconds nothing has been asked, if nothing is being answered either.
@@ -401,10 +415,12 @@ impl AsyncRead for Socket {
         }
         let answered = std::mem::take(&mut socket.answered);
         if socket.watched {
-            if socket.state.phase() == Phase::Idle {
-                socket.watch.forget_end();
-            }
-            socket.watch.look(&mut buffer.filled_mut()[before..]);
+            let at = match socket.state.phase() {
+                Phase::Idle => At::Beginning,
+                Phase::Head => At::Head,
+                _ => At::Body,
+            };
+            socket.watch.look(&mut buffer.filled_mut()[before..], at);
         }
         socket
             .state

@@ -55,7 +55,7 @@ impl Endpoint {
                 mcp: &summary.mcp,
                 takes_streams: summary.takes_streams(),
                 wire,
-                peer: connection.map(|connection| connection.peer()),
+                peer: entered.client,
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
@@ -89,7 +89,7 @@ impl Endpoint {
             mcp: &summary.mcp,
             takes_streams: summary.takes_streams(),
             wire: Wire::default(),
-            peer: None,
+            peer: entered.client,
         };
         if opens {
             if !head.takes_streams {

@@ -1,5 +1,6 @@
 //! What can be said of a request before anybody reads its body.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::status::Rejection;
+use crate::auth::PublicUrl;
 use crate::server::McpHeaders;
 
 /// The header fields that decide over a request, found in one pass over all of them.
@@ -210,10 +212,11 @@ impl Summary {
 /// HTTP-08).
 #[derive(Debug)]
 pub(crate) struct HostGuard {
-    /// Values that are answered to as they stand: what nearly every client says.
-    exact: Vec<String>,
     /// `None`: any host.
     hosts: Option<Vec<HostPattern>>,
+    /// The first value that was found good, which nearly every client will say again. Any host would be; this one is
+    /// not taken apart once more.
+    usual: OnceLock<Box<str>>,
     origins: Vec<String>,
     /// Pages from loopback may call too.
     local_origins: bool,
@@ -253,13 +256,19 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl HostGuard {
     pub(crate) fn new(config: &HttpConfig) -> Self {
-        let port = config.port;
-        let local = config.host.is_loopback();
-        let configured = config
+        // A page reaches no socket in the file system, by whatever name.
+        let local = config.host.is_loopback() && config.unix_socket.is_none();
+        let public = config.public_url.as_deref().and_then(PublicUrl::parse);
+        // Proxies may or may not take the port along.
+        let public_host = public.as_ref().map(|public| public.host().to_owned());
+        let names: Vec<String> = config
             .allowed_hosts
             .iter()
-            .filter_map(|text| HostPattern::parse(text));
-        let hosts = match (local, config.allowed_hosts.is_empty()) {
+            .cloned()
+            .chain(public_host)
+            .collect();
+        let configured = names.iter().filter_map(|text| HostPattern::parse(text));
+        let hosts = match (local, names.is_empty()) {
             (false, true) => None,
             (true, _) => {
                 let names = LOCAL_HOSTS.map(|host| HostPattern {
@@ -271,16 +280,15 @@ impl HostGuard {
             (false, false) => Some(configured.collect()),
         };
         Self {
-            exact: if local {
-                LOCAL_HOSTS.map(|host| format!("{host}:{port}")).into()
-            } else {
-                config.allowed_hosts.clone()
-            },
             hosts,
+            usual: OnceLock::new(),
             origins: config
                 .allowed_origins
                 .iter()
-                .map(|o| o.to_ascii_lowercase())
+                .map(String::as_str)
+                // Its own pages.
+                .chain(public.as_ref().map(PublicUrl::origin))
+                .map(str::to_ascii_lowercase)
                 .collect(),
             local_origins: local,
             told: Told {
@@ -315,8 +323,10 @@ impl HostGuard {
             (Some(host), None) => host.to_str().map_err(|_| Rejection::HostInvalid)?,
             (None, None) => return Err(Rejection::HostMissing),
         };
-        if !self.exact.iter().any(|exact| exact == host) {
+        let is_usual = self.usual.get().is_some_and(|usual| **usual == *host);
+        if !is_usual {
             self.check_host(host)?;
+            self.usual.get_or_init(|| host.into());
         }
         match fields.origin.value()? {
             None => Ok(()),
@@ -547,6 +557,62 @@ mod tests {
             Err(Rejection::HostForeign)
         );
         assert_eq!(host(&named, "localhost"), Err(Rejection::HostForeign));
+    }
+
+    #[test]
+    fn http_08_the_public_url_names_a_host_and_an_origin() {
+        let guard = |listens: [u8; 4], hosts: &[&str]| {
+            HostGuard::new(&HttpConfig {
+                host: listens.into(),
+                allowed_hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+                public_url: Some("https://MCP.example.com:8443/tools".to_owned()),
+                ..HttpConfig::default()
+            })
+        };
+        let everywhere = guard([0, 0, 0, 0], &[]);
+        assert_eq!(host(&everywhere, "mcp.example.com"), Ok(()));
+        assert_eq!(host(&everywhere, "mcp.example.com:8443"), Ok(()));
+        assert_eq!(
+            host(&everywhere, "other.example.com"),
+            Err(Rejection::HostForeign)
+        );
+        let origin_of = |guard: &HostGuard, value| {
+            check(
+                guard,
+                "/mcp",
+                &headers(&[(HOST, "mcp.example.com"), (ORIGIN, value)]),
+            )
+        };
+        assert_eq!(
+            origin_of(&everywhere, "https://mcp.example.com:8443"),
+            Ok(())
+        );
+        for foreign in [
+            "https://mcp.example.com",
+            "http://mcp.example.com:8443",
+            "null",
+        ] {
+            assert_eq!(
+                origin_of(&everywhere, foreign),
+                Err(Rejection::OriginForeign),
+                "{foreign}"
+            );
+        }
+        let two = guard([0, 0, 0, 0], &["inner"]);
+        assert_eq!(
+            (host(&two, "inner"), host(&two, "mcp.example.com")),
+            (Ok(()), Ok(()))
+        );
+        // A tunnel to this machine.
+        let here = guard([127, 0, 0, 1], &[]);
+        assert_eq!(
+            (host(&here, "localhost"), host(&here, "mcp.example.com")),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!(
+            host(&here, "other.example.com"),
+            Err(Rejection::HostForeign)
+        );
     }
 
     #[test]

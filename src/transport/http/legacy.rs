@@ -13,6 +13,7 @@ use super::service::Entered;
 use super::status::{Rejection, respond};
 use crate::net::Body;
 use crate::server::{Local, Reply};
+use crate::telemetry::Seen;
 
 /// Where messages are posted.
 pub(super) const MESSAGES: &str = "/messages";
@@ -22,6 +23,8 @@ pub(super) struct LegacyRequest<'r> {
     pub(super) method: &'r Method,
     pub(super) query: Option<&'r str>,
     pub(super) local: &'r Local,
+    /// How it came in.
+    pub(super) seen: Seen<'static>,
     pub(super) summary: &'r Summary,
     pub(super) connection: Option<&'r Arc<ConnectionState>>,
 }
@@ -46,7 +49,7 @@ impl LegacyRequest<'_> {
         let body = endpoint.read(self.connection, body).await?;
         let posted = poll_fn(|cx| {
             let (server, principal) = (&endpoint.server, entered.principal);
-            Poll::Ready(server.post_legacy(cx, self.local, principal, id, &body))
+            Poll::Ready(server.post_legacy(cx, (self.local, self.seen), principal, id, &body))
         });
         Ok(match posted.await {
             Ok(posted) => {

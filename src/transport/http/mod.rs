@@ -10,6 +10,7 @@ mod accept;
 mod connection;
 mod cors;
 mod direct;
+pub(crate) mod door;
 mod endpoint;
 mod events;
 #[cfg(any(fuzzing, test))]
@@ -33,6 +34,7 @@ mod worker;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +44,7 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 pub(crate) use admin::AdminListener;
-pub use config::{AdminConfig, HttpConfig, HttpLimits};
+pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
 pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
@@ -56,9 +58,11 @@ pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
 use crate::server::Server;
+use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
 use accept::Acceptor;
 use cors::Cors;
+use door::Door;
 use endpoint::Endpoint;
 use headers::HostGuard;
 use service::Router;
@@ -75,23 +79,24 @@ const BACKLOG: i32 = 1024;
 /// A bound socket that nobody serves yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    listener: TcpListener,
-    address: SocketAddr,
+    door: Door,
+    /// `None` if it is a socket in the file system.
+    address: Option<SocketAddr>,
     tls: Option<Arc<Tls>>,
 }
 
 impl Listener {
-    /// Takes the socket that whoever started the process has bound, as systemd does, or binds the configured address.
+    /// Takes the socket that whoever started the process has bound, as systemd does; or binds the configured path or
+    /// address.
     pub(crate) fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
-        let address = SocketAddr::new(config.host, config.port);
-        let listener = match inherited()? {
-            Some(listener) => listener,
-            None => listen(address)?,
+        let door = match (inherited()?, &config.unix_socket) {
+            (Some(listener), _) => Door::Port(listener),
+            (None, Some(path)) => socket_file(path, config.unix_socket_mode)?,
+            (None, None) => Door::Port(listen(SocketAddr::new(config.host, config.port))?),
         };
-        let address = listener.local_addr()?;
         Ok(Self {
-            listener,
-            address,
+            address: door.address()?,
+            door,
             tls: tls.map(Arc::new),
         })
     }
@@ -101,8 +106,8 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens, if that is an address.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -118,7 +123,15 @@ impl Listener {
         budget: Budget,
     ) -> io::Result<()> {
         // The port that was taken, where any would do.
-        config.port = self.address.port();
+        if let Some(address) = self.address {
+            config.port = address.port();
+        }
+        // What clients speak, be it with a proxy.
+        let scheme = match &config.public_url {
+            Some(url) if url.starts_with("https:") => "https",
+            Some(_) => "http",
+            None => self.scheme(),
+        };
         let tls = self.tls.clone();
         let router = router(Arc::clone(&server), gate, config.clone(), layers);
         let endpoint = |server: &Arc<Server>| Endpoint {
@@ -146,11 +159,12 @@ impl Listener {
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
-        let mut acceptor = Acceptor::new(&self.listener, &workers, &config.limits, hits);
+        let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
         let attending = servers
             .iter()
             .map(|server| tokio::spawn(Arc::clone(server).attend()).abort_handle());
         let attending: Vec<_> = attending.collect();
+        server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {
@@ -166,11 +180,11 @@ impl Listener {
         life.begin_to_drain();
         // Whoever has connected by now is served too.
         tokio::task::yield_now().await;
-        while let Some(Ok((stream, peer))) = self.listener.accept().now_or_never() {
-            acceptor.take(stream, peer).await;
+        while let Some(Ok(arrived)) = self.door.accept().now_or_never() {
+            acceptor.take(arrived).await;
         }
         drop(acceptor);
-        drop(self.listener);
+        drop(self.door);
         servers.iter().for_each(|server| server.end_streams());
         drain.begin();
         let idle = async || {
@@ -205,6 +219,7 @@ fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Laye
         guard: HostGuard::new(&config),
         cors: Cors::new(&config.allowed_origins),
         telemetry: server.telemetry().clone(),
+        refusals: Refusals::new(&server.telemetry().metrics),
         endpoint: Endpoint { server, config },
         mounts: std::collections::HashMap::new(),
         prefix: gate.prefix().into(),
@@ -223,6 +238,16 @@ fn start_workers(
     (0..count)
         .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
         .collect()
+}
+
+#[cfg(unix)]
+fn socket_file(path: &Path, mode: SocketMode) -> io::Result<Door> {
+    door::SocketFile::bind(path, mode.0, BACKLOG).map(Door::File)
+}
+
+#[cfg(not(unix))]
+fn socket_file(_: &Path, _: SocketMode) -> io::Result<Door> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The first socket that was handed over (`LISTEN_FDS`), if there is one.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limit::{is_public, subnet};
+use crate::net::TrustedProxies;
 
 /// Counts connections by the network that they come from.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct Peers {
     max: usize,
     /// Whether addresses count that may stand for everybody.
     everywhere: bool,
+    /// Those who stand for many.
+    trusted: TrustedProxies,
     counts: Arc<Mutex<HashMap<u128, usize>>>,
 }
 
@@ -21,18 +24,20 @@ pub(crate) struct Peers {
 pub(crate) struct PeerPlace(Option<(u128, Peers)>);
 
 impl Peers {
-    /// As it is set; or 1024, and only for public addresses.
-    pub(crate) fn new(max: Option<usize>) -> Self {
+    /// As it is set; or 1024, and only for public addresses. Trusted proxies have no limit: they stand for many.
+    pub(crate) fn new(max: Option<usize>, trusted: TrustedProxies) -> Self {
         Self {
             max: max.unwrap_or(1024),
             everywhere: max.is_some(),
+            trusted,
             counts: Arc::default(),
         }
     }
 
     /// Counts a connection. Says beside that whether there are now more than there may be.
     pub(crate) fn enter(&self, address: IpAddr) -> (PeerPlace, bool) {
-        if self.max == 0 || !self.everywhere && !is_public(address) {
+        let is_limited = self.everywhere || is_public(address);
+        if self.max == 0 || !is_limited || self.trusted.contains(address) {
             return (PeerPlace(None), false);
         }
         let network = subnet(address);
@@ -72,7 +77,7 @@ mod tests {
     fn connections_of_an_address_are_counted_to_the_one() {
         let address = |text: &str| -> IpAddr { text.parse().expect("an address") };
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
-        let peers = Peers::new(Some(2));
+        let peers = Peers::new(Some(2), TrustedProxies::default());
         let first = peers.enter(one);
         let second = peers.enter(one);
         let third = peers.enter(one);
@@ -82,14 +87,24 @@ mod tests {
         assert!(!peers.enter(one).1);
         drop(second);
         assert!(peers.counts().is_empty());
-        let unlimited = Peers::new(Some(0));
+        let unlimited = Peers::new(Some(0), TrustedProxies::default());
         let all: Vec<_> = (0..10).map(|_| unlimited.enter(one)).collect();
         assert!(all.iter().all(|(_, too_many)| !too_many));
     }
 
     #[test]
+    fn trusted_proxies_have_as_many_as_they_want() {
+        let proxy = "192.0.2.0/24".parse().expect("a network");
+        let peers = Peers::new(Some(1), TrustedProxies::from_iter([proxy]));
+        let all: Vec<_> = (0..3).map(|_| peers.enter([192, 0, 2, 1].into())).collect();
+        assert!(all.iter().all(|(_, too_many)| !too_many));
+        let others: Vec<_> = (0..2).map(|_| peers.enter([192, 0, 3, 1].into())).collect();
+        assert!(others[1].1);
+    }
+
+    #[test]
     fn by_default_only_public_addresses_are_counted() {
-        let peers = Peers::new(None);
+        let peers = Peers::new(None, TrustedProxies::default());
         for (address, last) in [([192, 0, 2, 1], true), ([127, 0, 0, 1], false)] {
             let all: Vec<_> = (0..1025).map(|_| peers.enter(address.into())).collect();
             assert!(all[..1024].iter().all(|(_, too_many)| !too_many));

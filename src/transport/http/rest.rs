@@ -19,16 +19,16 @@ use super::headers::Summary;
 use super::openapi;
 use super::route::Rest;
 use super::service::Entered;
-use super::status::{PROBLEM, Rejection, note_scopes, plain_status, problem};
+use super::status::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
 use crate::net::Body;
 use crate::server::{Answer, Local, Reply};
-use crate::telemetry::Wire;
+use crate::telemetry::Seen;
 
 /// A request outside of the MCP endpoint, its method already one that the path has.
 pub(super) struct RestRequest<'r> {
     pub(super) rest: Rest,
-    /// Whose worker it came to, and on what.
-    pub(super) by: (&'r Local, Wire),
+    /// Whose worker it came to, and how.
+    pub(super) by: (&'r Local, Seen<'static>),
     /// What the path says after `/tools/`, as it came in.
     pub(super) name: &'r str,
     pub(super) query: Option<&'r str>,
@@ -160,7 +160,13 @@ impl Outcome {
             (Some(result), _, None | Some(StatusCode::OK)) => {
                 Self::Result(whole.slice_ref(result.get().as_bytes()))
             }
-            (Some(result), _, Some(status)) => Self::Problem(refuse(status, &text_of(result))),
+            (Some(result), _, Some(status)) => {
+                let mut response = refuse(status, &text_of(result));
+                if let Some(refusal) = &refusal {
+                    note_refusal(&mut response, refusal);
+                }
+                Self::Problem(response)
+            }
             (None, Some(error), status) => {
                 let status = status.unwrap_or_else(|| error_status(error.code));
                 let mut problem = problem(status, &error.message);
@@ -174,6 +180,7 @@ impl Outcome {
                     response.headers_mut().insert(RETRY_AFTER, seconds.into());
                 }
                 if let Some(refusal) = refusal {
+                    note_refusal(&mut response, &refusal);
                     note_scopes(&mut response, refusal);
                 }
                 Self::Problem(response)

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
@@ -14,7 +16,9 @@ use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE,
 };
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+};
 use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
@@ -28,13 +32,16 @@ use super::own::{self, OwnRoutes, RouteHandler};
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::sending;
-use super::status::{NeededScopes, Rejection, deny};
+use super::status::{NeededScopes, Rejection, Turned, deny};
 use super::tls::Tls;
+use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
 use crate::limit::Limits;
 use crate::net::{Body, BodyError};
 use crate::server::Local;
-use crate::telemetry::{HttpKey, HttpWatch, Telemetry, Wire};
+use crate::telemetry::{self, HttpKey, HttpWatch, Reason, Refusals, Telemetry, Wire};
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -51,6 +58,7 @@ pub(crate) struct Router {
     pub(crate) cors: Cors,
     pub(crate) layers: Layers,
     pub(crate) telemetry: Telemetry,
+    pub(crate) refusals: Refusals,
 }
 
 /// What one worker puts requests into: the router, inside of the layers if there are any.
@@ -91,7 +99,9 @@ impl WorkerService {
         Body: From<B>,
     {
         let router = &*self.router;
-        let last = connection.begin_request(&router.endpoint.config.limits);
+        let config = &router.endpoint.config;
+        let last = connection.begin_request(&config.limits);
+        let begun = config.server_timing.then(Instant::now);
         let _stream = connection.open_stream();
         let (mut head, body) = request.into_parts();
         let watch = router
@@ -99,6 +109,7 @@ impl WorkerService {
             .counts()
             .then(|| HttpWatch::begin(self.local.cells(), key_of(router.path(&head.uri), &head)));
         let mut body = Body::from(body);
+        let client = router.client(connection, &head.headers);
         let origin = router.cors.origin(&head.headers);
         let mut response = match router.admit(&head) {
             Err(rejection) => router.refuse(rejection, &head),
@@ -120,6 +131,9 @@ impl WorkerService {
         };
         connection.body_is_read();
         connection.answer_is_ready();
+        if let Some(turned) = response.extensions_mut().remove::<Turned>() {
+            router.turned_away(turned, client);
+        }
         if let Some(origin) = origin {
             router.cors.allow(origin, &mut response);
         }
@@ -127,6 +141,9 @@ impl WorkerService {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(begun) = begun {
+            tell_time(begun, &mut response);
         }
         if let Some(watch) = watch {
             watch.end(response.status().as_u16());
@@ -149,6 +166,15 @@ impl WorkerService {
             Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+}
+
+/// How long the server took until its answer began (W3C Server Timing).
+#[cold]
+fn tell_time(begun: Instant, response: &mut Response<Body>) {
+    let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
+    if let Ok(value) = HeaderValue::try_from(format!("longshore;dur={milliseconds:.3}")) {
+        response.headers_mut().append(SERVER_TIMING, value);
     }
 }
 
@@ -184,7 +210,6 @@ impl Router {
     /// Answers a request that is not looked at any further.
     #[cold]
     fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
-        self.count(rejection);
         if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
             self.guard.report(rejection.setting(), &head.headers);
         }
@@ -192,11 +217,35 @@ impl Router {
         rejection.into_response(route)
     }
 
-    /// Counts the limit that was hit, if it was one.
-    fn count(&self, rejection: Rejection) {
-        if let Some(limit) = rejection.limit() {
-            self.endpoint.server.limits.hits.count(limit);
+    /// Counts a request that was turned away, and has it recorded if that was decided before there was a message.
+    #[cold]
+    fn turned_away(&self, turned: Turned, client: IpAddr) {
+        let server = &self.endpoint.server;
+        self.refusals.count(turned.reason);
+        if let Some(limit) = turned.limit {
+            server.limits.hits.count(limit);
         }
+        if let Some(audit) = &server.audit
+            && !turned.recorded
+            && let Some(outcome) = decided(turned.reason)
+        {
+            let mut entry = Entry::new(Event::Refusal);
+            entry.outcome = Some(outcome);
+            entry.reason = Some(turned.reason.as_str().into());
+            entry.client = Some(client);
+            entry.principal = turned.principal;
+            audit.note_stranger(entry);
+        }
+    }
+
+    /// Who has sent a request, by the word of proxies that are trusted.
+    #[inline]
+    fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> IpAddr {
+        let trusted = &self.endpoint.config.trusted_proxies;
+        if trusted.is_empty() {
+            return connection.peer();
+        }
+        trusted.client(connection.peer(), headers)
     }
 
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
@@ -231,15 +280,16 @@ impl Router {
             }
         };
         let limits = &self.endpoint.server.limits;
-        if let Some(connection) = connection
-            && let Err(refused) = limits.arrive(connection.peer())
+        let client = connection.map(|connection| self.client(connection, &head.headers));
+        if let Some(client) = client
+            && let Err(refused) = limits.arrive(client)
         {
             return Rejection::Limited(refused).into_response(Some(route));
         }
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
-            None => match self.enter(local, connection, route, head).await {
+            None => match self.enter(local, connection, client, route, head).await {
                 Ok(principal) => {
                     proved = principal;
                     &proved
@@ -247,7 +297,7 @@ impl Router {
                 Err(refused) => return refused,
             },
         };
-        let entered = Entered { principal };
+        let entered = Entered { principal, client };
         let Parts {
             method,
             uri,
@@ -261,10 +311,7 @@ impl Router {
                 let endpoint = &self.endpoint;
                 let answer =
                     endpoint.post(&entered, local, connection, summary, wire, headers, body);
-                answer.await.unwrap_or_else(|rejection| {
-                    self.count(rejection);
-                    rejection.into_rpc()
-                })
+                answer.await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Mcp => {
                 let answer = self
@@ -289,10 +336,7 @@ impl Router {
                             .await
                     }
                 };
-                Box::pin(answer).await.unwrap_or_else(|rejection| {
-                    self.count(rejection);
-                    rejection.into_rpc()
-                })
+                Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Respond if !self.endpoint.config.respond_alias => {
                 Rejection::NotFound.into_problem()
@@ -315,6 +359,11 @@ impl Router {
                     method,
                     query: uri.query(),
                     local,
+                    seen: telemetry::Seen {
+                        wire: Wire::of(*version),
+                        headers: None,
+                        peer: client,
+                    },
                     summary,
                     connection,
                 };
@@ -344,7 +393,14 @@ impl Router {
                 let name = Route::of(self.path(uri)).map_or("", |(_, name)| name);
                 let request = RestRequest {
                     rest,
-                    by: (local, Wire::of(*version)),
+                    by: (
+                        local,
+                        telemetry::Seen {
+                            wire: Wire::of(*version),
+                            headers: None,
+                            peer: client,
+                        },
+                    ),
                     name,
                     query: uri.query(),
                     summary,
@@ -408,6 +464,7 @@ impl Router {
         &self,
         local: &Local,
         connection: Option<&Arc<ConnectionState>>,
+        client: Option<IpAddr>,
         route: &Route,
         head: &mut Parts,
     ) -> Result<Arc<Principal>, Response<Body>> {
@@ -415,9 +472,17 @@ impl Router {
         let limits = &self.endpoint.server.limits;
         let limited = |refused| Rejection::Limited(refused).into_response(Some(route));
         let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        let certificate = connection.and_then(|connection| connection.certificate());
+        let presented = presented.map(|presented| presented.with_certificate(certificate));
         match self.gate.admit(presented).await {
             Ok(principal) => {
-                limits.admit(&principal).map_err(limited)?;
+                limits.admit(&principal).map_err(|refused| {
+                    let mut response = limited(refused);
+                    if let Some(turned) = response.extensions_mut().get_mut::<Turned>() {
+                        turned.principal = Some(Arc::clone(&principal));
+                    }
+                    response
+                })?;
                 let endpoint = match route.place() {
                     Place::Guarded(Guarded::Mount) => {
                         Route::of(self.path(&head.uri)).map_or("", |(_, name)| name)
@@ -437,9 +502,9 @@ impl Router {
                 Ok(principal)
             }
             Err(error) => {
-                tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+                tracing::debug!(%error, path = route.path, ?client, "a request was refused");
                 if matches!(error, AuthError::Invalid(_)) {
-                    limits.failed_proof(peer).map_err(limited)?;
+                    limits.failed_proof(client).map_err(limited)?;
                 }
                 let seen = Seen {
                     headers: &head.headers,
@@ -495,12 +560,30 @@ fn key_of(path: &str, head: &Parts) -> HttpKey {
     )
 }
 
+/// What a record calls it that somebody was turned away; `None` if nothing was decided about who may do what.
+fn decided(reason: Reason) -> Option<Outcome> {
+    match reason {
+        Reason::Limit(_) => Some(Outcome::Limited),
+        Reason::CredentialMissing
+        | Reason::CredentialMalformed
+        | Reason::CredentialInvalid
+        | Reason::CredentialUnchecked
+        | Reason::Scope
+        | Reason::Host
+        | Reason::HostForeign
+        | Reason::Origin => Some(Outcome::Denied),
+        _ => None,
+    }
+}
+
 const METADATA_METHODS: &str = "GET, HEAD";
 
 /// Somebody who was let in; nothing but the router makes one.
 #[derive(Debug)]
 pub(super) struct Entered<'r> {
     pub(super) principal: &'r Arc<Principal>,
+    /// The client's address; `None` where no socket brought the request.
+    pub(super) client: Option<IpAddr>,
 }
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.

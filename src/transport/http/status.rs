@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::connection::ConnectionState;
 use super::events::EventStream;
 use super::route::Route;
-use crate::auth::AuthError;
+use crate::auth::{AuthError, Principal};
 use crate::limit::{Limit, Refused};
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Refusal, Reply, limited};
+use crate::telemetry::Reason;
 
 /// Why a request was refused before anybody looked into its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,28 @@ impl Rejection {
         }
     }
 
+    /// What it is counted and recorded as. `None` where nothing was refused: the server is at fault.
+    pub(crate) fn reason(self) -> Option<Reason> {
+        Some(match self {
+            Self::TargetTooLong
+            | Self::HeadersTooLarge
+            | Self::BodyTooLarge
+            | Self::BodyTooSlow => Reason::Limit(self.setting()?),
+            Self::Limited(refused) => Reason::Limit(refused.limit.setting()),
+            Self::HostMissing | Self::HostInvalid => Reason::Host,
+            Self::HostForeign => Reason::HostForeign,
+            Self::OriginForeign => Reason::Origin,
+            Self::HeaderRepeated => Reason::Head,
+            Self::NotFound | Self::NoPage | Self::ForOperators => Reason::Path,
+            Self::MethodNotAllowed(_) => Reason::PathMethod,
+            Self::ContentType | Self::ContentEncoding => Reason::MediaType,
+            Self::NotAcceptable => Reason::NotAcceptable,
+            Self::BodyBroken => Reason::Body,
+            Self::SessionIdMissing => Reason::SessionMissing,
+            Self::Internal => return None,
+        })
+    }
+
     /// The limit that was hit, where it was not counted before.
     pub(crate) fn limit(self) -> Option<Limit> {
         match self {
@@ -201,7 +224,48 @@ impl Rejection {
         if self.closes() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        if let Some(reason) = self.reason() {
+            response.extensions_mut().insert(Turned {
+                reason,
+                limit: self.limit(),
+                principal: None,
+                recorded: false,
+            });
+        }
         response
+    }
+}
+
+/// Word of a request that was turned away, in its answer, for those who count.
+#[derive(Clone, Debug)]
+pub(super) struct Turned {
+    pub(super) reason: Reason,
+    /// The limit that was hit, where it was not counted before.
+    pub(super) limit: Option<Limit>,
+    /// Who sent it, if that was known already.
+    pub(super) principal: Option<Arc<Principal>>,
+    /// Whether the audit log has it already.
+    pub(super) recorded: bool,
+}
+
+/// Leaves word of why a message was refused.
+pub(super) fn note_refusal(response: &mut Response<Body>, refusal: &Refusal) {
+    response.extensions_mut().insert(Turned {
+        reason: refusal.reason(),
+        limit: None,
+        principal: None,
+        recorded: true,
+    });
+}
+
+/// What it is counted and recorded as that nobody was let in.
+pub(super) fn reason_of(error: &AuthError) -> Reason {
+    match error {
+        AuthError::Missing => Reason::CredentialMissing,
+        AuthError::Malformed(_) => Reason::CredentialMalformed,
+        AuthError::Invalid(_) => Reason::CredentialInvalid,
+        AuthError::InsufficientScope { .. } => Reason::Scope,
+        AuthError::Unavailable(_) => Reason::CredentialUnchecked,
     }
 }
 
@@ -256,6 +320,12 @@ pub(super) fn deny(
     };
     let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
     *response.status_mut() = status;
+    response.extensions_mut().insert(Turned {
+        reason: reason_of(error),
+        limit: None,
+        principal: None,
+        recorded: false,
+    });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     // What is good for one caller is not for the next.
@@ -297,6 +367,7 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
         if let Refusal::Limited(refused) = refusal {
             say_when(response.headers_mut(), refused);
         }
+        note_refusal(&mut response, &refusal);
         note_scopes(&mut response, refusal);
     }
     let headers = response.headers_mut();
@@ -340,7 +411,7 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         Refusal::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
         Refusal::AskedElsewhere => StatusCode::CONFLICT,
         Refusal::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::StateUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::StateUnavailable | Refusal::Unrecorded => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Method | Refusal::SessionUnknown => StatusCode::NOT_FOUND,
         Refusal::Limited(refused) => limited_status(*refused),
         Refusal::Scope(_) => StatusCode::FORBIDDEN,

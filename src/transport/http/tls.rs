@@ -38,6 +38,9 @@ pub struct TlsConfig {
     /// A file with certificates of authorities, in PEM: clients have to show one that leads to one of these. Default:
     /// none, clients show nothing.
     pub client_authorities: Option<PathBuf>,
+    /// Whether clients may go without a certificate, so that they prove themselves otherwise; one that is shown has to be
+    /// good all the same. Default: false.
+    pub client_optional: bool,
     /// Seconds in which a client has to shake hands. Default: 10.
     pub handshake_seconds: u32,
 }
@@ -48,6 +51,7 @@ impl Default for TlsConfig {
             certificate: None,
             key: None,
             client_authorities: None,
+            client_optional: false,
             handshake_seconds: 10,
         }
     }
@@ -93,6 +97,7 @@ struct Files {
     certificate: PathBuf,
     key: PathBuf,
     client_authorities: Option<PathBuf>,
+    client_optional: bool,
 }
 
 /// When files were written last, and how long they are.
@@ -107,6 +112,7 @@ impl Tls {
                 certificate: certificate.clone(),
                 key: key.clone(),
                 client_authorities: config.client_authorities.clone(),
+                client_optional: config.client_optional,
             },
             _ => return Err(TlsError::Half),
         };
@@ -172,6 +178,10 @@ impl Files {
                 }
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = match self.client_optional {
+                    true => verifier.allow_unauthenticated(),
+                    false => verifier,
+                };
                 let verifier = verifier.build();
                 builder.with_client_cert_verifier(
                     verifier.map_err(|e| TlsError::Authorities(e.to_string()))?,

@@ -4,6 +4,7 @@
 //! this server may have read it in the other one: that is how requests are smuggled. hyper takes the chunks and drops
 //! the length, so nobody behind it can see that there was one. Here the bytes are looked at on their way to hyper; the
 //! second of the two fields is spoiled, and hyper refuses the head as it refuses any other that is broken, in its turn.
+//! So it does where a line of a head ends with a line feed alone, which some take for an end and some do not.
 //!
 //! Besides, the end of the last request is known, and so whether part of a next one has come along with it.
 
@@ -19,11 +20,27 @@ pub(crate) struct HeadWatch {
     read: u64,
     /// Where the latest request ends, if its length was said.
     end: Option<u64>,
+    /// Up to where there is only the body of a request, which need not be looked at.
+    body_end: u64,
+    /// There was a request whose end its head did not say: what is a body and what is not is no longer known, and
+    /// everything is looked at.
+    lost: bool,
     /// A head that has begun, and one of the two fields with it, and whose end has not come.
     head: Option<Head>,
     /// The last bytes that came, since a name may come in two parts.
     tail: [u8; NAME_MAX],
     tail_len: usize,
+}
+
+/// Where in a request bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// A head begins with them.
+    Beginning,
+    /// A head goes on with them.
+    Head,
+    /// They are of a body; of what comes behind it nothing is known yet.
+    Body,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,25 +57,31 @@ enum Field {
     Coding,
 }
 
+/// Where to go on.
+#[derive(Clone, Copy)]
+enum Next {
+    /// A line begins here.
+    Line(usize),
+    /// Somewhere from here on.
+    Search(usize),
+}
+
 impl HeadWatch {
     /// Looks at what was read, before anybody else does.
     #[inline]
-    pub(crate) fn look(&mut self, bytes: &mut [u8]) {
-        if bytes.is_empty() {
-            return;
+    pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) {
+        if at == At::Beginning {
+            self.end = None;
         }
-        let begun = self.begun_in_tail(bytes);
-        if self.head.is_some() || begun.is_some() || next_candidate(bytes, 0).is_some() {
-            self.follow(bytes, begun);
+        let from = self.body_left(bytes.len());
+        if 0 < from {
+            self.tail_len = 0;
+        }
+        if from < bytes.len() {
+            self.follow(bytes, from, at);
+            self.keep_tail(&bytes[from..]);
         }
         self.read += bytes.len() as u64;
-        self.keep_tail(bytes);
-    }
-
-    /// A request begins of which nothing is known yet.
-    #[inline]
-    pub(crate) fn forget_end(&mut self) {
-        self.end = None;
     }
 
     /// Whether more has come than the latest request.
@@ -67,68 +90,128 @@ impl HeadWatch {
         self.end.is_some_and(|end| end < self.read)
     }
 
-    /// From one of the two fields to the next, and from heads to their ends.
-    fn follow(&mut self, bytes: &mut [u8], begun: Option<Field>) {
-        let mut from = 0;
-        let mut found = begun.map(|field| (0, field));
-        while let Some((at, field)) = found.take().or_else(|| self.next_field(bytes, from)) {
-            self.close_head(bytes, from, at);
-            let head = self.head.get_or_insert_default();
-            match field {
-                Field::Length => {
-                    if !head.length {
-                        head.value = value_of(bytes, at);
-                    }
-                    head.length = true;
-                }
-                Field::Coding => head.coding = true,
-            }
-            if head.length && head.coding {
-                // No name of a field has this byte in it.
-                bytes[at] = 0;
-            }
-            from = at + 1;
-        }
-        self.close_head(bytes, from, bytes.len());
+    /// How many of so many bytes at hand belong to a body.
+    #[inline]
+    fn body_left(&self, of: usize) -> usize {
+        let left = self.body_end.saturating_sub(self.read);
+        usize::try_from(left).map_or(of, |left| left.min(of))
     }
 
-    /// Notes the end of the head, if it is between two places.
-    fn close_head(&mut self, bytes: &[u8], from: usize, to: usize) {
-        let Some(head) = self.head else {
-            return;
+    /// From line to line.
+    fn follow(&mut self, bytes: &mut [u8], from: usize, at: At) {
+        // Bodies may have line feeds alone; heads may not (RFC 9112 section 2.2 lets us, and others read them otherwise).
+        let mut is_head = !self.lost || at != At::Body;
+        let rest = &bytes[from..];
+        let mut next = if let Some(field) = self.begun_in_tail(rest) {
+            self.note(bytes, from, field);
+            Next::Search(from)
+        } else if let ([.., b'\n', b'\r'], [b'\n', ..]) = (self.tail(), rest) {
+            is_head &= !self.lost;
+            self.close_head(from + 1, bytes.len())
+        } else if self.tail().last() == Some(&b'\n') {
+            Next::Line(from)
+        } else {
+            Next::Search(from)
         };
-        let before = if from == 0 { self.tail() } else { &[] };
-        let Some(end) = end_of_head(before, bytes, from, to) else {
-            return;
+        loop {
+            next = match next {
+                Next::Line(at) => match &bytes[at..] {
+                    [b'\n', ..] => self.end_of_head(bytes, at, at + 1, &mut is_head),
+                    [b'\r', b'\n', ..] => self.end_of_head(bytes, at, at + 2, &mut is_head),
+                    _ => {
+                        self.line(bytes, at);
+                        Next::Search(at)
+                    }
+                },
+                Next::Search(at) => match memchr::memchr(b'\n', &bytes[at..]) {
+                    Some(length) => {
+                        let end = at + length;
+                        let before = match end.checked_sub(1) {
+                            Some(before) if from <= before => Some(bytes[before]),
+                            _ => self.tail().last().copied(),
+                        };
+                        if is_head && before != Some(b'\r') {
+                            bytes[end] = 0;
+                            is_head = false;
+                        }
+                        Next::Line(end + 1)
+                    }
+                    None => return,
+                },
+            };
+        }
+    }
+
+    /// An empty line begins at a place and ends at another.
+    fn end_of_head(
+        &mut self,
+        bytes: &mut [u8],
+        begins: usize,
+        ends: usize,
+        is_head: &mut bool,
+    ) -> Next {
+        if *is_head && bytes[begins] == b'\n' {
+            bytes[begins] = 0;
+            *is_head = false;
+        }
+        let next = self.close_head(ends, bytes.len());
+        // What follows may be a body.
+        *is_head &= !self.lost;
+        next
+    }
+
+    /// Looks at the line that begins at a place.
+    #[inline]
+    fn line(&mut self, bytes: &mut [u8], at: usize) {
+        match &bytes[at..] {
+            [b'c' | b'C', rest @ ..] if begins_with(rest, &LENGTH[1..]) => {
+                self.note(bytes, at, Field::Length);
+            }
+            [b't' | b'T', rest @ ..] if begins_with(rest, &CODING[1..]) => {
+                self.note(bytes, at, Field::Coding);
+            }
+            _ => {}
+        }
+    }
+
+    /// One of the two fields stands at a place.
+    fn note(&mut self, bytes: &mut [u8], at: usize, field: Field) {
+        let head = self.head.get_or_insert_default();
+        match field {
+            Field::Length => {
+                if !head.length {
+                    head.value = value_of(bytes, at);
+                }
+                head.length = true;
+            }
+            Field::Coding => head.coding = true,
+        }
+        if head.length && head.coding {
+            // No name of a field has this byte in it.
+            bytes[at] = 0;
+        }
+    }
+
+    /// An empty line is behind, and what follows it begins at a place.
+    fn close_head(&mut self, at: usize, len: usize) -> Next {
+        let Some(head) = self.head.take() else {
+            return Next::Line(at);
         };
-        self.head = None;
         self.end = match head.value {
-            Some(length) if !head.coding => (self.read + end as u64).checked_add(length),
+            Some(length) if !head.coding => (self.read + at as u64).checked_add(length),
             _ => None,
         };
-    }
-
-    /// The next of the two fields from a place on: where its name begins.
-    fn next_field(&self, bytes: &[u8], from: usize) -> Option<(usize, Field)> {
-        let mut at = from;
-        loop {
-            let dash = next_candidate(bytes, at)?;
-            at = dash + 1;
-            for (name, field, before) in [(LENGTH, Field::Length, 7), (CODING, Field::Coding, 8)] {
-                let Some(start) = dash.checked_sub(before) else {
-                    continue;
-                };
-                let begins_line = match start.checked_sub(1) {
-                    Some(previous) => bytes[previous] == b'\n',
-                    None => self.tail().last() == Some(&b'\n'),
-                };
-                let is_named = bytes
-                    .get(start..start + name.len())
-                    .is_some_and(|found| found.eq_ignore_ascii_case(name));
-                if from <= start && begins_line && is_named {
-                    return Some((start, field));
-                }
-            }
+        let Some(end) = self.end else {
+            // What looks like the head of another request may stand in the middle of this one.
+            self.lost = true;
+            return Next::Line(at);
+        };
+        if !self.lost {
+            self.body_end = end;
+        }
+        match self.body_left(len) {
+            past if at < past => Next::Search(past),
+            _ => Next::Line(at),
         }
     }
 
@@ -176,48 +259,11 @@ impl HeadWatch {
     }
 }
 
-/// The next dash that has a colon where one of the two names would have it. Written so that it compiles to vector
-/// instructions: this is all that nearly every byte sees.
 #[inline]
-fn next_candidate(bytes: &[u8], from: usize) -> Option<usize> {
-    const BLOCK: usize = 32;
-    let is_one = |bytes: &[u8], at: usize| {
-        bytes[at] == b'-' && (bytes.get(at + 7) == Some(&b':') || bytes.get(at + 9) == Some(&b':'))
-    };
-    let mut at = from;
-    while let Some(block) = bytes
-        .get(at..)
-        .and_then(|rest| rest.first_chunk::<{ BLOCK + 9 }>())
-    {
-        let mut any = 0_u8;
-        for i in 0..BLOCK {
-            let colon = u8::from(block[i + 7] == b':') | u8::from(block[i + 9] == b':');
-            any |= u8::from(block[i] == b'-') & colon;
-        }
-        if any != 0 {
-            return (at..at + BLOCK).find(|at| is_one(bytes, *at));
-        }
-        at += BLOCK;
-    }
-    (at..bytes.len()).find(|at| is_one(bytes, *at))
-}
-
-/// Where what follows an empty line begins, if the empty line begins between two places. `before` is what came before
-/// all of the bytes.
-fn end_of_head(before: &[u8], bytes: &[u8], from: usize, to: usize) -> Option<usize> {
-    match (before, bytes) {
-        ([.., b'\n', b'\r'], [b'\n', ..]) | ([.., b'\n'], [b'\n', ..]) => return Some(1),
-        ([.., b'\n'], [b'\r', b'\n', ..]) => return Some(2),
-        _ => {}
-    }
-    memchr::memchr_iter(b'\n', bytes.get(from..to)?).find_map(|at| {
-        let next = from + at + 1;
-        match bytes.get(next..)? {
-            [b'\n', ..] => Some(next + 1),
-            [b'\r', b'\n', ..] => Some(next + 2),
-            _ => None,
-        }
-    })
+fn begins_with(bytes: &[u8], name: &[u8]) -> bool {
+    bytes
+        .get(..name.len())
+        .is_some_and(|found| found.eq_ignore_ascii_case(name))
 }
 
 /// The number behind the colon of a `Content-Length`, if its line ends here.
@@ -234,15 +280,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is left of bytes that come in pieces, and whether more came than the latest request.
+    /// What is left of bytes that come in pieces, and whether more came than the latest request. What comes behind the
+    /// first head comes while that is answered.
     fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
         let mut watch = HeadWatch::default();
+        let begins = text.len() - text.trim_start_matches(['\r', '\n']).len();
+        let head_end = text[begins..].find("\r\n\r\n").map(|at| begins + at + 4);
         let mut out = Vec::new();
         let mut rest = text.as_bytes();
         for cut in cuts.iter().chain([&usize::MAX]) {
             let (piece, after) = rest.split_at((*cut).min(rest.len()));
             let mut piece = piece.to_vec();
-            watch.look(&mut piece);
+            let at = match out.len() {
+                0 => At::Beginning,
+                at if head_end.is_none_or(|end| at < end) => At::Head,
+                _ => At::Body,
+            };
+            watch.look(&mut piece, at);
             out.extend(piece);
             rest = after;
         }
@@ -297,6 +351,75 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_a_head_that_end_with_a_line_feed_alone_are_spoiled() {
+        let whole = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+        let mut heads: Vec<String> = whole
+            .match_indices("\r\n")
+            .map(|(at, _)| format!("{}{}", &whole[..at], &whole[at + 1..]))
+            .collect();
+        heads.push(whole.replace("\r\n", "\n"));
+        heads.push(format!("\n{whole}"));
+        heads.push(format!("\r\n\n{whole}"));
+        heads.push(format!("\r\n\r\n{}", heads[1]));
+        for text in &heads {
+            for cut in 0..text.find("abc").expect("a body") {
+                assert!(is_spoiled(text, &[cut]), "{text:?} at {cut}");
+            }
+            assert!(
+                is_spoiled(text, &vec![1; text.len()]),
+                "{text:?} byte by byte"
+            );
+        }
+        // Behind a request whose end is known.
+        for text in &heads {
+            assert!(is_spoiled(&format!("{whole}{text}"), &[]), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_feeds_of_bodies_are_left_alone() {
+        for text in [
+            format!("{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}"),
+            format!("\r\n{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}{HEAD}\r\n"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n4\r\n{{\n\n}}\r\n0\r\n\r\n"),
+            format!("{HEAD}Content-Length: 2\r\n\r\n\n\n{HEAD}Content-Length: 1\r\n\r\n\n"),
+        ] {
+            for cut in 0..text.len() {
+                assert!(!is_spoiled(&text, &[cut]), "{text:?} at {cut}");
+            }
+            assert!(!is_spoiled(&text, &vec![1; text.len()]), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_a_body_whatever_stands_in_it() {
+        let inner = "\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let length = inner.len();
+        let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let text = format!("{HEAD}Content-Length: {length}\r\n\r\n{inner}");
+        for cut in (0..text.len()).filter(|cut| !cut_splits_value(&text, *cut)) {
+            assert!(!is_spoiled(&text, &[cut]), "at {cut}");
+        }
+        for cut in 0..text.len() {
+            assert!(
+                is_spoiled(&format!("{text}{both}"), &[cut]),
+                "behind it, at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_in_a_body_without_a_length_hide_nothing() {
+        let inner = "a\r\ncontent-length: 999999\r\n\r\n";
+        let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunked = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n");
+        let text = format!("{chunked}{:x}\r\n{inner}\r\n0\r\n\r\n{both}", inner.len());
+        for cut in 0..text.len() {
+            assert!(is_spoiled(&text, &[cut]), "at {cut}");
+        }
+    }
+
+    #[test]
     fn what_comes_along_behind_a_request_is_seen() {
         let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
         assert!(!watched(&one, &[]).1);
@@ -317,7 +440,8 @@ mod tests {
     /// A length whose digits come in two parts is not read; then nothing is known.
     fn cut_splits_value(text: &str, cut: usize) -> bool {
         let from = text.find("Content-Length").expect("is there");
-        (from + 1..=from + "Content-Length: 3\r\n".len()).contains(&cut)
+        let line = text[from..].find('\n').expect("has an end") + 1;
+        (from + 1..=from + line).contains(&cut)
     }
 
     proptest! {
@@ -325,7 +449,7 @@ mod tests {
         fn pieces_do_not_matter(
             lines in prop::collection::vec(
                 prop::sample::select(vec![
-                    "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "\n", "x: y\r\n",
+                    "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "x: y\r\n",
                     "abc", "Content-", "Length:", "-bcdefg:",
                 ]),
                 0..12,

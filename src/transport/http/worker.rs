@@ -28,6 +28,7 @@ use super::peers::PeerPlace;
 use super::service::{Router, WorkerService};
 use super::stream::Stream;
 use super::tls::{HTTP_2, Tls};
+use crate::auth::ClientCertificate;
 use crate::limit::{Hits, Limit, subnet};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
@@ -379,6 +380,13 @@ impl Serving {
         };
         let stream = accepted?;
         let (_, session) = stream.get_ref();
+        if let Some([certificate, ..]) = session.peer_certificates() {
+            // It was verified; one that cannot be read all the same proves nothing.
+            match ClientCertificate::read(certificate) {
+                Some(certificate) => self.state.shows(certificate),
+                None => return Err(io::Error::other("the client's certificate cannot be read")),
+            }
+        }
         let multiplexed = session.alpn_protocol() == Some(HTTP_2);
         Ok(Some((Stream::Tls(Box::new(stream)), multiplexed)))
     }

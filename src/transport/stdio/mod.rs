@@ -28,6 +28,7 @@ pub use fuzz::framing_holds;
 use crate::auth::Principal;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Local, Parts, Reply, Said, Server, StdioPeer};
+use crate::telemetry::Seen;
 
 /// Serving over standard input and output.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -119,7 +120,8 @@ pub(crate) async fn serve(
             let local = Local::new(cells);
             let body = Bytes::from(message);
             let handled = poll_fn(|cx| {
-                Poll::Ready(server.handle_stdio(cx, &local, &peer, &principal, &body))
+                let by = (&local, Seen::PIPE);
+                Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
             });
             let reply = handled.await.reply().await;
             match reply {

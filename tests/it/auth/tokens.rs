@@ -407,3 +407,35 @@ fn auth_05_a_token_for_one_endpoint_is_no_good_at_another() {
     let document = get(&server, "/.well-known/oauth-protected-resource/mcp/own", "").json();
     assert_eq!(document["resource"], own);
 }
+
+#[test]
+fn streams_end_when_the_token_does_that_opened_them() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| c.auth.oauth.leeway_seconds = 0)
+        .start();
+    // A first call waits for the keys.
+    call(&server, "who", &issuer.token(json!({}))).result();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a time");
+    let token = bearer(&issuer.token(json!({"exp": now.as_secs() + 3})));
+    let listen = Stateless::new(
+        "subscriptions/listen",
+        json!({"notifications": {"toolsListChanged": true}}),
+    );
+    let mut connection = server.connect();
+    connection.send(listen.and("authorization", &token).text());
+    assert_eq!(connection.receive_head().status, 200);
+    // SUB-05: the end is told, and nobody has to guess.
+    let mut last = None;
+    while let Some(event) = connection.event() {
+        last = Some(event);
+    }
+    assert_eq!(last.expect("an answer")["result"]["resultType"], "complete");
+    let waited = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a time")
+        - now;
+    assert!(waited < std::time::Duration::from_secs(15), "{waited:?}");
+}

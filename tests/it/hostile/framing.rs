@@ -351,6 +351,53 @@ fn heads_that_are_none_are_refused_and_the_connection_closed() {
 }
 
 #[test]
+fn lines_that_end_with_a_line_feed_alone_are_refused() {
+    let server = server();
+    let (head, body) = parts();
+    let whole = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let head_len = whole.len() - body.len();
+    let mut cases = Vec::new();
+    for (at, _) in whole[..head_len].match_indices("\r\n") {
+        let text = format!("{}{}{SMUGGLED}", &whole[..at], &whole[at + 1..]);
+        cases.push(
+            Case::new(format!("a bare LF at {at}"), text)
+                .status(&[400])
+                .closes(),
+        );
+    }
+    for text in [
+        whole[..head_len].replace("\r\n", "\n") + &body,
+        whole.replacen("\r\n\r\n", "\n\n", 1),
+        format!("\n{whole}"),
+        format!("\r\n\n{whole}"),
+        "GET /health HTTP/1.1\nhost: localhost\n\n".to_owned(),
+    ] {
+        cases.push(
+            Case::new(format!("{text:.30?}"), text)
+                .status(&[400])
+                .closes(),
+        );
+    }
+    for chunks in [
+        "3\nabc\r\n0\r\n\r\n",
+        "3\r\nabc\n0\r\n\r\n",
+        "3;x\nabc\r\n0\r\n\r\n",
+    ] {
+        let text = framed("transfer-encoding: chunked", chunks) + SMUGGLED;
+        cases.push(
+            Case::new(format!("{chunks:?}"), text)
+                .status(&[400])
+                .closes(),
+        );
+    }
+    // In a body they are white space.
+    let body = body.replace(',', ",\n\n");
+    let text = framed(&format!("content-length: {}", body.len()), &body);
+    cases.push(Case::new("line feeds in a body", text));
+    assert!(run_on(&server, cases) >= 14);
+}
+
+#[test]
 fn what_can_be_read_in_one_way_only_is_read() {
     let server = server();
     let (head, body) = parts();

@@ -3,6 +3,8 @@
 mod contract;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod redis_several;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,6 +16,6 @@ pub(crate) use harness::Checked;
 pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
-pub(crate) use redis::RedisServer;
+pub(crate) use redis::{RedisServer, free_port};
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};

@@ -12,6 +12,7 @@ pub(crate) struct RedisServer {
     child: Child,
     port: u16,
     folder: TempDir,
+    options: Vec<String>,
 }
 
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
@@ -19,12 +20,33 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 impl RedisServer {
     /// Starts one. `None`, loudly, if this machine has no such program.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with further options on its command line.
+    pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a port")
-            .port();
-        let Some(child) = spawn(port, &folder) else {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        Self::begin(folder, options, free_port())
+    }
+
+    /// A sentinel that watches a master of this name, which is down when it is silent for half a second.
+    pub(crate) fn start_sentinel(name: &str, master: &Self) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sentinel.conf");
+        let text = format!(
+            "sentinel monitor {name} 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds {name} 500\n\
+             sentinel failover-timeout {name} 3000\n",
+            master.port
+        );
+        std::fs::write(&file, text).expect("written");
+        let file = file.to_str().expect("UTF-8").to_owned();
+        Self::begin(folder, vec![file, "--sentinel".to_owned()], free_port())
+    }
+
+    fn begin(folder: TempDir, options: Vec<String>, port: u16) -> Option<Self> {
+        let Some(child) = spawn(port, &folder, &options) else {
             // Past what the harness captures of tests that pass.
             let _ = std::io::stderr().write_all(
                 b"SKIPPED: there is neither redis-server nor valkey-server on this machine\n",
@@ -35,9 +57,14 @@ impl RedisServer {
             child,
             port,
             folder,
+            options,
         };
         server.wait();
         Some(server)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -52,7 +79,7 @@ impl RedisServer {
 
     /// Starts it again on the same port, with nothing in it.
     pub(crate) fn start_again(&mut self) {
-        self.child = spawn(self.port, &self.folder).expect("it was there before");
+        self.child = spawn(self.port, &self.folder, &self.options).expect("it was there before");
         self.wait();
     }
 
@@ -91,7 +118,13 @@ impl RedisServer {
         self.try_say(command).expect("an answer")
     }
 
-    fn try_say(&self, command: &[&str]) -> Option<Vec<String>> {
+    /// Of how many parts the answer to a command is.
+    pub(crate) fn count_of(&self, command: &[&str]) -> Option<usize> {
+        let first = self.ask(command)?.next()?;
+        first.strip_prefix('*')?.parse().ok()
+    }
+
+    fn ask(&self, command: &[&str]) -> Option<impl Iterator<Item = String> + use<>> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
@@ -101,7 +134,11 @@ impl RedisServer {
             text += &format!("${}\r\n{word}\r\n", word.len());
         }
         stream.write_all(text.as_bytes()).ok()?;
-        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        Some(BufReader::new(stream).lines().map_while(Result::ok))
+    }
+
+    fn try_say(&self, command: &[&str]) -> Option<Vec<String>> {
+        let mut lines = self.ask(command)?;
         let first = lines.next()?;
         let (kind, rest) = first.split_at(1);
         Some(match kind {
@@ -116,13 +153,32 @@ impl RedisServer {
     }
 }
 
-fn spawn(port: u16, folder: &TempDir) -> Option<Child> {
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port()
+}
+
+fn spawn(port: u16, folder: &TempDir, options: &[String]) -> Option<Child> {
+    // A configuration file has to come first.
+    let (file, options) = match options.split_first() {
+        Some((first, rest)) if !first.starts_with("--") => (Some(first), rest),
+        _ => (None, options),
+    };
+    let is_sentinel = options.iter().any(|option| option == "--sentinel");
     PROGRAMS.into_iter().find_map(|program| {
-        Command::new(program)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no", "--loglevel", "warning"])
+        let mut command = Command::new(program);
+        command
+            .args(file)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        if !is_sentinel {
+            command.args(["--save", "", "--appendonly", "no", "--loglevel", "warning"]);
+        }
+        command
             .arg("--dir")
             .arg(folder.path())
+            .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -412,3 +412,27 @@ fn disc_02_tasks_are_announced_in_the_eras_own_place() {
         .send(&without)
         .error(404, -32601, "1");
 }
+
+#[test]
+fn a_task_takes_a_place_among_the_calls_for_as_long_as_it_runs() {
+    let server = Serve::new()
+        .app(|_| super::app())
+        .configured(|c| {
+            c.limits.calls = Some(1);
+            c.limits.queue = 0;
+        })
+        .start();
+    let first = begin(&server, "endless", json!({}));
+    let refused = call("compute", json!({"label": "x"})).send(&server);
+    refused.error(503, 503, "1");
+    assert_eq!(refused.json()["error"]["data"]["setting"], "limits.calls");
+    let ack = about("tasks/cancel", &first, json!({}))
+        .send(&server)
+        .result();
+    assert_acknowledged(&ack);
+    // Its place is free once it has heard of that.
+    until(|| {
+        let answer = call("compute", json!({"label": "x"})).send(&server);
+        (answer.status == 200).then_some(())
+    });
+}

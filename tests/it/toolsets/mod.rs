@@ -1,5 +1,14 @@
 //! The built-in toolsets with settings, over HTTP.
 
+#[cfg(target_os = "linux")]
+mod fetch;
+mod filesystem;
+mod memory;
+mod reference;
+#[cfg(feature = "git")]
+mod git;
+#[cfg(feature = "sql")]
+mod sql;
 mod time;
 
 use longshore::environment::Probe;
@@ -33,10 +42,34 @@ fn refusal(toolset: &str, builtin: Value) -> String {
     harness.map(drop).expect_err("refused").to_string()
 }
 
+/// Says that something was not tested, past what the harness captures of tests that pass.
+#[cfg(any(feature = "git", feature = "sql"))]
+fn skipped(why: &str) {
+    use std::io::Write;
+    let line = format!("SKIPPED: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 #[test]
 fn what_does_not_exist_is_named_with_what_does() {
     let told = refusal("tiem", json!({}));
     assert!(told.contains("\"tiem\"") && told.contains("time"), "{told}");
+}
+
+#[test]
+fn a_toolset_that_this_build_lacks_says_how_to_have_it() {
+    for (toolset, is_there) in [
+        ("git", cfg!(feature = "git")),
+        ("sql", cfg!(feature = "sql")),
+    ] {
+        let told = refusal(toolset, json!({}));
+        let expected = if is_there {
+            format!("builtin.{toolset}.")
+        } else {
+            format!("build with --features {toolset}")
+        };
+        assert!(told.contains(&expected), "{told}");
+    }
 }
 
 #[test]

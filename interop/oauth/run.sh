@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Drives the official TypeScript client through everything that OAuth demands, with an identity provider from npm.
+#
+#   interop/oauth/run.sh [--server PATH]
+#
+#   --server PATH    the server to start (default: target/release/longshore)
+#
+# Takes about half a minute. The exit status is 0 if every step went as it should. Both packages are installed on first
+# use, at pinned versions, below $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache folder). Needs
+# Node 20.11.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${LONGSHORE_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/longshore-interop}/oauth
+server=$(dirname "$(dirname "$here")")/target/release/longshore
+[ "${1:-}" != --server ] || server=$(realpath "$2")
+[ -x "$server" ] || { echo "run.sh: there is no $server; name one with --server" >&2; exit 2; }
+# Nothing that is set around here is to change the server that is tested.
+while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ || :; echo PORT)
+
+mkdir -p "$cache"
+cp "$here"/package.json "$here"/package-lock.json "$here"/*.mjs "$cache"
+[ -d "$cache/node_modules" ] || (cd "$cache" && npm ci --silent --no-audit --no-fund)
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/longshore-oauth.XXXXXX")
+pids=()
+trap 'kill "${pids[@]}" 2>/dev/null || :; wait; rm -rf "$scratch"' EXIT
+
+free_port() { node -e 's = require("net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close(); })'; }
+issuer_port=$(free_port)
+server_port=$(free_port)
+seconds=5
+
+node "$cache/provider.mjs" "$issuer_port" "$seconds" >"$scratch/provider.log" 2>&1 &
+pids+=($!)
+cat >"$scratch/longshore.yaml" <<YAML
+toolsets: [demo]
+http: { host: 127.0.0.1, port: $server_port, public_url: "http://127.0.0.1:$server_port" }
+auth:
+  oauth: { issuer: "http://127.0.0.1:$issuer_port", scopes: [mcp], leeway_seconds: 1 }
+policy:
+  rules:
+    - { effect: allow }
+    - { effect: allow, tools: [calculate], requires: [math] }
+YAML
+"$server" run --config "$scratch/longshore.yaml" >"$scratch/server.log" 2>&1 &
+pids+=($!)
+for _ in $(seq 100); do
+  curl --silent --fail "http://127.0.0.1:$server_port/readyz" >/dev/null && break
+  sleep 0.2
+done
+
+if ! timeout 120 node "$cache/drive.mjs" "http://127.0.0.1:$server_port/mcp" "http://127.0.0.1:$issuer_port" "$seconds"; then
+  cat "$scratch/provider.log" "$scratch/server.log" >&2
+  exit 1
+fi

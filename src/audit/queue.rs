@@ -1,0 +1,259 @@
+//! Records on their way to the thread that writes them.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::Unrecorded;
+use super::config::AuditConfig;
+use super::record::{Entry, Event};
+use crate::telemetry::{AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Counter, Gate, Gauge, Telemetry};
+
+/// A bounded queue. Whoever puts something in never waits for whoever takes it out.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// There is something to do for the thread.
+    news: Condvar,
+    /// Something was written.
+    progress: Notify,
+    capacity: usize,
+    strangers_per_second: u32,
+    required: bool,
+    /// Open while what happens can be recorded, where it has to be.
+    gate: Option<Arc<Gate>>,
+    records: [Counter; Event::ALL.len()],
+    failing: Gauge,
+    lost_for_room: Counter,
+    lost_in_writing: Counter,
+    not_recorded: Counter,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Entry>,
+    /// Places of calls that run.
+    reserved: usize,
+    /// The thread could not write what it has.
+    failing: bool,
+    given: u64,
+    done: u64,
+    stops: bool,
+    reopens: bool,
+    window: Option<Instant>,
+    strangers: u32,
+}
+
+/// What the thread has to do.
+pub(super) struct Work {
+    pub(super) entries: Vec<Entry>,
+    pub(super) reopens: bool,
+    /// Nothing more will come, or what is at hand cannot be written.
+    pub(super) stops: bool,
+}
+
+/// How many records are written at a time.
+const BATCH_MAX: usize = 256;
+
+impl Queue {
+    pub(super) fn new(config: &AuditConfig, telemetry: &Telemetry) -> Self {
+        let metrics = &telemetry.metrics;
+        let lost = |reason| metrics.counter(&AUDIT_LOST, &[("reason", reason)]);
+        let gate = config
+            .required
+            .then(|| telemetry.life.gate("the audit log"));
+        if let Some(gate) = &gate {
+            gate.open();
+        }
+        Self {
+            state: Mutex::default(),
+            news: Condvar::new(),
+            progress: Notify::new(),
+            capacity: config.queue,
+            strangers_per_second: config.refusals_per_second,
+            required: config.required,
+            gate,
+            records: Event::ALL
+                .map(|event| metrics.counter(&AUDIT_RECORDS, &[("event", event.as_str())])),
+            failing: metrics.gauge(&AUDIT_FAILING, &[]),
+            lost_for_room: lost("queue"),
+            lost_in_writing: lost("write"),
+            not_recorded: lost("rate"),
+        }
+    }
+
+    /// Takes a place for a record that will come.
+    pub(super) fn reserve(queue: &Arc<Self>) -> Result<Ticket, Unrecorded> {
+        let mut state = queue.state();
+        if state.failing || queue.capacity <= state.waiting.len() + state.reserved {
+            drop(state);
+            queue.close();
+            return Err(Unrecorded);
+        }
+        state.reserved += 1;
+        Ok(Ticket(Some(Arc::clone(queue))))
+    }
+
+    /// Puts a record in, if there is room.
+    pub(super) fn push(&self, entry: Entry) {
+        let state = self.state();
+        if self.capacity <= state.waiting.len() + state.reserved {
+            drop(state);
+            self.lost_for_room.add(1);
+            return;
+        }
+        self.put(state, entry);
+    }
+
+    /// Puts a record in that anybody can cause as often as they like.
+    pub(super) fn push_of_stranger(&self, entry: Entry) {
+        let mut state = self.state();
+        let now = Instant::now();
+        if state
+            .window
+            .is_none_or(|begun| begun + Duration::from_secs(1) <= now)
+        {
+            state.window = Some(now);
+            state.strangers = 0;
+        }
+        if self.strangers_per_second <= state.strangers {
+            drop(state);
+            self.not_recorded.add(1);
+            return;
+        }
+        // Half of the room is for those who were let in.
+        if self.capacity / 2 <= state.waiting.len() + state.reserved {
+            drop(state);
+            self.lost_for_room.add(1);
+            return;
+        }
+        state.strangers += 1;
+        self.put(state, entry);
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State>, entry: Entry) {
+        let event = entry.event;
+        let was_empty = state.waiting.is_empty();
+        state.waiting.push_back(entry);
+        state.given += 1;
+        drop(state);
+        if was_empty {
+            self.news.notify_one();
+        }
+        self.records[event as usize].add(1);
+    }
+
+    /// Has what has a name opened anew.
+    pub(super) fn reopen(&self) {
+        self.state().reopens = true;
+        self.news.notify_one();
+    }
+
+    /// Nothing more will be put in.
+    pub(super) fn stop(&self) {
+        self.state().stops = true;
+        self.news.notify_one();
+    }
+
+    /// Waits until all is written, or lost, that was put in before.
+    pub(super) async fn written(&self) {
+        let given = self.state().given;
+        loop {
+            let mut progress = std::pin::pin!(self.progress.notified());
+            progress.as_mut().enable();
+            if given <= self.state().done {
+                return;
+            }
+            progress.await;
+        }
+    }
+
+    /// For the thread: waits for something to do, but not for longer.
+    pub(super) fn take(&self, patience: Duration, is_free: bool) -> Work {
+        let idle = |state: &mut State| {
+            (state.waiting.is_empty() || !is_free) && !state.stops && !state.reopens
+        };
+        let waited = self.news.wait_timeout_while(self.state(), patience, idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let count = if is_free {
+            state.waiting.len().min(BATCH_MAX)
+        } else {
+            0
+        };
+        let entries: Vec<_> = state.waiting.drain(..count).collect();
+        Work {
+            stops: state.stops && (state.waiting.is_empty() || !is_free),
+            reopens: mem::take(&mut state.reopens),
+            entries,
+        }
+    }
+
+    /// For the thread: so many were written, and calls can be recorded.
+    pub(super) fn wrote(&self, count: usize) {
+        self.finish(count, false);
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
+    }
+
+    /// For the thread: so many are lost.
+    pub(super) fn lost(&self, count: usize) {
+        self.lost_in_writing.add(count as u64);
+        self.finish(count, true);
+    }
+
+    /// For the thread: it keeps what it has, and tries again.
+    pub(super) fn stuck(&self) {
+        self.finish(0, true);
+        self.close();
+    }
+
+    fn finish(&self, count: usize, failing: bool) {
+        let mut state = self.state();
+        state.failing = failing;
+        state.done += count as u64;
+        drop(state);
+        self.failing.set(i64::from(failing));
+        self.progress.notify_waiters();
+    }
+
+    fn close(&self) {
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+    }
+
+    pub(super) fn is_required(&self) -> bool {
+        self.required
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a record that will come. Dropped, it is free again.
+#[derive(Debug)]
+pub(crate) struct Ticket(Option<Arc<Queue>>);
+
+impl Ticket {
+    /// Puts the record in.
+    pub(crate) fn fill(mut self, entry: Entry) {
+        if let Some(queue) = self.0.take() {
+            let mut state = queue.state();
+            state.reserved -= 1;
+            queue.put(state, entry);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(queue) = self.0.take() {
+            queue.state().reserved -= 1;
+        }
+    }
+}

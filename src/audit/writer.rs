@@ -1,0 +1,250 @@
+//! The thread that writes records.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Sink;
+use super::config::{AuditConfig, AuditError};
+use super::queue::Queue;
+use crate::telemetry::send_record;
+
+/// How long to wait before what could not be written is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Writes what is in the queue.
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+    sinks: Vec<Place>,
+    otlp: bool,
+    told: bool,
+}
+
+/// A sink, and what it has not taken yet.
+struct Place {
+    sink: Box<dyn Sink>,
+    name: String,
+    bytes: Vec<u8>,
+    /// How much of that it has taken.
+    taken: usize,
+}
+
+impl Writer {
+    pub(super) fn open(config: &AuditConfig, queue: Arc<Queue>) -> Result<Self, AuditError> {
+        let mut sinks: Vec<(String, Box<dyn Sink>)> = Vec::new();
+        if let Some(path) = &config.file {
+            let file = NamedFile::open(path)?;
+            sinks.push((path.display().to_string(), Box::new(file)));
+        }
+        if config.stderr {
+            sinks.push(("standard error".to_owned(), Box::new(StandardError)));
+        }
+        Ok(Self::to(queue, sinks, config.otlp))
+    }
+
+    pub(super) fn to(queue: Arc<Queue>, sinks: Vec<(String, Box<dyn Sink>)>, otlp: bool) -> Self {
+        let place = |(name, sink)| Place {
+            sink,
+            name,
+            bytes: Vec::new(),
+            taken: 0,
+        };
+        Self {
+            queue,
+            sinks: sinks.into_iter().map(place).collect(),
+            otlp,
+            told: false,
+        }
+    }
+
+    /// Writes until the queue ends.
+    pub(super) fn run(mut self) {
+        // How many records the bytes at hand are.
+        let mut count = 0;
+        loop {
+            let is_free = count == 0;
+            let patience = if is_free {
+                Duration::from_secs(60)
+            } else {
+                AGAIN
+            };
+            let work = self.queue.take(patience, is_free);
+            if work.reopens {
+                self.reopen();
+            }
+            if !work.entries.is_empty() {
+                count = work.entries.len();
+                for entry in &work.entries {
+                    let line = entry.to_json().to_string();
+                    for place in &mut self.sinks {
+                        place.bytes.extend_from_slice(line.as_bytes());
+                        place.bytes.push(b'\n');
+                    }
+                    if self.otlp {
+                        send_record(|| entry.to_record());
+                    }
+                }
+            }
+            if count > 0 {
+                count = self.write(count);
+            }
+            if work.stops {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is at hand, and says how much of it is left.
+    fn write(&mut self, count: usize) -> usize {
+        let mut failed = None;
+        for place in &mut self.sinks {
+            if let Err(error) = place.write() {
+                failed.get_or_insert((place.name.clone(), error));
+            }
+        }
+        let Some((name, error)) = failed else {
+            if std::mem::take(&mut self.told) {
+                tracing::info!("the audit log is written again");
+            }
+            self.queue.wrote(count);
+            return 0;
+        };
+        let required = self.queue.is_required();
+        if !std::mem::replace(&mut self.told, true) {
+            let meanwhile = if required {
+                "calls are refused until it can (audit.required)"
+            } else {
+                "records are lost until it can, and counted"
+            };
+            tracing::error!(%error, place = name, "the audit log cannot be written; {meanwhile}");
+        }
+        if required {
+            self.queue.stuck();
+            return count;
+        }
+        for place in &mut self.sinks {
+            place.give_up();
+        }
+        self.queue.lost(count);
+        0
+    }
+
+    fn reopen(&mut self) {
+        for place in &mut self.sinks {
+            match place.sink.reopen() {
+                Ok(()) => place.begin_line_anew(),
+                Err(error) => {
+                    tracing::error!(%error, place = place.name, "the audit log cannot be opened again; it goes on where it was");
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    fn write(&mut self) -> io::Result<()> {
+        while self.taken < self.bytes.len() {
+            match self.sink.write(&self.bytes[self.taken..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.taken += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.clear();
+        self.taken = 0;
+        Ok(())
+    }
+
+    /// What was not taken is lost; but a line that has begun comes to an end, so that the next one is whole.
+    fn give_up(&mut self) {
+        let torn = self.taken > 0 && self.bytes.get(self.taken - 1) != Some(&b'\n');
+        self.bytes.clear();
+        self.taken = 0;
+        if torn {
+            self.bytes.push(b'\n');
+        }
+    }
+
+    /// A line that was begun elsewhere is written whole.
+    fn begin_line_anew(&mut self) {
+        let taken = &self.bytes[..self.taken];
+        self.taken = taken
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+    }
+}
+
+/// A file, by its name.
+struct NamedFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl NamedFile {
+    fn open(path: &Path) -> Result<Self, AuditError> {
+        // Opening a pipe waits for somebody to read it.
+        let is_none = std::fs::metadata(path).is_ok_and(|it| it.is_dir() || is_pipe(&it));
+        if is_none {
+            return Err(AuditError::NoFile { path: path.into() });
+        }
+        match open(path) {
+            Ok(file) => Ok(Self {
+                path: path.into(),
+                file,
+            }),
+            Err(source) => Err(AuditError::Open {
+                path: path.into(),
+                source,
+            }),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_pipe(file: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    file.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+impl Sink for NamedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file = open(&self.path)?;
+        Ok(())
+    }
+}
+
+struct StandardError;
+
+impl Sink for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Whole lines, so that those of the log do not come in between.
+        let mut stderr = io::stderr().lock();
+        stderr.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

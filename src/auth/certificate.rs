@@ -1,0 +1,391 @@
+//! Clients that prove themselves with a certificate.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use quick_cache::sync::Cache;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use x509_cert::Certificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, TeletexStringRef, Utf8StringRef};
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc4519::{COMMON_NAME, ORGANIZATIONAL_UNIT_NAME};
+use x509_cert::der::{Decode as _, Tag, Tagged as _};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::config::AuthSetupError;
+use super::principal::{Facts, hex};
+use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
+
+/// What a certificate says of its holder.
+///
+/// There is one only where the server itself speaks TLS and asks clients for a certificate, and only if it leads to one of
+/// `http.tls.client_authorities`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    subject: Box<str>,
+    common_name: Option<Box<str>>,
+    units: Vec<Box<str>>,
+    dns: Vec<Box<str>>,
+    uris: Vec<Box<str>>,
+    emails: Vec<Box<str>>,
+    fingerprint: Box<str>,
+}
+
+/// What of a certificate is its holder's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CertificateName {
+    /// The common name of the subject.
+    CommonName,
+    /// The whole subject, as RFC 4514 writes it.
+    Subject,
+    /// The first URI among the alternative names, as SPIFFE has it.
+    Uri,
+    /// The first DNS name among the alternative names.
+    Dns,
+    /// The first e-mail address among the alternative names.
+    Email,
+    /// The SHA-256 of the certificate in 64 hexadecimal digits.
+    Fingerprint,
+}
+
+/// Clients that prove themselves with a certificate, over TLS that ends here.
+///
+/// ```toml
+/// [http.tls]
+/// certificate = "/etc/tls/tls.crt"
+/// key = "/etc/tls/tls.key"
+/// client_authorities = "/etc/tls/clients.crt"
+///
+/// [auth.certificate]
+/// name = "uri"
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CertificateConfig {
+    /// What of the certificate is the holder's name: `common_name`, `subject`, `uri`, `dns`, `email` or `fingerprint`; the
+    /// principal is `cert:` and that. The organizational units of the subject are groups. Default: none, certificates prove
+    /// nobody.
+    pub name: Option<CertificateName>,
+    /// Names, with `*` and `?` for anything, of those who are let in. Default: everybody whose certificate leads to
+    /// one of the authorities.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub names: Vec<String>,
+}
+
+impl ClientCertificate {
+    /// Reads a certificate. `None` if it is not one.
+    pub(crate) fn read(der: &[u8]) -> Option<Self> {
+        let certificate = Certificate::from_der(der).ok()?.tbs_certificate;
+        let subject = &certificate.subject;
+        let attributes = || subject.0.iter().flat_map(|names| names.0.iter());
+        let of = |wanted: ObjectIdentifier| {
+            attributes()
+                .filter(move |attribute| attribute.oid == wanted)
+                .filter_map(text)
+        };
+        let (mut dns, mut uris, mut emails) = (Vec::new(), Vec::new(), Vec::new());
+        // Names that cannot be read must not pass for none.
+        if let Some((_, names)) = certificate.get::<SubjectAltName>().ok()? {
+            for name in names.0 {
+                match name {
+                    GeneralName::DnsName(name) => dns.push(name.as_str().into()),
+                    GeneralName::UniformResourceIdentifier(uri) => uris.push(uri.as_str().into()),
+                    GeneralName::Rfc822Name(email) => emails.push(email.as_str().into()),
+                    _ => {}
+                }
+            }
+        }
+        Some(Self {
+            subject: subject.to_string().into(),
+            // Which of several would be meant is not for us to say.
+            common_name: only(of(COMMON_NAME)),
+            units: of(ORGANIZATIONAL_UNIT_NAME).collect(),
+            dns,
+            uris,
+            emails,
+            fingerprint: hex(digest(&SHA256, der).as_ref()).into(),
+        })
+    }
+
+    /// The subject, as RFC 4514 writes it.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// The common name of the subject, if there is one and no more.
+    pub fn common_name(&self) -> Option<&str> {
+        self.common_name.as_deref()
+    }
+
+    /// The organizational units of the subject.
+    pub fn units(&self) -> impl Iterator<Item = &str> {
+        self.units.iter().map(|unit| &**unit)
+    }
+
+    /// DNS names among the alternative names.
+    pub fn dns_names(&self) -> impl Iterator<Item = &str> {
+        self.dns.iter().map(|name| &**name)
+    }
+
+    /// URIs among the alternative names.
+    pub fn uris(&self) -> impl Iterator<Item = &str> {
+        self.uris.iter().map(|uri| &**uri)
+    }
+
+    /// E-mail addresses among the alternative names.
+    pub fn emails(&self) -> impl Iterator<Item = &str> {
+        self.emails.iter().map(|email| &**email)
+    }
+
+    /// The SHA-256 of the certificate in 64 hexadecimal digits.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The name of a kind.
+    pub(super) fn name(&self, kind: CertificateName) -> Option<&str> {
+        let first = |names: &'_ [Box<str>]| names.first().map(|name| name.len());
+        match kind {
+            CertificateName::CommonName => self.common_name(),
+            CertificateName::Subject => Some(self.subject()).filter(|s| !s.is_empty()),
+            CertificateName::Uri if first(&self.uris).is_some() => Some(&self.uris[0]),
+            CertificateName::Dns if first(&self.dns).is_some() => Some(&self.dns[0]),
+            CertificateName::Email if first(&self.emails).is_some() => Some(&self.emails[0]),
+            CertificateName::Fingerprint => Some(&self.fingerprint),
+            CertificateName::Uri | CertificateName::Dns | CertificateName::Email => None,
+        }
+    }
+
+    /// All names that the certificate says, of whatever kind.
+    pub(super) fn all_names(&self) -> impl Iterator<Item = &str> {
+        let fixed = [
+            Some(self.subject()),
+            self.common_name(),
+            Some(self.fingerprint()),
+        ];
+        fixed
+            .into_iter()
+            .flatten()
+            .chain(self.dns_names())
+            .chain(self.uris())
+            .chain(self.emails())
+    }
+}
+
+fn only(mut names: impl Iterator<Item = Box<str>>) -> Option<Box<str>> {
+    let first = names.next()?;
+    names.next().is_none().then_some(first)
+}
+
+/// The text of an attribute, if it is one of the forms that texts have.
+fn text(attribute: &AttributeTypeAndValue) -> Option<Box<str>> {
+    let value = &attribute.value;
+    let text = match value.tag() {
+        Tag::Utf8String => value.decode_as::<Utf8StringRef<'_>>().ok()?.as_str(),
+        Tag::PrintableString => value.decode_as::<PrintableStringRef<'_>>().ok()?.as_str(),
+        Tag::Ia5String => value.decode_as::<Ia5StringRef<'_>>().ok()?.as_str(),
+        Tag::TeletexString => value.decode_as::<TeletexStringRef<'_>>().ok()?.as_str(),
+        _ => return None,
+    };
+    Some(text.into())
+}
+
+/// Names with `*` and `?` for anything; `None` if there are none.
+pub(super) fn name_globs(
+    setting: &str,
+    names: &[String],
+) -> Result<Option<GlobSet>, AuthSetupError> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let no_name = |name: &str| AuthSetupError::CertificateName {
+        setting: setting.to_owned(),
+        name: name.to_owned(),
+    };
+    let mut globs = GlobSetBuilder::new();
+    for name in names {
+        let glob = GlobBuilder::new(name).build();
+        globs.add(glob.map_err(|_| no_name(name))?);
+    }
+    globs
+        .build()
+        .map(Some)
+        .map_err(|_| no_name(&names.join(", ")))
+}
+
+/// The holder of a certificate.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    name: CertificateName,
+    names: Option<GlobSet>,
+    /// A connection shows the same certificate with each request, and clients come back.
+    known: Cache<Box<str>, Arc<Principal>>,
+}
+
+/// Holders that are remembered.
+const KNOWN_MAX: usize = 4096;
+
+impl Certificates {
+    /// `None` if certificates prove nobody.
+    pub(super) fn new(config: &CertificateConfig) -> Result<Option<Self>, AuthSetupError> {
+        let Some(name) = config.name else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            name,
+            names: name_globs("auth.certificate.names", &config.names)?,
+            known: Cache::new(KNOWN_MAX),
+        }))
+    }
+
+    fn principal(&self, certificate: &ClientCertificate) -> Judgement {
+        if let Some(known) = self.known.get(certificate.fingerprint()) {
+            return Judgement::Proven(known);
+        }
+        let Some(name) = certificate.name(self.name) else {
+            return Judgement::refused(
+                "the client's certificate does not say the name that is asked for here",
+            );
+        };
+        if let Some(names) = &self.names
+            && !names.is_match(name)
+        {
+            return Judgement::refused("the holder of the client's certificate is not let in here");
+        }
+        let principal = Principal::of(PrincipalKind::Certificate, &format!("cert:{name}"), &[name]);
+        let principal = Arc::new(principal.with_facts(Facts {
+            subject: Some(name.into()),
+            groups: certificate.units.iter().cloned().collect(),
+            ..Facts::default()
+        }));
+        self.known
+            .insert(certificate.fingerprint.clone(), Arc::clone(&principal));
+        Judgement::Proven(principal)
+    }
+}
+
+impl Proof for Certificates {
+    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+        match presented.certificate() {
+            // A credential that was sent says more than the connection that it was sent on.
+            Some(certificate) if !presented.is_something() => self.principal(certificate),
+            _ => Judgement::Absent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
+    use super::*;
+
+    const HOLDER: &str = include_str!("../../tests/it/tls/holder.crt");
+    const TWO_NAMES: &str = include_str!("../../tests/it/tls/two-names.crt");
+
+    fn read(pem: &str) -> ClientCertificate {
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
+        ClientCertificate::read(&der).expect("legible")
+    }
+
+    fn judged(config: &CertificateConfig, pem: &str, headers: &HeaderMap) -> Judgement {
+        let certificate = read(pem);
+        let presented = Presented::read(headers, None, None, 0).expect("well-formed");
+        let presented = presented.with_certificate(Some(&certificate));
+        let proof = Certificates::new(config).expect("sound").expect("on");
+        proof.judge(&presented)
+    }
+
+    fn named_by(name: CertificateName) -> CertificateConfig {
+        CertificateConfig {
+            name: Some(name),
+            ..CertificateConfig::default()
+        }
+    }
+
+    #[test]
+    fn what_a_certificate_says_of_its_holder_is_read() {
+        let certificate = read(HOLDER);
+        assert_eq!(
+            certificate.subject(),
+            "CN=Ada\\, the holder,OU=dev,OU=ops,O=Example"
+        );
+        assert_eq!(certificate.common_name(), Some("Ada, the holder"));
+        assert_eq!(certificate.units().collect::<Vec<_>>(), ["ops", "dev"]);
+        assert_eq!(
+            certificate.dns_names().collect::<Vec<_>>(),
+            ["ada.example.org", "b.example.org"]
+        );
+        assert_eq!(
+            certificate.uris().collect::<Vec<_>>(),
+            ["spiffe://example.org/ada"]
+        );
+        assert_eq!(
+            certificate.emails().collect::<Vec<_>>(),
+            ["ada@example.org"]
+        );
+        assert_eq!(certificate.fingerprint().len(), 64);
+        assert_eq!(ClientCertificate::read(b"nothing"), None);
+    }
+
+    #[test]
+    fn the_holder_is_called_by_the_name_that_was_asked_for() {
+        for (name, principal) in [
+            (CertificateName::CommonName, "cert:Ada, the holder"),
+            (CertificateName::Uri, "cert:spiffe://example.org/ada"),
+            (CertificateName::Dns, "cert:ada.example.org"),
+            (CertificateName::Email, "cert:ada@example.org"),
+            (
+                CertificateName::Subject,
+                "cert:CN=Ada\\, the holder,OU=dev,OU=ops,O=Example",
+            ),
+        ] {
+            match judged(&named_by(name), HOLDER, &HeaderMap::new()) {
+                Judgement::Proven(found) => {
+                    assert_eq!(found.name(), principal);
+                    assert_eq!(found.kind(), PrincipalKind::Certificate);
+                    assert_eq!(found.groups().collect::<Vec<_>>(), ["ops", "dev"]);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_no_such_name_or_several_or_another_is_not_let_in() {
+        let none = HeaderMap::new();
+        for name in [CertificateName::Uri, CertificateName::CommonName] {
+            let judged = judged(&named_by(name), TWO_NAMES, &none);
+            assert!(matches!(judged, Judgement::Refused(_)), "{judged:?}");
+        }
+        let only = |name: &str| CertificateConfig {
+            names: vec![name.to_owned()],
+            ..named_by(CertificateName::Uri)
+        };
+        let others = judged(&only("spiffe://example.com/*"), HOLDER, &none);
+        assert!(matches!(others, Judgement::Refused(_)), "{others:?}");
+        let ours = judged(&only("spiffe://example.org/*"), HOLDER, &none);
+        assert!(matches!(ours, Judgement::Proven(_)), "{ours:?}");
+        let nonsense = Certificates::new(&only("["));
+        assert!(matches!(
+            nonsense,
+            Err(AuthSetupError::CertificateName { .. })
+        ));
+    }
+
+    #[test]
+    fn a_credential_that_was_sent_says_more_than_the_connection() {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", "Bearer abc".parse().expect("a value"));
+        let judged = judged(&named_by(CertificateName::Uri), HOLDER, &headers);
+        assert!(matches!(judged, Judgement::Absent), "{judged:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What models are told of the tools, resources and prompts, and how much of it there is.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::report::{Finding, Report};
+use crate::app::{App, AppError};
+use crate::config::Config;
+use crate::harness::Harness;
+
+const AREA: &str = "documentation";
+/// Shorter than this, a description says hardly more than the name.
+const DESCRIPTION_MIN: usize = 20;
+/// Listings beyond this crowd out what a model is to work on.
+const TOKENS_MAX: usize = 20_000;
+/// More tools than this, and models begin to choose wrongly.
+const TOOLS_MAX: usize = 100;
+/// A token of English and JSON is about four bytes.
+const BYTES_A_TOKEN: usize = 4;
+/// Names that are told of at most, in one finding.
+const NAMED_MAX: usize = 8;
+
+/// Builds the server that the settings describe, as far as serving would, and lists what it offers.
+pub(super) async fn examine(config: Config, report: &mut Report) {
+    let server = match offered(config).await {
+        Ok(server) => server,
+        Err(error) => {
+            let error = crate::app::MainError::from(error).to_string();
+            report.add(
+                Finding::failure("configuration", "server", error)
+                    .advise("`longshore config check` says whether it is mended"),
+            );
+            return;
+        }
+    };
+    for refused in server.refused() {
+        report.add(
+            Finding::failure("configuration", "sources", refused)
+                .advise("mend what is named; everything else is offered"),
+        );
+    }
+    let tools = server.tools().await.unwrap_or_default();
+    let resources = server.resources().await.unwrap_or_default();
+    let prompts = server.prompts().await.unwrap_or_default();
+    report.add(described("tools", &tools));
+    report.add(parameters(&tools));
+    if !resources.is_empty() {
+        report.add(described("resources", &resources));
+    }
+    if !prompts.is_empty() {
+        report.add(described("prompts", &prompts));
+    }
+    report.add(listing(&tools));
+}
+
+/// On a thread of its own: asking upstream servers waits.
+async fn offered(config: Config) -> Result<Arc<Harness>, AppError> {
+    let built = tokio::task::spawn_blocking(|| App::new().config(config).harness());
+    match built.await {
+        Ok(built) => built.map(Arc::new),
+        Err(_) => Err(AppError::Arguments(
+            "building the server came to an unexpected end".to_owned(),
+        )),
+    }
+}
+
+fn name(entry: &Value) -> &str {
+    entry["name"].as_str().unwrap_or_default()
+}
+
+fn named(names: &[String]) -> String {
+    let mut text = names[..names.len().min(NAMED_MAX)].join(", ");
+    if NAMED_MAX < names.len() {
+        text.push_str(&format!(" and {} others", names.len() - NAMED_MAX));
+    }
+    text
+}
+
+/// Whether each has a description that says something.
+fn described(kind: &'static str, entries: &[Value]) -> Finding {
+    let length = |entry: &Value| {
+        let text = entry["description"].as_str().unwrap_or_default();
+        text.trim().chars().count()
+    };
+    let which = |poor: &dyn Fn(usize) -> bool| -> Vec<String> {
+        let poor = entries.iter().filter(|entry| poor(length(entry)));
+        poor.map(|entry| name(entry).to_owned()).collect()
+    };
+    let missing = which(&|length| length == 0);
+    let poor = which(&|length| (1..DESCRIPTION_MIN).contains(&length));
+    let mut problems = Vec::new();
+    if !missing.is_empty() {
+        problems.push(format!("without a description: {}", named(&missing)));
+    }
+    if !poor.is_empty() {
+        problems.push(format!(
+            "described in fewer than {DESCRIPTION_MIN} characters: {}",
+            named(&poor)
+        ));
+    }
+    if problems.is_empty() {
+        return Finding::ok(AREA, kind, format!("all {} are described", entries.len()));
+    }
+    Finding::warning(AREA, kind, problems.join("; ")).advise(
+        "say what it does, when to use it and what comes back: `description` in the configuration, \
+         the doc comment of a function, `summary` in an OpenAPI document",
+    )
+}
+
+/// Whether each parameter of each tool is described.
+fn parameters(tools: &[Value]) -> Finding {
+    const CHECK: &str = "parameters";
+    let mut bare = Vec::new();
+    let mut all = 0;
+    for tool in tools {
+        let properties = tool["inputSchema"]["properties"].as_object();
+        for (parameter, schema) in properties.into_iter().flatten() {
+            all += 1;
+            let says = schema["description"].as_str().unwrap_or_default();
+            let is_choice = schema.get("enum").is_some() || schema.get("const").is_some();
+            // What refers to a definition may be described there.
+            if says.trim().is_empty() && !is_choice && schema.get("$ref").is_none() {
+                bare.push(format!("{}.{parameter}", name(tool)));
+            }
+        }
+    }
+    if bare.is_empty() {
+        return Finding::ok(AREA, CHECK, format!("all {all} are described"));
+    }
+    Finding::warning(
+        AREA,
+        CHECK,
+        format!("{} of {all} without a description: {}", bare.len(), named(&bare)),
+    )
+    .advise("say what each means, in which unit, with an example: `arguments.<name>.description`, or a doc comment on the parameter")
+}
+
+/// How large the list of tools is, which every conversation carries.
+fn listing(tools: &[Value]) -> Finding {
+    const CHECK: &str = "listing";
+    let sizes = tools.iter().map(|tool| tool.to_string().len());
+    let bytes: usize = sizes.clone().sum::<usize>() + tools.len();
+    let tokens = bytes / BYTES_A_TOKEN;
+    let seen = format!(
+        "{} tools in {bytes} bytes, about {tokens} tokens of each conversation",
+        tools.len()
+    );
+    if tokens <= TOKENS_MAX && tools.len() <= TOOLS_MAX {
+        return Finding::ok(AREA, CHECK, seen);
+    }
+    let mut heaviest: Vec<_> = sizes.zip(tools).collect();
+    heaviest.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+    let heaviest: Vec<_> = heaviest
+        .into_iter()
+        .take(3)
+        .map(|(size, tool)| format!("{} ({size} bytes)", name(tool)))
+        .collect();
+    Finding::warning(
+        AREA,
+        CHECK,
+        format!("{seen}; the largest are {}", heaviest.join(", ")),
+    )
+    .advise("offer fewer: upstreams.<name>.tools, sources.openapi.include, or rules under policy that show each caller what they need")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::report::Status;
+    use super::*;
+
+    #[test]
+    fn what_is_not_described_is_named() {
+        let tools = [
+            json!({"name": "good", "description": "Adds two numbers and returns their sum."}),
+            json!({"name": "short", "description": "Adds."}),
+            json!({"name": "bare"}),
+        ];
+        let found = described("tools", &tools);
+        assert_eq!(found.status, Status::Warning);
+        assert_eq!(
+            found.seen,
+            "without a description: bare; described in fewer than 20 characters: short"
+        );
+        assert_eq!(described("tools", &tools[..1]).status, Status::Ok);
+        let many: Vec<_> = (0..10).map(|n| json!({"name": format!("t{n}")})).collect();
+        assert!(described("tools", &many).seen.ends_with("t7 and 2 others"));
+    }
+
+    #[test]
+    fn parameters_are_described_unless_they_are_a_choice() {
+        let tool = json!({"name": "t", "inputSchema": {"properties": {
+            "a": {"type": "string", "description": "A city."},
+            "b": {"enum": ["x", "y"]},
+            "c": {"type": "integer"},
+        }}});
+        let found = parameters(std::slice::from_ref(&tool));
+        assert_eq!(found.seen, "1 of 3 without a description: t.c");
+    }
+
+    #[test]
+    fn listings_are_measured() {
+        let small = [json!({"name": "a"})];
+        let found = listing(&small);
+        assert_eq!(
+            (found.status, &*found.seen),
+            (
+                Status::Ok,
+                "1 tools in 13 bytes, about 3 tokens of each conversation"
+            )
+        );
+        let large = [
+            json!({"name": "small"}),
+            json!({"name": "large", "description": "x".repeat(TOKENS_MAX * BYTES_A_TOKEN)}),
+        ];
+        let found = listing(&large);
+        assert_eq!(found.status, Status::Warning);
+        assert!(found.seen.contains("the largest are large ("), "{found:?}");
+    }
+}

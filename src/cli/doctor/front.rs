@@ -1,0 +1,153 @@
+//! Who answers in front of a server, as far as headers tell, and what to change there.
+
+use http::HeaderMap;
+
+/// What stands between the internet and the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    Nginx,
+    Cloudflare,
+    /// Cloud Run, App Engine and the load balancers of Google.
+    Google,
+    /// Application Load Balancers, API Gateway, CloudFront.
+    Amazon,
+    /// Envoy, and with it Istio, Contour and Gateway controllers.
+    Envoy,
+    Azure,
+    Caddy,
+    Fly,
+    Unknown,
+}
+
+impl Front {
+    /// From the headers of any answer.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let text = |name: &str| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_ascii_lowercase()
+        };
+        let has = |name: &str| headers.contains_key(name);
+        let (server, via) = (text("server"), text("via"));
+        if has("cf-ray") || server.contains("cloudflare") {
+            Self::Cloudflare
+        } else if server.contains("google frontend") || via.contains("google") {
+            Self::Google
+        } else if server.contains("awselb")
+            || has("x-amzn-trace-id")
+            || has("x-amzn-requestid")
+            || has("x-amz-cf-id")
+        {
+            Self::Amazon
+        } else if has("x-azure-ref") || has("x-ms-request-id") {
+            Self::Azure
+        } else if server.contains("fly/") || has("fly-request-id") {
+            Self::Fly
+        } else if server.contains("envoy") || has("x-envoy-upstream-service-time") {
+            Self::Envoy
+        } else if server.contains("nginx") || server.contains("openresty") {
+            Self::Nginx
+        } else if server.contains("caddy") || via.contains("caddy") {
+            Self::Caddy
+        } else {
+            Self::Unknown
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Cloudflare => "Cloudflare",
+            Self::Google => "a load balancer of Google's, or Cloud Run",
+            Self::Amazon => "a load balancer or gateway of AWS",
+            Self::Envoy => "Envoy (Istio, Gateway API)",
+            Self::Azure => "a front door or gateway of Azure",
+            Self::Caddy => "Caddy",
+            Self::Fly => "Fly",
+            Self::Unknown => "nobody who says so",
+        }
+    }
+
+    /// Event streams arrive in one piece, or not at all.
+    pub(super) fn against_buffering(self) -> Vec<String> {
+        self.choose(&[
+            (Self::Nginx, "nginx: proxy_buffering off; proxy_cache off; gzip off; in the location of the endpoint, and no proxy_ignore_headers X-Accel-Buffering"),
+            (Self::Nginx, "ingress-nginx: nginx.ingress.kubernetes.io/proxy-buffering: \"off\""),
+            (Self::Cloudflare, "Cloudflare: no rule that compresses or rewrites text/event-stream; Cache Rules: bypass for the endpoint"),
+            (Self::Google, "Google: no Cloud CDN and no compression on the backend service of the endpoint; API Gateway and Cloud Endpoints buffer, so leave them out"),
+            (Self::Amazon, "AWS: an Application Load Balancer passes streams on; API Gateway does with response streaming only, and Lambda with RESPONSE_STREAM (web adapter: AWS_LWA_INVOKE_MODE=response_stream)"),
+            (Self::Envoy, "Envoy: no buffer filter (envoy.filters.http.buffer) and no compressor for text/event-stream on the route"),
+            (Self::Azure, "Azure: Application Gateway: responseBuffering disabled; Front Door: no compression of text/event-stream; API Management: forward-request buffer-response=\"false\""),
+            (Self::Caddy, "Caddy: reverse_proxy { flush_interval -1 }, and no encode for text/event-stream"),
+        ])
+    }
+
+    /// Streams are cut off.
+    pub(super) fn against_cut_offs(self) -> Vec<String> {
+        self.choose(&[
+            (Self::Nginx, "nginx: proxy_read_timeout 3600s; proxy_send_timeout 3600s; send_timeout 3600s;"),
+            (Self::Nginx, "ingress-nginx: nginx.ingress.kubernetes.io/proxy-read-timeout: \"3600\" and nginx.ingress.kubernetes.io/proxy-send-timeout: \"3600\""),
+            (Self::Google, "GKE: BackendConfig spec.timeoutSec: 3600 (Gateway: GCPBackendPolicy spec.default.timeoutSec: 3600); Cloud Run: timeoutSeconds: 3600, or `gcloud run services update SERVICE --timeout=3600`"),
+            (Self::Amazon, "ALB: alb.ingress.kubernetes.io/load-balancer-attributes: idle_timeout.timeout_seconds=3600 (default 60); App Runner ends every request after 120 s"),
+            (Self::Envoy, "Istio: VirtualService http.timeout: 0s; Gateway API: HTTPRoute rules.timeouts.request: 0s; Envoy: route timeout 0s, stream_idle_timeout 3600s"),
+            (Self::Azure, "Azure: Container Apps and App Service end a request after 240 s, which cannot be changed; Application Gateway: requestTimeout 3600; Front Door: originResponseTimeoutSeconds 240"),
+            (Self::Cloudflare, "Cloudflare: a stream has to say something every 100 s (proxy_read_timeout of an Enterprise plan changes it)"),
+            (Self::Caddy, "Caddy: reverse_proxy { stream_timeout 1h }"),
+            (Self::Fly, "Fly: a stream has to say something every 60 s"),
+        ])
+    }
+
+    /// What is for this one; for one that nobody knows, all of it.
+    fn choose(self, all: &[(Self, &str)]) -> Vec<String> {
+        let own: Vec<_> = all
+            .iter()
+            .filter(|(front, _)| *front == self)
+            .map(|(_, advice)| (*advice).to_owned())
+            .collect();
+        if own.is_empty() {
+            return all.iter().map(|(_, advice)| (*advice).to_owned()).collect();
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn front(fields: &[(&'static str, &'static str)]) -> Front {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.insert(*name, http::HeaderValue::from_static(value));
+        }
+        Front::of(&headers)
+    }
+
+    #[test]
+    fn fronts_are_told_by_what_they_say() {
+        for (fields, expected) in [
+            (&[("server", "nginx/1.26")][..], Front::Nginx),
+            (
+                &[("server", "cloudflare"), ("cf-ray", "1")],
+                Front::Cloudflare,
+            ),
+            (&[("server", "Google Frontend")], Front::Google),
+            (&[("via", "1.1 google")], Front::Google),
+            (&[("server", "awselb/2.0")], Front::Amazon),
+            (&[("server", "istio-envoy")], Front::Envoy),
+            (&[("x-azure-ref", "x")], Front::Azure),
+            (&[("server", "Fly/1")], Front::Fly),
+            (&[("via", "1.1 Caddy")], Front::Caddy),
+            (&[("server", "uvicorn")], Front::Unknown),
+        ] {
+            assert_eq!(front(fields), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn advice_is_for_who_is_there_and_for_everybody_if_nobody_knows() {
+        let nginx = Front::Nginx.against_buffering();
+        assert_eq!(nginx.len(), 2);
+        assert!(nginx[1].contains("nginx.ingress.kubernetes.io/proxy-buffering"));
+        assert!(6 < Front::Unknown.against_cut_offs().len());
+    }
+}

@@ -1,0 +1,488 @@
+//! What needs nobody else: ports, files, processor, memory, keys, programs, the clock.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::report::{Finding, Report};
+use crate::cli::healthcheck;
+use crate::config::{Config, Loaded, Origin, Transport};
+use crate::environment::Probe;
+use crate::seal::KeyRing;
+use crate::transport::http::Tls;
+
+const AREA: &str = "machine";
+/// What the server keeps open besides connections.
+const OTHER_FILES: u64 = 512;
+/// What a connection is reckoned with, buffers and a stream included.
+const CONNECTION_BYTES: u64 = 32 * 1024;
+/// What the process takes without any of the budgets.
+const BASE_BYTES: u64 = 48 * 1024 * 1024;
+/// Nobody's clock is right who believes that it is before this: 2025-01-01.
+const PAST: Duration = Duration::from_secs(1_735_689_600);
+
+pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
+    report.add(settings(loaded));
+    let config = &loaded.config;
+    if config.transport == Transport::Http {
+        report.add(match &config.http.unix_socket {
+            Some(path) => socket(path),
+            None => port(
+                "port",
+                SocketAddr::new(config.http.host, config.http.port),
+                "http.port (--port, LONGSHORE_PORT)",
+            ),
+        });
+        if let Some(address) = config.http.admin.address(config.http.host) {
+            report.add(port("admin port", address, "http.admin.port"));
+        }
+        report.add(open_files(config));
+        report.add(workers(loaded));
+        report.add(memory(loaded));
+        report.add(callers(config, probe));
+        report.add(seal_keys(config, probe));
+        if let Some(finding) = certificate(config) {
+            report.add(finding);
+        }
+    }
+    for finding in programs(config, probe) {
+        report.add(finding);
+    }
+    if let Some(folder) = &config.upstreams_folder {
+        report.add(writable("upstreams_folder", folder));
+    }
+    report.add(clock());
+}
+
+fn settings(loaded: &Loaded) -> Finding {
+    let explained = loaded.explain();
+    let set = explained
+        .iter()
+        .filter(|one| one.origin != Origin::Default)
+        .count();
+    let file = loaded
+        .file
+        .as_deref()
+        .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+    Finding::ok(
+        "configuration",
+        "settings",
+        format!(
+            "valid: {file}, {set} settings differ from their defaults; {}",
+            loaded.environment.summary()
+        ),
+    )
+}
+
+fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
+    if address.port() == 0 {
+        return Finding::ok(AREA, check, "any that is free");
+    }
+    let error = match TcpListener::bind(address) {
+        Ok(_) => return Finding::ok(AREA, check, format!("{address} is free")),
+        Err(error) => error,
+    };
+    match error.kind() {
+        io::ErrorKind::AddrInUse if healthcheck::is_served(address) => Finding::warning(
+            AREA,
+            check,
+            format!("a Longshore already serves at {address}"),
+        )
+        .advise(format!(
+            "stop it before another one starts, or give this one another {setting}"
+        )),
+        io::ErrorKind::AddrInUse => {
+            Finding::failure(AREA, check, format!("another program has {address}"))
+                .advise(format!("stop that program, or change {setting}"))
+        }
+        io::ErrorKind::PermissionDenied => Finding::failure(
+            AREA,
+            check,
+            format!("this user may not listen on {address}"),
+        )
+        .advise(format!(
+            "give {setting} a port of 1024 or more, such as 8080"
+        )),
+        io::ErrorKind::AddrNotAvailable => Finding::failure(
+            AREA,
+            check,
+            format!("this machine has no address {}", address.ip()),
+        )
+        .advise("set http.host to 0.0.0.0 (all addresses), or to one that `ip addr` shows"),
+        _ => Finding::failure(AREA, check, format!("{address}: {error}"))
+            .advise(format!("change {setting}")),
+    }
+}
+
+/// Whether a socket can be put at a path.
+fn socket(path: &Path) -> Finding {
+    const CHECK: &str = "socket";
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    if path.exists() {
+        #[cfg(unix)]
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Finding::warning(
+                AREA,
+                CHECK,
+                format!("a program listens at {}", path.display()),
+            )
+            .advise("stop it before another one starts, or change http.unix_socket");
+        }
+        return Finding::ok(
+            AREA,
+            CHECK,
+            format!("{} was left by a server that is gone", path.display()),
+        );
+    }
+    match writable("http.unix_socket", folder) {
+        found if found.advice.is_empty() => {
+            Finding::ok(AREA, CHECK, format!("{} is free", path.display()))
+        }
+        found => found,
+    }
+}
+
+fn open_files(config: &Config) -> Finding {
+    let wanted = config.http.limits.connections as u64;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    judge_open_files(limit.current, wanted)
+}
+
+fn judge_open_files(may: Option<u64>, connections: u64) -> Finding {
+    const CHECK: &str = "open files";
+    let Some(may) = may else {
+        return Finding::ok(AREA, CHECK, "no limit");
+    };
+    let needed = connections + OTHER_FILES;
+    if needed <= may {
+        return Finding::ok(
+            AREA,
+            CHECK,
+            format!("{may} may be open, {needed} are needed for {connections} connections"),
+        );
+    }
+    let left = may.saturating_sub(OTHER_FILES).max(64);
+    Finding::warning(
+        AREA,
+        CHECK,
+        format!(
+            "{may} may be open, which is enough for {left} connections; http.limits.connections is {connections}"
+        ),
+    )
+    .advise(format!(
+        "raise the limit to {needed}: `ulimit -n {needed}`; systemd: LimitNOFILE={needed}; Docker: --ulimit nofile={needed}"
+    ))
+    .advise(format!("or say what there is: http.limits.connections = {left}"))
+}
+
+fn workers(loaded: &Loaded) -> Finding {
+    const CHECK: &str = "processor";
+    let cpu = loaded.environment.system.cpu_millis.as_ref();
+    let (Some(cpu), Some(cores)) = (cpu, loaded.environment.system.parallelism()) else {
+        return Finding::skipped(AREA, CHECK, "how much of it there is cannot be found out");
+    };
+    let workers = loaded
+        .config
+        .http
+        .workers
+        .map_or(cores.value, |workers| workers as u64);
+    let share = format!("{}.{:02}", cpu.value / 1000, cpu.value % 1000 / 10);
+    let seen = format!("{workers} workers for {share} cores ({})", cpu.evidence);
+    if cores.value * 2 < workers {
+        return Finding::warning(AREA, CHECK, seen).advise(format!(
+            "more workers than cores take turns: http.workers = {}, or leave it out",
+            cores.value
+        ));
+    }
+    if cpu.value < 250 {
+        return Finding::warning(AREA, CHECK, seen).advise(
+            "with less than a quarter of a core the process is stopped for most of each 100 ms: \
+             resources.limits.cpu: \"1\", or no limit and a request",
+        );
+    }
+    Finding::ok(AREA, CHECK, seen)
+}
+
+fn memory(loaded: &Loaded) -> Finding {
+    const CHECK: &str = "memory";
+    let system = &loaded.environment.system;
+    let Some(memory) = &system.memory_bytes else {
+        return Finding::skipped(AREA, CHECK, "how much of it there is cannot be found out");
+    };
+    let config = &loaded.config;
+    let state = if config.state.is_shared() {
+        0
+    } else {
+        config.state.memory_bytes as u64
+    };
+    let needed = BASE_BYTES
+        + state
+        + config.server.contents_cache_bytes as u64
+        + config.http.limits.connections as u64 * CONNECTION_BYTES;
+    judge_memory(memory.value, &memory.evidence, needed)
+}
+
+fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    let seen = format!(
+        "{} MiB ({evidence}); caches, state and as many connections as there may be come to {} MiB",
+        mib(there),
+        mib(needed)
+    );
+    if needed <= there {
+        return Finding::ok(AREA, "memory", seen);
+    }
+    Finding::warning(AREA, "memory", seen)
+        .advise(format!(
+            "give it more: resources.limits.memory: {}Mi; Cloud Run: --memory={}Mi",
+            mib(needed).next_multiple_of(64),
+            mib(needed).next_multiple_of(64)
+        ))
+        .advise("or less to keep: http.limits.connections, state.memory_bytes, server.contents_cache_bytes")
+}
+
+fn callers(config: &Config, probe: &Probe) -> Finding {
+    const CHECK: &str = "callers";
+    if config.auth.proves_anything() {
+        let kinds: Vec<_> = config
+            .auth
+            .kinds()
+            .iter()
+            .map(|kind| kind.names().0)
+            .collect();
+        return match &config.auth.anonymous {
+            None => Finding::ok(AREA, CHECK, format!("asked for {}", kinds.join(", "))),
+            Some(name) => Finding::ok(
+                AREA,
+                CHECK,
+                format!(
+                    "asked for {}; who shows nothing is {name:?} (auth.anonymous)",
+                    kinds.join(", ")
+                ),
+            ),
+        };
+    }
+    if config.http.host.is_loopback() || config.http.unix_socket.is_some() {
+        return Finding::ok(
+            AREA,
+            CHECK,
+            "nobody is asked for a proof; only this machine can call",
+        );
+    }
+    let place = if probe.is_in_container() {
+        "whoever reaches the container"
+    } else {
+        "whoever reaches this machine"
+    };
+    Finding::warning(
+        AREA,
+        CHECK,
+        format!("nobody is asked for a proof: {place} may use the tools"),
+    )
+    .advise("API keys: `longshore key new`, then auth.api_keys; or auth.oauth.issuer")
+    .advise("or let a proxy in front see to it, and nobody else reach the port: NetworkPolicy; Cloud Run: ingress: internal")
+}
+
+fn seal_keys(config: &Config, probe: &Probe) -> Finding {
+    const CHECK: &str = "seal keys";
+    const HOW: &str = "seal.keys = [\"…\"] with a secret of `openssl rand -base64 32`, the same on every replica \
+                       (LONGSHORE_SEAL__KEYS_FILE names a file with it; chart: seal.existingSecret)";
+    match KeyRing::new(&config.seal) {
+        Err(error) => Finding::failure(AREA, CHECK, error.to_string()).advise(HOW),
+        Ok(ring) if ring.is_shared() => Finding::ok(
+            AREA,
+            CHECK,
+            match config.seal.keys.len() {
+                1 => "one that replicas can share".to_owned(),
+                several => format!("{several} that replicas can share; the first seals"),
+            },
+        ),
+        Ok(_) if config.http.host.is_loopback() && !probe.is_in_container() => Finding::ok(
+            AREA,
+            CHECK,
+            "one made at start: sessions end with the process",
+        ),
+        Ok(_) => Finding::warning(
+            AREA,
+            CHECK,
+            "one made at start: other replicas, and this one after a restart, answer its sessions with 404",
+        )
+        .advise(HOW),
+    }
+}
+
+fn certificate(config: &Config) -> Option<Finding> {
+    const CHECK: &str = "certificate";
+    let path = config.http.tls.certificate.as_ref()?;
+    Some(match Tls::load(&config.http.tls) {
+        Err(error) => Finding::failure(AREA, CHECK, error.to_string()).advise(
+            "name files in PEM with http.tls.certificate (the whole chain) and http.tls.key",
+        ),
+        Ok(_) => match super::remote::not_after_in(path) {
+            None => Finding::ok(AREA, CHECK, format!("{} can be used", path.display())),
+            Some(end) => {
+                super::remote::judge_expiry(AREA, end, SystemTime::now()).unwrap_or_else(|| {
+                    Finding::ok(AREA, CHECK, format!("{} can be used", path.display()))
+                })
+            }
+        },
+    })
+}
+
+/// Programs that upstream servers and commands need.
+fn programs(config: &Config, probe: &Probe) -> Vec<Finding> {
+    let folders = probe.variable("PATH").unwrap_or_default();
+    let mut findings = Vec::new();
+    for (name, upstream) in &config.upstreams {
+        if let Some(command) = upstream.command.as_deref().filter(|_| !upstream.disabled) {
+            findings.push(program(format!("upstreams.{name}"), command, folders));
+        }
+    }
+    for source in &config.sources {
+        for tool in source.command.iter().flat_map(|command| &command.tools) {
+            let first = tool.argv.first().and_then(serde_json::Value::as_str);
+            if let Some(command) = first.filter(|word| !word.contains("{{")) {
+                findings.push(program(format!("tool {}", tool.name), command, folders));
+            }
+        }
+    }
+    findings
+}
+
+fn program(of: String, command: &str, folders: &str) -> Finding {
+    let found = if command.contains('/') {
+        Some(Path::new(command).to_path_buf()).filter(|path| is_executable(path))
+    } else {
+        std::env::split_paths(folders)
+            .map(|folder| folder.join(command))
+            .find(|path| is_executable(path))
+    };
+    match found {
+        Some(path) => Finding::ok("programs", of, path.display().to_string()),
+        None => Finding::failure("programs", of, format!("there is no program {command}"))
+            .advise(format!(
+                "install {command}, or write its whole path; images: the variant `runtime` has Node, Python and git (image.variant: runtime)"
+            )),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    }
+    #[cfg(not(unix))]
+    path.is_file()
+}
+
+fn writable(setting: &str, folder: &Path) -> Finding {
+    let probe = folder.join(".longshore-doctor");
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b""));
+    // If it cannot be taken away, nobody is hurt.
+    let _ = std::fs::remove_file(&probe);
+    match written {
+        Ok(()) => Finding::ok(AREA, setting, format!("{} can be written", folder.display())),
+        Err(error) => Finding::warning(
+            AREA,
+            setting,
+            format!("{} cannot be written: {error}", folder.display()),
+        )
+        .advise("mount a volume there that this user may write (Kubernetes: emptyDir and securityContext.fsGroup)"),
+    }
+}
+
+fn clock() -> Finding {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    match now {
+        Ok(now) if PAST <= now => Finding::ok(
+            AREA,
+            "clock",
+            jiff::Timestamp::from_second(i64::try_from(now.as_secs()).unwrap_or(0))
+                .map_or_else(|_| "set".to_owned(), |now| now.to_string()),
+        ),
+        _ => Finding::failure(
+            AREA,
+            "clock",
+            "it is far behind: tokens and certificates will not be believed",
+        )
+        .advise("set it: `timedatectl set-ntp true`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Status;
+    use super::*;
+
+    #[test]
+    fn a_port_is_free_or_taken() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = taken.local_addr().expect("bound");
+        let found = port("port", address, "http.port");
+        assert_eq!(found.status, Status::Failure, "{found:?}");
+        assert!(found.advice[0].contains("http.port"), "{found:?}");
+        drop(taken);
+        assert_eq!(port("port", address, "http.port").status, Status::Ok);
+        let elsewhere = port(
+            "port",
+            SocketAddr::from(([192, 0, 2, 1], 8080)),
+            "http.port",
+        );
+        assert_eq!(elsewhere.status, Status::Failure);
+        assert!(elsewhere.advice[0].contains("http.host"), "{elsewhere:?}");
+    }
+
+    #[test]
+    fn files_and_memory_are_judged_at_their_edges() {
+        assert_eq!(judge_open_files(None, 20_000).status, Status::Ok);
+        assert_eq!(judge_open_files(Some(20_512), 20_000).status, Status::Ok);
+        let few = judge_open_files(Some(1024), 20_000);
+        assert_eq!(few.status, Status::Warning);
+        assert!(few.advice[0].contains("LimitNOFILE=20512"), "{few:?}");
+        assert!(few.advice[1].contains("connections = 512"), "{few:?}");
+        assert_eq!(judge_memory(100 << 20, "x", 100 << 20).status, Status::Ok);
+        let little = judge_memory(100 << 20, "memory.max", 101 << 20);
+        assert_eq!(little.status, Status::Warning);
+        assert!(little.advice[0].contains("memory: 128Mi"), "{little:?}");
+    }
+
+    #[test]
+    fn programs_are_looked_for_where_they_would_be_started() {
+        let found = program("upstreams.a".to_owned(), "sh", "/nowhere:/bin:/usr/bin");
+        assert_eq!(found.status, Status::Ok, "{found:?}");
+        let missing = program("upstreams.a".to_owned(), "no-such-program", "/bin");
+        assert_eq!(missing.status, Status::Failure);
+        assert!(missing.advice[0].contains("image.variant"), "{missing:?}");
+        assert_eq!(
+            program(
+                "x".to_owned(),
+                concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+                ""
+            )
+            .status,
+            Status::Failure,
+            "a file that is no program"
+        );
+    }
+
+    #[test]
+    fn keys_of_a_process_alone_are_a_warning_where_there_may_be_several() {
+        let mut config = Config::default();
+        let nowhere = Probe::default();
+        assert_eq!(seal_keys(&config, &nowhere).status, Status::Ok);
+        let pod = Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
+        assert_eq!(seal_keys(&config, &pod).status, Status::Warning);
+        config.seal.keys = vec!["short".to_owned().into()];
+        assert_eq!(seal_keys(&config, &pod).status, Status::Failure);
+        config.seal.keys = vec!["a secret of more than thirty-two bytes".to_owned().into()];
+        let good = seal_keys(&config, &pod);
+        assert_eq!(good.status, Status::Ok);
+        assert!(!format!("{good:?}").contains("thirty-two"));
+    }
+}

@@ -1,0 +1,175 @@
+//! What the server will ask over the network: issuers, the collector, the shared state.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+
+use super::remote::http_date;
+use super::report::{Finding, Report};
+use crate::auth::{Found, OAuthConfig, examine_issuers};
+use crate::config::{Config, Loaded};
+use crate::environment::Probe;
+use crate::seal::random_bytes;
+use crate::state::{SharedState, StateError};
+use crate::telemetry::{Reached, examine_export};
+
+/// By how much clocks may differ before tokens are refused.
+const SKEW_MAX: Duration = Duration::from_secs(60);
+/// How long the first connection to the shared state may take.
+const STATE_PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) async fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
+    let config = &loaded.config;
+    issuers(&config.auth.oauth, report).await;
+    collector(config, probe, report).await;
+    state(config, report).await;
+}
+
+async fn issuers(config: &OAuthConfig, report: &mut Report) {
+    const AREA: &str = "issuer";
+    for (issuer, found) in examine_issuers(config).await {
+        match found {
+            Ok(Found { keys, url, date }) => {
+                report.add(Finding::ok(AREA, &*issuer, format!("{keys} keys at {url}")));
+                if let Some(skew) = date.and_then(|date| skew(SystemTime::now(), http_date(&date)?)) {
+                    report.add(
+                        Finding::warning(
+                            AREA,
+                            "clock",
+                            format!("this machine's clock and that of {issuer} differ by {} s", skew.as_secs()),
+                        )
+                        .advise("set this machine's: `timedatectl set-ntp true`; tokens are refused that are more than auth.oauth.leeway_seconds off"),
+                    );
+                }
+            }
+            Err(problem) => report.add(
+                Finding::failure(AREA, &*issuer, problem)
+                    .advise("auth.oauth.issuer has to be what the issuer calls itself in its metadata, to the letter and slash")
+                    .advise("if it is right, let the process reach it: NetworkPolicy egress, firewall, DNS; or name auth.oauth.jwks_url"),
+            ),
+        }
+    }
+}
+
+/// By how much two clocks differ, if that is too much.
+pub(super) fn skew(here: SystemTime, there: SystemTime) -> Option<Duration> {
+    let skew = here
+        .duration_since(there)
+        .unwrap_or_else(|error| error.duration());
+    (SKEW_MAX < skew).then_some(skew)
+}
+
+async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
+    const AREA: &str = "collector";
+    let service = (config.server.name.as_str(), config.server.version.as_str());
+    let examined = examine_export(&config.telemetry, probe, service).await;
+    for doubt in examined.doubts {
+        report.add(
+            Finding::warning(AREA, "settings", doubt)
+                .advise("docs/observability.md lists what each variable may be"),
+        );
+    }
+    for Reached {
+        signal,
+        endpoint,
+        answer,
+    } in examined.reached
+    {
+        report.add(match answer {
+            Ok(()) => Finding::ok(AREA, signal, format!("{endpoint} takes them")),
+            Err(problem) => Finding::failure(AREA, signal, format!("{endpoint}: {problem}"))
+                .advise("telemetry.endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): http://collector:4318 for telemetry.protocol = http, :4317 for grpc")
+                .advise(format!(
+                    "or send none of them: OTEL_{}_EXPORTER=none",
+                    signal.to_uppercase()
+                )),
+        });
+    }
+}
+
+async fn state(config: &Config, report: &mut Report) {
+    const AREA: &str = "state";
+    if !config.state.is_shared() {
+        report.add(Finding::ok(
+            AREA,
+            "store",
+            "in memory: several replicas need state.url for tasks, questions and resumption (docs/replicas.md)",
+        ));
+        return;
+    }
+    let store = match crate::state::open(&config.state) {
+        Ok(store) => store,
+        Err(error) => {
+            report.add(
+                Finding::failure(AREA, "store", error.to_string())
+                    .advise("state.url: redis://host:6379, rediss://… with TLS, redis+sentinel://…, redis+cluster://…"),
+            );
+            return;
+        }
+    };
+    let timeout = Duration::from_millis(config.state.timeout_ms);
+    let begun = Instant::now();
+    // The first call connects, and has longer.
+    let first = write(&SharedState::new(store.clone(), STATE_PATIENCE)).await;
+    let first = match first {
+        // A connection that is on its way is refused to those who do not wait.
+        Err(StateError::Unreachable { .. }) if begun.elapsed() < STATE_PATIENCE => {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            write(&SharedState::new(store.clone(), STATE_PATIENCE)).await
+        }
+        first => first,
+    };
+    if let Err(error) = first {
+        report.add(
+            Finding::failure(AREA, "store", error.to_string())
+                .advise("state.url has to name a server that can be reached from here, with a user who may write keys that begin with state.prefix")
+                .advise("ACL: user longshore on >password ~longshore:* &longshore:* +@read +@write +@pubsub +@scripting +@connection +time"),
+        );
+        return;
+    }
+    let begun = Instant::now();
+    let second = write(&SharedState::new(store, timeout)).await;
+    let took = begun.elapsed();
+    report.add(match second {
+        Ok(()) => Finding::ok(
+            AREA,
+            "store",
+            format!("written, read and removed in {} ms", took.as_millis()),
+        ),
+        Err(error) => Finding::warning(AREA, "store", error.to_string()).advise(format!(
+            "put it nearer, or give it longer: state.timeout_ms = {}",
+            config.state.timeout_ms * 4
+        )),
+    });
+}
+
+async fn write(state: &SharedState) -> Result<(), StateError> {
+    let key = format!("doctor:{:016x}", u64::from_le_bytes(random_bytes()));
+    let value = Bytes::from_static(b"longshore doctor");
+    state
+        .put(&key, value.clone(), Duration::from_secs(60))
+        .await?;
+    let read = state.get(&key).await?;
+    state.remove(&key).await?;
+    if read != Some(value) {
+        return Err(StateError::Unreachable {
+            reason: "what was written does not come back".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_may_differ_a_little() {
+        let here = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        assert_eq!(skew(here, here - SKEW_MAX), None);
+        assert_eq!(skew(here, here + SKEW_MAX), None);
+        let much = SKEW_MAX + Duration::from_secs(1);
+        assert_eq!(skew(here, here - much), Some(much));
+        assert_eq!(skew(here, here + much), Some(much));
+    }
+}

@@ -1,0 +1,305 @@
+//! How a client gets to the endpoint: redirects, and what it learns of whom to ask for a token.
+
+use http::Method;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::super::report::{Finding, Report};
+use super::protocol::initialize;
+use super::wire::{Ask, Seen, Wire};
+
+const AREA: &str = "access";
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// Whether those who write `http://` find the way.
+pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
+    if !wire.is_secure() || wire.port != 443 {
+        return;
+    }
+    let mut plain = wire.url.clone();
+    if plain.set_scheme("http").is_err() {
+        return;
+    }
+    let plain = Wire {
+        host: wire.host.clone(),
+        port: 80,
+        addresses: wire.addresses.clone(),
+        patience: wire.patience,
+        token: None,
+        tls: std::sync::Arc::clone(&wire.tls),
+        url: plain,
+    };
+    let asked = Ask::new(Method::GET, plain.url.path());
+    report.add(match plain.ask(&asked).await {
+        Err(_) => Finding::ok(AREA, "http", "nobody answers without TLS"),
+        Ok(seen) => match seen.redirect() {
+            Some(location) if location.starts_with("https://") => {
+                Finding::ok(AREA, "http", format!("{} to https", seen.status))
+            }
+            _ => Finding::warning(
+                AREA,
+                "http",
+                format!("without TLS the answer is {}", seen.summary()),
+            )
+            .advise("redirect, or close port 80: ingress-nginx: nginx.ingress.kubernetes.io/force-ssl-redirect: \"true\"; ALB: alb.ingress.kubernetes.io/ssl-redirect: \"443\"; GKE: FrontendConfig redirectToHttps"),
+        },
+    });
+}
+
+/// What a client gets that shows nothing. `None` if nobody answers at all.
+pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<Seen> {
+    let asked = Ask::message(wire, &initialize("2025-11-25")).anonymous();
+    let seen = match wire.ask(&asked).await {
+        Ok(seen) => seen,
+        Err(problem) => {
+            report.add(
+                Finding::failure(AREA, "endpoint", format!("no answer to `initialize`: {problem}"))
+                    .advise("the port has to be the one of the MCP server or its balancer; `longshore doctor` on the machine itself says what is wrong there"),
+            );
+            return None;
+        }
+    };
+    if let Some(location) = seen.redirect() {
+        let target = wire
+            .url
+            .join(location)
+            .map_or_else(|_| location.to_owned(), |target| target.to_string());
+        let loses_body = matches!(seen.status, 301..=303);
+        let said = if loses_body {
+            "which makes a GET of the POST in most clients"
+        } else {
+            "which few clients follow for a POST"
+        };
+        report.add(
+            Finding::failure(
+                AREA,
+                "endpoint",
+                format!("{} is redirected ({}) to {target}, {said}", wire.url, seen.status),
+            )
+            .advise(format!("give clients {target}"))
+            .advise("or serve both paths: no `return 301` and no rewrite for the endpoint; frameworks: switch off their redirect to paths with a slash"),
+        );
+        return None;
+    }
+    if matches!(seen.status, 404 | 405 | 502 | 503 | 504) || is_page(&seen) {
+        let finding = Finding::failure(
+            AREA,
+            "endpoint",
+            format!(
+                "`initialize` at {} is answered {}",
+                wire.url,
+                seen.summary()
+            ),
+        );
+        report.add(match seen.status {
+            502..=504 => finding.advise("the balancer reaches no server: readiness of the pods, Service selector and targetPort, NetworkPolicy; Cloud Run: the container has to listen on $PORT"),
+            _ => finding.advise("give the URL of the endpoint, mostly with /mcp at its end; a rewrite in front must not take the path away (ingress-nginx: no rewrite-target)"),
+        });
+        return None;
+    }
+    Some(seen)
+}
+
+/// Whether a page for people answers instead of a server.
+fn is_page(seen: &Seen) -> bool {
+    seen.is_success()
+        && seen
+            .header("content-type")
+            .is_some_and(|media| media.starts_with("text/html"))
+}
+
+/// Whether a client that has no token learns where to get one.
+pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report) {
+    const AREA: &str = "authorization";
+    let path = wire.url.path().trim_end_matches('/');
+    let (inserted, root) = (format!("{WELL_KNOWN}{path}"), WELL_KNOWN.to_owned());
+    let at_path = metadata(wire, &inserted).await;
+    let at_root = metadata(wire, &root).await;
+    if first.status != 401 {
+        let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
+        report.add(if is_here || !first.is_success() {
+            Finding::ok(AREA, "proof", format!("none is asked for ({})", first.status))
+        } else {
+            Finding::warning(AREA, "proof", "none is asked for: whoever knows the URL may use the tools")
+                .advise("auth.oauth.issuer or auth.api_keys; or a proxy in front that asks: IAP, oauth2-proxy, Cloud Run without allUsers")
+        });
+        return;
+    }
+    let challenge = first.header("www-authenticate").unwrap_or_default();
+    let named = parameter(challenge, "resource_metadata");
+    report.add(match &named {
+        Some(url) => Finding::ok(AREA, "challenge", format!("401 names {url}")),
+        None => Finding::warning(
+            AREA,
+            "challenge",
+            "401 without resource_metadata in WWW-Authenticate: clients have to guess where to get a token",
+        )
+        .advise("auth.oauth.issuer and http.public_url; a proxy must pass WWW-Authenticate on"),
+    });
+    if named.is_none() && at_path.is_none() && at_root.is_none() {
+        report.add(
+            Finding::warning(
+                AREA,
+                "metadata",
+                format!("there is none at {inserted} and none at {root}: callers can only be given keys by hand"),
+            )
+            .advise("auth.oauth.issuer; and pass /.well-known/oauth-protected-resource on to the server: it lies beside the endpoint, not below it (ingress: a path for it, too)"),
+        );
+        return;
+    }
+    for (place, found) in [(&inserted, &at_path), (&root, &at_root)] {
+        report.add(match found {
+            Some(_) => Finding::ok(AREA, "metadata", format!("at {place}")),
+            None => Finding::warning(AREA, "metadata", format!("none at {place}, where some clients look"))
+                .advise(format!("pass {place} on to the server: ingress: a path /.well-known/oauth-protected-resource of pathType Prefix")),
+        });
+    }
+    let Some(document) = at_path.or(at_root) else {
+        return;
+    };
+    report.add(resource(wire, &document));
+    let servers: Vec<_> = document["authorization_servers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if servers.is_empty() {
+        report.add(
+            Finding::failure(
+                AREA,
+                "issuers",
+                "the metadata names no authorization server",
+            )
+            .advise("auth.oauth.issuer"),
+        );
+    }
+    const SERVERS_MAX: usize = 4;
+    for server in servers.into_iter().take(SERVERS_MAX) {
+        report.add(issuer(wire, server).await);
+    }
+}
+
+/// Whether the metadata is about this server: clients compare (RFC 9728, 3.3).
+fn resource(wire: &Wire, document: &Value) -> Finding {
+    const AREA: &str = "authorization";
+    let said = document["resource"].as_str().unwrap_or_default();
+    let bare = |text: &str| text.trim_end_matches('/').to_owned();
+    let endpoint = bare(wire.url.as_str());
+    let origin = bare(&wire.url.origin().ascii_serialization());
+    if bare(said) == endpoint || bare(said) == origin {
+        return Finding::ok(AREA, "resource", said.to_owned());
+    }
+    Finding::failure(
+        AREA,
+        "resource",
+        format!("the metadata is about {said:?}, and clients that came to {endpoint} refuse it"),
+    )
+    .advise(format!("http.public_url = {origin:?}"))
+    .advise("or have the proxy say where requests came from (X-Forwarded-Host, X-Forwarded-Proto), and trust it: http.trusted_proxies")
+}
+
+/// Whether an authorization server can be asked, and speaks what clients need.
+async fn issuer(wire: &Wire, server: &str) -> Finding {
+    const AREA: &str = "authorization";
+    let Ok(url) = Url::parse(server) else {
+        return Finding::failure(AREA, "issuer", format!("{server:?} is no URL"))
+            .advise("auth.oauth.issuer");
+    };
+    let path = url.path().trim_end_matches('/');
+    let Ok(addresses) = Wire::resolve(&url).await else {
+        return Finding::failure(AREA, "issuer", format!("{server} has no address")).advise(
+            "clients have to reach it by that name: make a DNS record, or name it as they do",
+        );
+    };
+    let other = Wire {
+        host: url
+            .host_str()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .to_owned(),
+        port: url.port_or_known_default().unwrap_or(443),
+        addresses,
+        patience: wire.patience,
+        token: None,
+        tls: std::sync::Arc::clone(&wire.tls),
+        url: url.clone(),
+    };
+    for place in [
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+        format!("{path}/.well-known/openid-configuration"),
+    ] {
+        let Some(document) = metadata(&other, &place).await else {
+            continue;
+        };
+        if document["issuer"].as_str() != Some(server) {
+            return Finding::failure(
+                AREA,
+                "issuer",
+                format!("{server} calls itself {} at {place}", document["issuer"]),
+            )
+            .advise("auth.oauth.issuer has to be what it calls itself, to the letter and slash");
+        }
+        let methods = &document["code_challenge_methods_supported"];
+        let has_pkce = methods
+            .as_array()
+            .is_some_and(|all| all.iter().any(|method| method == "S256"));
+        let registers = document["registration_endpoint"].is_string();
+        let by_url = document["client_id_metadata_document_supported"] == json!(true);
+        let how = match (by_url, registers) {
+            (true, _) => "clients are known by the URL of their metadata",
+            (false, true) => "clients register themselves",
+            (false, false) => "clients have to be registered by hand",
+        };
+        let seen = format!("{server}: {how}");
+        return if !has_pkce {
+            Finding::failure(
+                AREA,
+                "issuer",
+                format!("{seen}; it does not say that it knows PKCE with S256, without which clients refuse it"),
+            )
+            .advise("switch it on at the issuer: code_challenge_methods_supported has to have S256")
+        } else if by_url || registers {
+            Finding::ok(AREA, "issuer", seen)
+        } else {
+            Finding::warning(AREA, "issuer", seen)
+                .advise("switch on Client ID Metadata Documents or Dynamic Client Registration at the issuer, or give each client its id")
+        };
+    }
+    Finding::failure(AREA, "issuer", format!("{server} has no metadata at any of the places where clients look"))
+        .advise("auth.oauth.issuer has to be what the issuer calls itself; it must be reachable for clients")
+}
+
+/// A JSON document, if there is one.
+async fn metadata(wire: &Wire, path: &str) -> Option<Value> {
+    let asked = Ask::new(Method::GET, path)
+        .header("accept", "application/json")
+        .header("mcp-protocol-version", "2025-11-25")
+        .anonymous();
+    let seen = wire.ask(&asked).await.ok()?;
+    let document = seen.json();
+    (seen.status == 200 && document.is_object()).then_some(document)
+}
+
+/// A parameter of a challenge: `name="value"` (RFC 9110, 11.2).
+fn parameter(challenge: &str, name: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
+    let (value, _) = rest.split_once('"')?;
+    Some(value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_challenges_are_read() {
+        let challenge = r#"Bearer error="invalid_token", resource_metadata="https://a.example/x""#;
+        assert_eq!(
+            parameter(challenge, "resource_metadata").as_deref(),
+            Some("https://a.example/x")
+        );
+        assert_eq!(parameter("Bearer", "resource_metadata"), None);
+    }
+}

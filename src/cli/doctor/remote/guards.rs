@@ -1,0 +1,199 @@
+//! Who is kept out: other names, other sites.
+
+use http::Method;
+use serde_json::json;
+
+use super::super::report::{Finding, Report};
+use super::protocol::{initialize, stateless};
+use super::wire::{Ask, Seen, Wire};
+
+const AREA: &str = "guards";
+/// A name that nobody has (RFC 2606).
+const STRANGER: &str = "attacker.example";
+
+pub(super) async fn examine(wire: &Wire, origin: Option<&str>, report: &mut Report) {
+    host(wire, report).await;
+    strange_origin(wire, report).await;
+    preflight(wire, origin, report).await;
+}
+
+fn is_private(wire: &Wire) -> bool {
+    wire.addresses.iter().all(|address| match address {
+        std::net::IpAddr::V4(ip) => ip.is_loopback() || ip.is_private(),
+        std::net::IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local(),
+    })
+}
+
+/// A page can make its own name resolve to an address behind a firewall; only `Host` tells (T-DNS).
+async fn host(wire: &Wire, report: &mut Report) {
+    const CHECK: &str = "Host";
+    const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that answers 421: nginx: server { listen 443 ssl default_server; return 421; }";
+    let asked = Ask::message(wire, &initialize("2025-11-25")).host(STRANGER);
+    report.add(match wire.ask(&asked).await {
+        Ok(seen) if seen.is_success() && is_private(wire) => Finding::failure(
+            AREA,
+            CHECK,
+            format!("{STRANGER} is answered too: a web page can reach this server through a browser behind the firewall"),
+        )
+        .advise(ADVICE),
+        Ok(seen) if seen.is_success() => Finding::warning(
+            AREA,
+            CHECK,
+            format!("{STRANGER} is answered too"),
+        )
+        .advise(ADVICE),
+        Ok(seen) => Finding::ok(AREA, CHECK, format!("another name is answered {}", seen.status)),
+        Err(_) => Finding::ok(AREA, CHECK, "another name is not answered"),
+    });
+}
+
+async fn strange_origin(wire: &Wire, report: &mut Report) {
+    const CHECK: &str = "Origin";
+    let strange = format!("https://{STRANGER}");
+    let asked = Ask::message(wire, &initialize("2025-11-25")).header("origin", &*strange);
+    let Ok(seen) = wire.ask(&asked).await else {
+        return;
+    };
+    if !seen.is_success() {
+        report.add(Finding::ok(
+            AREA,
+            CHECK,
+            format!("a page of another site is answered {}", seen.status),
+        ));
+        return;
+    }
+    const ADVICE: &str =
+        "check Origin, and answer 403 to sites that are not known (http.allowed_origins)";
+    let seen = "a page of any site may call: the specification asks that Origin is checked";
+    report.add(if is_private(wire) {
+        Finding::failure(AREA, CHECK, seen).advise(ADVICE)
+    } else {
+        Finding::warning(AREA, CHECK, seen).advise(ADVICE)
+    });
+}
+
+/// What a browser asks before a page of another site may call.
+async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
+    const CHECK: &str = "preflight";
+    const SENT: &str = "authorization, content-type, last-event-id, mcp-method, mcp-protocol-version, mcp-session-id";
+    let wanted = origin.unwrap_or("https://app.example.com");
+    let asked = Ask::new(Method::OPTIONS, wire.url.path())
+        .header("origin", wanted)
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", SENT)
+        .anonymous();
+    let seen = match wire.ask(&asked).await {
+        Ok(seen) => seen,
+        Err(problem) => {
+            report.add(Finding::warning(AREA, CHECK, problem).advise("OPTIONS has to be answered"));
+            return;
+        }
+    };
+    let allowed = seen.header("access-control-allow-origin");
+    let credentials = seen.header("access-control-allow-credentials") == Some("true");
+    let is_allowed = seen.is_success() && allowed.is_some_and(|to| to == "*" || to == wanted);
+    let advice = format!(
+        "http.allowed_origins = [{wanted:?}]; a proxy must pass OPTIONS on, without a proof"
+    );
+    match (origin, is_allowed) {
+        (None, true) if credentials => report.add(
+            Finding::failure(
+                AREA,
+                CHECK,
+                "a page of any site may call with the cookies of whoever looks at it",
+            )
+            .advise("name the origins that may call, and no Access-Control-Allow-Credentials"),
+        ),
+        (None, true) => report.add(
+            Finding::warning(
+                AREA,
+                CHECK,
+                format!("pages of any site may call ({wanted} may)"),
+            )
+            .advise("name the origins that may call: http.allowed_origins"),
+        ),
+        (None, false) => report.add(Finding::ok(
+            AREA,
+            CHECK,
+            format!(
+                "pages of other sites may not call ({}); --origin says which should",
+                seen.status
+            ),
+        )),
+        (Some(_), false) => report.add(
+            Finding::failure(
+                AREA,
+                CHECK,
+                format!("pages of {wanted} may not call ({})", seen.status),
+            )
+            .advise(advice),
+        ),
+        (Some(_), true) => readable(wire, wanted, &seen, advice, report).await,
+    }
+}
+
+/// Whether a page that may call can send what it has to and read what it needs.
+async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report: &mut Report) {
+    const CHECK: &str = "preflight";
+    let list = seen
+        .header("access-control-allow-headers")
+        .unwrap_or_default();
+    let list = list.to_ascii_lowercase();
+    let may = |name: &str| {
+        list.split(',')
+            .any(|word| matches!(word.trim(), word if word == name || word == "*"))
+    };
+    let missing: Vec<_> = [
+        "authorization",
+        "content-type",
+        "mcp-session-id",
+        "mcp-protocol-version",
+    ]
+    .into_iter()
+    .filter(|name| !may(name))
+    .collect();
+    if !missing.is_empty() {
+        report.add(
+            Finding::failure(
+                AREA,
+                CHECK,
+                format!("pages of {wanted} may not send {}", missing.join(", ")),
+            )
+            .advise(format!(
+                "Access-Control-Allow-Headers has to name {}",
+                missing.join(", ")
+            )),
+        );
+        return;
+    }
+    let asked = stateless(wire, "server/discover", json!({})).header("origin", wanted);
+    let answer = wire.ask(&asked).await.ok();
+    let exposed = answer
+        .as_ref()
+        .and_then(|answer| answer.header("access-control-expose-headers"))
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let has_origin =
+        answer.is_some_and(|answer| answer.header("access-control-allow-origin").is_some());
+    report.add(if !has_origin {
+        Finding::failure(
+            AREA,
+            CHECK,
+            format!("the preflight lets pages of {wanted} call, and they cannot read the answer"),
+        )
+        .advise(advice)
+    } else if exposed.contains("mcp-session-id") || exposed.contains('*') {
+        Finding::ok(
+            AREA,
+            CHECK,
+            format!("pages of {wanted} may call, and read what they need"),
+        )
+    } else {
+        Finding::failure(
+            AREA,
+            CHECK,
+            format!("pages of {wanted} may call, and not read Mcp-Session-Id"),
+        )
+        .advise("Access-Control-Expose-Headers: mcp-session-id, www-authenticate")
+    });
+}

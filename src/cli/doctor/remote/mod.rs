@@ -1,0 +1,199 @@
+//! What a client would meet at a deployed server, whoever made it.
+//!
+//! Nothing is called that could change anything: discovery, a session that is ended again, lists, and streams. Every
+//! request has a connection of its own.
+
+mod access;
+mod guards;
+mod protocol;
+mod sessions;
+mod streams;
+mod tls;
+mod wire;
+
+use std::time::{Duration, SystemTime};
+
+use http::Method;
+use url::Url;
+
+pub(super) use tls::{judge_expiry, not_after_in};
+
+use super::front::Front;
+use super::reach::skew;
+use super::report::{Finding, Report};
+use crate::environment::Secret;
+use wire::{Ask, Seen, Wire};
+
+/// What is examined, and how.
+pub(super) struct Remote {
+    pub(super) url: Url,
+    pub(super) token: Option<Secret>,
+    pub(super) hold: Duration,
+    pub(super) patience: Duration,
+    pub(super) connections: u32,
+    pub(super) origin: Option<String>,
+    /// Authorities that are trusted too, in PEM.
+    pub(super) roots: Vec<u8>,
+}
+
+/// Looks at everything that can be looked at.
+///
+/// # Errors
+///
+/// What was asked for makes no sense: no URL of a server, no certificate in a file.
+pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), String> {
+    let url = remote.url;
+    let is_http = matches!(url.scheme(), "http" | "https");
+    let (true, Some(host)) = (is_http, url.host_str()) else {
+        return Err(format!(
+            "--url is {url}: write the URL of the MCP endpoint, such as https://mcp.example.com/mcp"
+        ));
+    };
+    let roots = tls::roots(&remote.roots)?;
+    let both = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let mut wire = Wire {
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port: url.port_or_known_default().unwrap_or(443),
+        addresses: Vec::new(),
+        patience: remote.patience,
+        token: remote.token,
+        tls: tls::examining(&both, false)?,
+        url,
+    };
+    match Wire::resolve(&wire.url).await {
+        Ok(addresses) => {
+            report.add(Finding::ok("network", "name", listed(&addresses)));
+            wire.addresses = addresses;
+        }
+        Err(problem) => {
+            report.add(
+                Finding::failure("network", "name", problem)
+                    .advise(format!("make a DNS record for {}", wire.host)),
+            );
+            return Ok(());
+        }
+    }
+    if let Err(problem) = wire.connect(wire.port).await {
+        report.add(
+            Finding::failure("network", "connection", problem).advise(
+                "a listener on this port, and no firewall in between; Cloud Run: ingress: all; security groups; the Service's selector and targetPort",
+            ),
+        );
+        return Ok(());
+    }
+    if wire.is_secure() {
+        if let Err(problem) = tls::examine(&wire, &roots, report).await {
+            report.add(
+                Finding::failure("tls", "handshake", problem)
+                    .advise("serve TLS 1.2 or 1.3 on this port, with a certificate"),
+            );
+            return Ok(());
+        }
+    } else {
+        report.add(plain(&wire));
+    }
+    access::to_https(&wire, report).await;
+    let Some(first) = access::first_answer(&wire, report).await else {
+        return Ok(());
+    };
+    let front = Front::of(&first.headers);
+    report.add(Finding::ok(
+        "network",
+        "in front",
+        format!("{} answers", front.name()),
+    ));
+    report.add(clock(&first, SystemTime::now()));
+    health(&wire, report).await;
+    access::authorization(&wire, &first, report).await;
+    if wire.token.is_none() && first.status == 401 {
+        report.add(
+            Finding::skipped(
+                "protocol",
+                "everything",
+                "callers have to prove who they are",
+            )
+            .advise("put a token or an API key into the variable LONGSHORE_TOKEN, and ask again"),
+        );
+        return Ok(());
+    }
+    let eras = protocol::examine(&wire, report).await;
+    guards::examine(&wire, remote.origin.as_deref(), report).await;
+    let session =
+        sessions::examine(&wire, remote.connections, eras.handshake.as_deref(), report).await;
+    streams::examine(&wire, front, session.as_deref(), &eras, remote.hold, report).await;
+    sessions::end(&wire, session.as_deref(), report).await;
+    Ok(())
+}
+
+fn listed(addresses: &[std::net::IpAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(", ")
+}
+
+fn plain(wire: &Wire) -> Finding {
+    let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
+    if is_here {
+        return Finding::ok("tls", "encryption", "none, on this machine");
+    }
+    Finding::warning(
+        "tls",
+        "encryption",
+        "none: whoever is in between reads tokens and answers, and clients refuse OAuth without https",
+    )
+    .advise("a certificate at the balancer: ingress: spec.tls; GKE: ManagedCertificate; ALB: alb.ingress.kubernetes.io/certificate-arn")
+    .advise("or in the process: http.tls.certificate and http.tls.key")
+}
+
+fn clock(first: &Seen, now: SystemTime) -> Finding {
+    let date = first.header("date").and_then(http_date);
+    match date {
+        None => Finding::skipped("network", "clock", "the server does not say its time"),
+        Some(date) => match skew(now, date) {
+            None => Finding::ok("network", "clock", "the server's and this machine's agree"),
+            Some(skew) => Finding::warning(
+                "network",
+                "clock",
+                format!("the server's and this machine's differ by {} s", skew.as_secs()),
+            )
+            .advise("set the one that is wrong: `timedatectl set-ntp true`; tokens and sessions go by it"),
+        },
+    }
+}
+
+/// The form in which servers write dates (RFC 9110, 5.6.7).
+pub(in crate::cli::doctor) fn http_date(text: &str) -> Option<SystemTime> {
+    let timestamp = jiff::fmt::rfc2822::parse(&text.replace("GMT", "+0000")).ok()?;
+    Some(timestamp.timestamp().into())
+}
+
+async fn health(wire: &Wire, report: &mut Report) {
+    const AREA: &str = "health";
+    let mut found = Vec::new();
+    for path in ["/readyz", "/livez", "/health"] {
+        let asked = Ask::new(Method::GET, path).anonymous();
+        if let Ok(seen) = wire.ask(&asked).await {
+            found.push((path, seen));
+        }
+    }
+    let answered: Vec<_> = found
+        .iter()
+        .map(|(path, seen)| format!("{path} {}", seen.status))
+        .collect();
+    let is_ok = |seen: &Seen| seen.is_success();
+    let statuses = answered.join(", ");
+    if found.iter().any(|(_, seen)| seen.status == 503) {
+        report.add(
+            Finding::warning(AREA, "pages", format!("not ready: {statuses}")).advise(
+                "the server's log, and /health/detailed with a proof, say what it waits for",
+            ),
+        );
+    } else if found.iter().any(|(_, seen)| is_ok(seen)) {
+        report.add(Finding::ok(AREA, "pages", statuses));
+    } else {
+        report.add(Finding::skipped(
+            AREA,
+            "pages",
+            format!("none that clients reach: {statuses}"),
+        ));
+    }
+}

@@ -1,0 +1,169 @@
+//! Whether a session holds wherever a balancer sends its requests.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::super::report::{Finding, Report};
+use super::protocol::initialize;
+use super::wire::{Ask, Wire};
+
+const AREA: &str = "sessions";
+
+/// Begins a session and takes it to several connections. Its id, if there is one.
+pub(super) async fn examine(
+    wire: &Wire,
+    connections: u32,
+    revision: Option<&str>,
+    report: &mut Report,
+) -> Option<String> {
+    let revision = revision?;
+    let begun = wire
+        .ask(&Ask::message(wire, &initialize(revision)))
+        .await
+        .ok()?;
+    let Some(id) = begun.header("mcp-session-id").map(str::to_owned) else {
+        report.add(Finding::ok(
+            AREA,
+            "id",
+            "none: the server keeps no sessions",
+        ));
+        return None;
+    };
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let asked = of_session(wire, &told, &id, revision);
+    if let Ok(seen) = wire.ask(&asked).await
+        && seen.status != 202
+    {
+        report.add(
+            Finding::warning(AREA, "notification", format!("answered {} instead of 202", seen.summary()))
+                .advise("clients may take anything but 202 for a failure: a newer version of the server or its SDK"),
+        );
+    }
+    let mut statuses: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..connections {
+        let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+        let asked = of_session(wire, &ping, &id, revision);
+        let status = match wire.ask(&asked).await {
+            Ok(seen) => seen.status.to_string(),
+            Err(problem) => problem,
+        };
+        *statuses.entry(status).or_default() += 1;
+    }
+    report.add(judge(&statuses, connections));
+    unknown(wire, revision, report).await;
+    Some(id)
+}
+
+fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
+    const CHECK: &str = "replicas";
+    let fine = statuses.get("200").copied().unwrap_or_default();
+    if fine == connections {
+        return Finding::ok(
+            AREA,
+            CHECK,
+            format!("a session holds on {connections} connections, without affinity"),
+        );
+    }
+    let others: Vec<_> = statuses
+        .iter()
+        .filter(|(status, _)| *status != "200")
+        .map(|(status, count)| format!("{count} times {status}"))
+        .collect();
+    Finding::failure(
+        AREA,
+        CHECK,
+        format!(
+            "of {connections} connections {fine} knew the session; {}: requests reach replicas that do not share it",
+            others.join(", ")
+        ),
+    )
+    .advise("Longshore: the same seal.keys on every replica (chart: seal.existingSecret), and no affinity")
+    .advise("servers that keep sessions in memory: one replica; or affinity by the header Mcp-Session-Id: nginx: hash $http_mcp_session_id consistent; Istio: consistentHash.httpHeaderName: mcp-session-id. Affinity by cookie does not help: clients keep none")
+}
+
+/// Only 404 has a client begin anew (LH-11).
+async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
+    const CHECK: &str = "unknown session";
+    let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
+    let asked = of_session(
+        wire,
+        &ping,
+        "00000000-0000-0000-0000-000000000000",
+        revision,
+    );
+    let Ok(seen) = wire.ask(&asked).await else {
+        return;
+    };
+    report.add(if seen.status == 404 {
+        Finding::ok(AREA, CHECK, "404: clients begin a new one")
+    } else {
+        Finding::warning(
+            AREA,
+            CHECK,
+            format!(
+                "answered {}: only at 404 clients begin a new one, after a restart for example",
+                seen.summary()
+            ),
+        )
+        .advise("answer 404 to a session id that is not known")
+    });
+}
+
+/// Ends the session.
+pub(super) async fn end(wire: &Wire, id: Option<&str>, report: &mut Report) {
+    let Some(id) = id else { return };
+    let asked = Ask::new(Method::DELETE, wire.url.path())
+        .header("mcp-session-id", id)
+        .header("accept", "application/json, text/event-stream");
+    report.add(match wire.ask(&asked).await {
+        Ok(seen) if seen.is_success() => {
+            Finding::ok(AREA, "end", format!("DELETE is answered {}", seen.status))
+        }
+        Ok(seen) if seen.status == 405 => {
+            Finding::ok(AREA, "end", "clients may not end sessions (405)")
+        }
+        Ok(seen) => Finding::warning(
+            AREA,
+            "end",
+            format!("DELETE is answered {}", seen.summary()),
+        )
+        .advise("pass DELETE on: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
+        Err(problem) => {
+            Finding::warning(AREA, "end", problem).advise("pass DELETE on to the server")
+        }
+    });
+}
+
+pub(super) fn of_session(wire: &Wire, message: &Value, id: &str, revision: &str) -> Ask {
+    Ask::message(wire, message)
+        .header("mcp-session-id", id)
+        .header("mcp-protocol-version", revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::report::Status;
+    use super::*;
+
+    #[test]
+    fn a_session_has_to_hold_everywhere() {
+        let of = |pairs: &[(&str, u32)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(status, count)| ((*status).to_owned(), *count));
+            judge(&pairs.collect(), 8)
+        };
+        assert_eq!(of(&[("200", 8)]).status, Status::Ok);
+        let found = of(&[("200", 3), ("404", 5)]);
+        assert_eq!(found.status, Status::Failure);
+        assert!(
+            found
+                .seen
+                .contains("8 connections 3 knew the session; 5 times 404"),
+            "{found:?}"
+        );
+        assert!(found.advice[0].contains("seal.keys"));
+    }
+}

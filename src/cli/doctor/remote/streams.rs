@@ -1,0 +1,318 @@
+//! Whether streams arrive as they are sent, and how long they are let live.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::super::front::Front;
+use super::super::report::{Finding, Report};
+use super::protocol::{Eras, stateless};
+use super::wire::{Ask, More, Open, Wire};
+use crate::net::{EventDecoder, Said};
+
+const AREA: &str = "streams";
+/// What is said at once has to arrive within this.
+const AT_ONCE: Duration = Duration::from_secs(3);
+const EVENT_MAX: usize = 1024 * 1024;
+
+pub(super) async fn examine(
+    wire: &Wire,
+    front: Front,
+    session: Option<&str>,
+    eras: &Eras,
+    hold: Duration,
+    report: &mut Report,
+) {
+    let mut held = None;
+    if eras.stateless {
+        held = listen(wire, front, report).await;
+    }
+    if held.is_none()
+        && let (Some(session), Some(revision)) = (session, &eras.handshake)
+    {
+        held = of_session(wire, front, session, revision, report).await;
+    }
+    match held {
+        Some(stream) => report.add(watch(stream, front, hold).await),
+        None => report.add(Finding::skipped(
+            AREA,
+            "cut-off",
+            "no stream could be held open",
+        )),
+    }
+}
+
+/// A stream of 2026-07-28: its first event is an acknowledgement, sent at once. If that does not arrive, somebody holds
+/// it back.
+async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> {
+    const CHECK: &str = "subscriptions/listen";
+    let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}));
+    let begun = Instant::now();
+    let mut stream = match wire.open(&asked).await {
+        Ok(stream) => stream,
+        Err(problem) => {
+            report.add(buffered(
+                CHECK,
+                &format!("its head does not arrive: {problem}"),
+                front,
+            ));
+            return None;
+        }
+    };
+    if !stream.is_stream() {
+        let status = stream.status;
+        report.add(if status == 200 {
+            Finding::failure(
+                AREA,
+                CHECK,
+                "it is answered, and not with text/event-stream",
+            )
+            .advise("something in front changes Content-Type, or the server does not stream")
+        } else {
+            Finding::skipped(
+                AREA,
+                CHECK,
+                format!("answered {status}: the server has no such streams"),
+            )
+        });
+        return None;
+    }
+    headers(&stream, report);
+    let first = first_message(&mut stream, AT_ONCE).await;
+    let took = begun.elapsed();
+    compression(wire, front, report).await;
+    match first {
+        Ok(message) if message["method"] == "notifications/subscriptions/acknowledged" => {
+            report.add(Finding::ok(
+                AREA,
+                CHECK,
+                format!("its first event arrives after {} ms", took.as_millis()),
+            ));
+            Some(stream)
+        }
+        Ok(message) => {
+            report.add(
+                Finding::warning(AREA, CHECK, format!("its first event is {}", message["method"]))
+                    .advise("it has to be notifications/subscriptions/acknowledged: a newer version of the server"),
+            );
+            Some(stream)
+        }
+        Err(problem) => {
+            report.add(buffered(CHECK, &problem, front));
+            None
+        }
+    }
+}
+
+/// Most clients take gzip, and a proxy that compresses waits for a block to be full.
+async fn compression(wire: &Wire, front: Front, report: &mut Report) {
+    const CHECK: &str = "compression";
+    let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}))
+        .header("accept-encoding", "gzip, deflate, br");
+    let Ok(mut stream) = wire.open(&asked).await else {
+        report.add(buffered(
+            CHECK,
+            "for clients that take gzip its head does not arrive",
+            front,
+        ));
+        return;
+    };
+    let coding = stream.header("content-encoding").map(str::to_owned);
+    let Some(coding) = coding.filter(|coding| coding != "identity") else {
+        report.add(Finding::ok(
+            AREA,
+            CHECK,
+            "none, also for clients that take gzip",
+        ));
+        return;
+    };
+    // An acknowledgement takes more than this, however well it is compressed; the head of a block does not.
+    const ARRIVED: usize = 40;
+    let until = Instant::now() + AT_ONCE;
+    let mut arrived = 0;
+    while let More::Bytes(bytes) = stream
+        .more(until.saturating_duration_since(Instant::now()))
+        .await
+    {
+        arrived += bytes.len();
+        if ARRIVED < arrived {
+            report.add(
+                Finding::warning(AREA, CHECK, format!("{coding}, for clients that take it; events still arrive at once"))
+                    .advise("no compression of text/event-stream: it gains nothing, and some proxies wait for a block to be full"),
+            );
+            return;
+        }
+    }
+    report.add(buffered(
+        CHECK,
+        &format!(
+            "for clients that take {coding} the first event does not arrive within {AT_ONCE:?}"
+        ),
+        front,
+    ));
+}
+
+/// The stream of a session. Many servers say nothing at its beginning, so that silence proves nothing.
+async fn of_session(
+    wire: &Wire,
+    front: Front,
+    session: &str,
+    revision: &str,
+    report: &mut Report,
+) -> Option<Open> {
+    const CHECK: &str = "GET";
+    let asked = Ask::new(Method::GET, wire.url.path())
+        .header("accept", "text/event-stream")
+        .header("mcp-session-id", session)
+        .header("mcp-protocol-version", revision);
+    let stream = match wire.open(&asked).await {
+        Ok(stream) => stream,
+        Err(problem) => {
+            report.add(buffered(
+                CHECK,
+                &format!("its head does not arrive: {problem}"),
+                front,
+            ));
+            return None;
+        }
+    };
+    match stream.status {
+        200 if stream.is_stream() => {
+            headers(&stream, report);
+            report.add(Finding::ok(
+                AREA,
+                CHECK,
+                "a session has a stream of its own",
+            ));
+            Some(stream)
+        }
+        405 => {
+            report.add(Finding::skipped(
+                AREA,
+                CHECK,
+                "405: the server has no such stream",
+            ));
+            None
+        }
+        status => {
+            report.add(
+                Finding::warning(AREA, CHECK, format!("answered {status}"))
+                    .advise("answer with text/event-stream, or 405 if there is none"),
+            );
+            None
+        }
+    }
+}
+
+fn buffered(check: &str, what: &str, front: Front) -> Finding {
+    Finding::failure(
+        AREA,
+        check,
+        format!(
+            "{what}; somebody in between holds streams back (in front: {})",
+            front.name()
+        ),
+    )
+    .advise_all(front.against_buffering())
+}
+
+/// What makes others hold streams back.
+fn headers(stream: &Open, report: &mut Report) {
+    const CHECK: &str = "headers";
+    let mut problems = Vec::new();
+    if let Some(coding) = stream
+        .header("content-encoding")
+        .filter(|c| *c != "identity")
+    {
+        problems.push(format!(
+            "compressed ({coding}): events wait for a block to be full"
+        ));
+    }
+    if stream.header("content-length").is_some() {
+        problems.push("it has a Content-Length, so it is no stream any more".to_owned());
+    }
+    let cached = stream.header("cache-control").unwrap_or_default();
+    if !cached.contains("no-cache") && !cached.contains("no-store") {
+        problems.push("no Cache-Control: no-cache, so that a cache may keep it".to_owned());
+    }
+    report.add(if problems.is_empty() {
+        Finding::ok(AREA, CHECK, "neither compressed nor cached")
+    } else {
+        Finding::warning(AREA, CHECK, problems.join("; "))
+            .advise("no compression and no caching of text/event-stream: nginx: gzip off; proxy_cache off; server: Cache-Control: no-cache, no-transform")
+    });
+}
+
+async fn first_message(stream: &mut Open, within: Duration) -> Result<Value, String> {
+    let until = Instant::now() + within;
+    let mut decoder = EventDecoder::new(EVENT_MAX);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match stream.more(left).await {
+            More::Bytes(bytes) => {
+                let said = decoder.push(&bytes).map_err(|error| error.to_string())?;
+                for said in said {
+                    if let Said::Event(event) = said
+                        && let Ok(message) = serde_json::from_str(&event.data)
+                    {
+                        return Ok(message);
+                    }
+                }
+            }
+            More::End => return Err("the stream ends without an event".to_owned()),
+            More::Broken(problem) => return Err(format!("the stream breaks: {problem}")),
+            More::Silence => {
+                return Err(format!(
+                    "the first event, which is sent at once, does not arrive within {within:?}"
+                ));
+            }
+        }
+    }
+}
+
+/// Holds a stream, and sees how long it is let live.
+async fn watch(mut stream: Open, front: Front, hold: Duration) -> Finding {
+    const CHECK: &str = "cut-off";
+    let begun = Instant::now();
+    let mut last = begun;
+    let mut signs = 0_u32;
+    let mut longest = Duration::ZERO;
+    loop {
+        let left = hold.saturating_sub(begun.elapsed());
+        let ended = match stream.more(left).await {
+            More::Bytes(_) => {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+                signs += 1;
+                continue;
+            }
+            More::Silence => {
+                let seen = format!("open after {} s, {signs} signs of life", hold.as_secs());
+                return if signs == 0 && Duration::from_secs(30) <= hold {
+                    Finding::warning(
+                        AREA,
+                        CHECK,
+                        format!("{seen}: what says nothing is cut off by the next balancer, mostly after 60 s"),
+                    )
+                    .advise("send a comment every 15 to 25 s, as Longshore does; or else, longer limits:")
+                    .advise_all(front.against_cut_offs())
+                } else {
+                    Finding::ok(AREA, CHECK, format!("{seen}; --hold 120 waits longer"))
+                };
+            }
+            More::End => "ended".to_owned(),
+            More::Broken(problem) => format!("broken off ({problem})"),
+        };
+        return Finding::warning(
+            AREA,
+            CHECK,
+            format!(
+                "{ended} after {} s, {} s of them without a sign of life",
+                begun.elapsed().as_secs(),
+                last.elapsed().as_secs()
+            ),
+        )
+        .advise_all(front.against_cut_offs());
+    }
+}

@@ -1,0 +1,294 @@
+//! Certificates, and which versions of TLS are spoken.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, ProtocolVersion, RootCertStore,
+    SignatureScheme, SupportedProtocolVersion,
+};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::super::report::{Finding, Report};
+use super::wire::Wire;
+
+const AREA: &str = "tls";
+/// A certificate that ends this soon should have been renewed.
+const RENEWED: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+/// A time at which no certificate is valid any more: the year 2500.
+const FAR: Duration = Duration::from_secs(16_725_225_600);
+
+/// What a server shows in a handshake.
+pub(super) struct Shown {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) version: Option<ProtocolVersion>,
+    pub(super) speaks_http2: bool,
+}
+
+/// Authorities that browsers trust, and those that were named.
+pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if !own.is_empty() {
+        let before = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(own) {
+            let certificate = certificate.map_err(|error| format!("--ca: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("--ca: {error}"))?;
+        }
+        if roots.len() == before {
+            return Err("--ca: there is no certificate in PEM form in it".to_owned());
+        }
+    }
+    Ok(Arc::new(roots))
+}
+
+/// A client that shakes hands with whoever is there: what is wrong with the certificate is a finding, and no reason not
+/// to look at the rest.
+pub(super) fn examining(
+    versions: &[&'static SupportedProtocolVersion],
+    with_http2: bool,
+) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = if with_http2 {
+        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+    } else {
+        vec![b"http/1.1".to_vec()]
+    };
+    Ok(Arc::new(config))
+}
+
+/// Believes every certificate, and no signature that is not its own.
+#[derive(Debug)]
+struct Anybody(Arc<rustls::crypto::CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What a chain comes to for a client at a time.
+fn verify(
+    chain: &[CertificateDer<'_>],
+    host: &str,
+    roots: &Arc<RootCertStore>,
+    at: UnixTime,
+) -> Result<(), Error> {
+    let Some((end_entity, intermediates)) = chain.split_first() else {
+        return Err(Error::NoCertificatesPresented);
+    };
+    let name = ServerName::try_from(host)
+        .map_err(|_| Error::General("its host is no name that a certificate can have".into()))?;
+    let provider = Arc::new(default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), provider)
+        .build()
+        .map_err(|error| Error::General(error.to_string()))?;
+    verifier
+        .verify_server_cert(end_entity, intermediates, &name, &[], at)
+        .map(drop)
+}
+
+/// When the certificate ends that a chain begins with. Whoever verifies it at a far time is told.
+pub(super) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
+    let roots = roots(&[]).ok()?;
+    match verify(chain, "localhost", &roots, UnixTime::since_unix_epoch(FAR)) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(SystemTime::UNIX_EPOCH + Duration::from_secs(not_after.as_secs()))
+        }
+        _ => None,
+    }
+}
+
+/// The same of a file in PEM.
+pub(in crate::cli::doctor) fn not_after_in(path: &Path) -> Option<SystemTime> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).ok()?.collect();
+    not_after(&chain.ok()?)
+}
+
+/// What is to be said of a certificate's end, if it is near.
+pub(in crate::cli::doctor) fn judge_expiry(
+    area: &'static str,
+    end: SystemTime,
+    now: SystemTime,
+) -> Option<Finding> {
+    const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and have whoever serves it read it again";
+    match end.duration_since(now) {
+        Err(_) => Some(
+            Finding::failure(
+                area,
+                "expiry",
+                format!("the certificate ended at {}", date(end)),
+            )
+            .advise(RENEW),
+        ),
+        Ok(left) if left < RENEWED => Some(
+            Finding::warning(
+                area,
+                "expiry",
+                format!(
+                    "the certificate ends in {} days, at {}",
+                    left.as_secs() / 86_400,
+                    date(end)
+                ),
+            )
+            .advise(RENEW),
+        ),
+        Ok(_) => None,
+    }
+}
+
+fn date(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map_or_else(|_| "an unknown time".to_owned(), |t| t.to_string())
+}
+
+pub(super) async fn examine(
+    wire: &Wire,
+    roots: &Arc<RootCertStore>,
+    report: &mut Report,
+) -> Result<(), String> {
+    let both = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let shown = wire.shown(examining(&both, true)?).await?;
+    let now = SystemTime::now();
+    let chain = &shown.chain;
+    report.add(match verify(chain, &wire.host, roots, UnixTime::now()) {
+        Ok(()) => Finding::ok(
+            AREA,
+            "chain",
+            format!(
+                "{} certificates that lead to an authority which clients trust",
+                chain.len()
+            ),
+        ),
+        Err(error) => untrusted(&error, chain.len(), &wire.host),
+    });
+    if let Some(end) = not_after(chain) {
+        report.add(
+            judge_expiry(AREA, end, now).unwrap_or_else(|| {
+                Finding::ok(AREA, "expiry", format!("not before {}", date(end)))
+            }),
+        );
+    }
+    let mut spoken = Vec::new();
+    for (version, word) in [
+        (&rustls::version::TLS13, "1.3"),
+        (&rustls::version::TLS12, "1.2"),
+    ] {
+        if wire.shown(examining(&[version], false)?).await.is_ok() {
+            spoken.push(word);
+        }
+    }
+    let http2 = if shown.speaks_http2 {
+        "HTTP/2 and HTTP/1.1"
+    } else {
+        "HTTP/1.1"
+    };
+    let seen = format!("TLS {}; {http2}", spoken.join(" and "));
+    report.add(match (&spoken[..], shown.version) {
+        (["1.3", ..], Some(ProtocolVersion::TLSv1_3)) => Finding::ok(AREA, "versions", seen),
+        _ => Finding::warning(AREA, "versions", format!("{seen}; not 1.3")).advise(
+            "nginx: ssl_protocols TLSv1.2 TLSv1.3; GCP: an SSL policy of profile MODERN; AWS: ELBSecurityPolicy-TLS13-1-2-2021-06",
+        ),
+    });
+    Ok(())
+}
+
+fn untrusted(error: &Error, sent: usize, host: &str) -> Finding {
+    let failure = |seen: String| Finding::failure(AREA, "chain", seen);
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) if sent == 1 => failure(
+            "one certificate was sent, and no authority that clients trust issued it: it signed itself, or those between are missing"
+                .to_owned(),
+        )
+        .advise("serve the whole chain: nginx: ssl_certificate fullchain.pem; Kubernetes: tls.crt with the intermediate certificates; http.tls.certificate")
+        .advise("for an authority of your own: every client has to trust it (here: --ca FILE)"),
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => failure(format!(
+            "{sent} certificates were sent, which lead to no authority that clients trust"
+        ))
+        .advise("for an authority of your own: every client has to trust it (here: --ca FILE)"),
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => failure(format!("the certificate is not for {host}")).advise(format!(
+            "issue one for {host}; ingress: spec.tls[].hosts has to name it, or a default certificate is served"
+        )),
+        Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => failure("it has ended".to_owned()).advise("renew it"),
+        error => failure(error.to_string()).advise("serve a certificate that clients accept"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::report::Status;
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_certificate_is_judged_at_its_edges() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let status = |end| judge_expiry(AREA, end, now).map(|finding| finding.status);
+        assert_eq!(status(now + RENEWED), None);
+        assert_eq!(
+            status(now + RENEWED - Duration::from_secs(1)),
+            Some(Status::Warning)
+        );
+        assert_eq!(status(now), Some(Status::Warning));
+        assert_eq!(status(now - Duration::from_secs(1)), Some(Status::Failure));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_chain_is_told_with_what_to_change() {
+        let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        assert!(untrusted(&unknown, 1, "h").advice[0].contains("fullchain.pem"));
+        assert!(untrusted(&unknown, 2, "h").advice[0].contains("--ca"));
+        let name = Error::InvalidCertificate(CertificateError::NotValidForName);
+        assert!(
+            untrusted(&name, 1, "mcp.example.com")
+                .seen
+                .contains("mcp.example.com")
+        );
+    }
+}

@@ -1,0 +1,385 @@
+//! Requests to the server that is examined: each over a connection of its own, so that a balancer chooses anew.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+use super::tls::Shown;
+use crate::environment::Secret;
+use crate::net::{EventDecoder, Resolve as _, Said, SystemResolver};
+
+/// How much of an answer is read.
+const BODY_MAX: usize = 8 * 1024 * 1024;
+
+/// The server that is examined.
+pub(super) struct Wire {
+    pub(super) url: Url,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) patience: Duration,
+    pub(super) token: Option<Secret>,
+    pub(super) tls: Arc<rustls::ClientConfig>,
+}
+
+/// What is asked.
+pub(super) struct Ask {
+    method: Method,
+    /// Path and query.
+    target: String,
+    headers: Vec<(&'static str, String)>,
+    host: Option<String>,
+    body: Bytes,
+    /// Whether the caller shows who they are.
+    proven: bool,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// An answer whose body is still to come.
+pub(super) struct Open {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    body: Incoming,
+    connection: AbortHandle,
+}
+
+/// How waiting for more of a stream ended.
+pub(super) enum More {
+    Bytes(Bytes),
+    /// The stream ended as it should.
+    End,
+    /// The connection broke.
+    Broken(String),
+    /// Nothing came in time.
+    Silence,
+}
+
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+impl Ask {
+    pub(super) fn new(method: Method, target: impl Into<String>) -> Self {
+        Self {
+            method,
+            target: target.into(),
+            headers: Vec::new(),
+            host: None,
+            body: Bytes::new(),
+            proven: true,
+        }
+    }
+
+    /// A message to the endpoint, as every client sends it.
+    pub(super) fn message(wire: &Wire, message: &Value) -> Self {
+        Self::new(Method::POST, wire.url.path())
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(message.to_string())
+    }
+
+    /// Sets a header, instead of what it was.
+    pub(super) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    pub(super) fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self
+    }
+
+    pub(super) fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    pub(super) fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    pub(super) fn at(mut self, target: impl Into<String>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    /// Shows nothing.
+    pub(super) fn anonymous(mut self) -> Self {
+        self.proven = false;
+        self
+    }
+}
+
+impl Wire {
+    /// Where its host is.
+    pub(super) async fn resolve(url: &Url) -> Result<Vec<IpAddr>, String> {
+        let host = url.host_str().unwrap_or_default();
+        if let Ok(address) = host.trim_matches(['[', ']']).parse() {
+            return Ok(vec![address]);
+        }
+        SystemResolver::default()
+            .addresses(host)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    /// `host`, or `host:port` if the port is not the scheme's.
+    pub(super) fn authority(&self) -> String {
+        match self.url.port() {
+            Some(port) => format!("{}:{port}", self.url.host_str().unwrap_or_default()),
+            None => self.url.host_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    pub(super) fn is_secure(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+
+    /// A connection to the first address that takes one.
+    pub(super) async fn connect(&self, port: u16) -> Result<TcpStream, String> {
+        let mut problem = "it has no address".to_owned();
+        for address in &self.addresses {
+            let connecting = TcpStream::connect(SocketAddr::new(*address, port));
+            match timeout(self.patience, connecting).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => problem = format!("{address}: {error}"),
+                Err(_) => problem = format!("{address}: no connection within {:?}", self.patience),
+            }
+        }
+        Err(problem)
+    }
+
+    /// Shakes hands, and says what was shown.
+    pub(super) async fn shake_hands(
+        &self,
+        config: Arc<rustls::ClientConfig>,
+    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
+        let name = ServerName::try_from(self.host.clone())
+            .map_err(|_| "its host is no name that a certificate can have".to_owned())?;
+        let socket = self.connect(self.port).await?;
+        let handshake = TlsConnector::from(config).connect(name, socket);
+        timeout(self.patience, handshake)
+            .await
+            .map_err(|_| format!("no TLS handshake within {:?}", self.patience))?
+            .map_err(|error| error.to_string())
+    }
+
+    /// Asks, and waits for the head of the answer.
+    pub(super) async fn open(&self, ask: &Ask) -> Result<Open, String> {
+        let socket: Box<dyn Socket> = if self.is_secure() {
+            Box::new(self.shake_hands(Arc::clone(&self.tls)).await?)
+        } else {
+            Box::new(self.connect(self.port).await?)
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
+            .await
+            .map_err(|error| error.to_string())?;
+        let connection = tokio::spawn(async move {
+            // Whoever reads the answer learns of it.
+            let _ = connection.await;
+        })
+        .abort_handle();
+        let mut request = Request::builder()
+            .method(ask.method.clone())
+            .uri(&ask.target)
+            .header("host", ask.host.clone().unwrap_or_else(|| self.authority()))
+            .header(
+                "user-agent",
+                concat!("longshore-doctor/", env!("CARGO_PKG_VERSION")),
+            );
+        for (name, value) in &ask.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(token) = self.token.as_ref().filter(|_| ask.proven) {
+            request = request.header("authorization", format!("Bearer {}", token.expose()));
+        }
+        let request = request
+            .body(Full::new(ask.body.clone()))
+            .map_err(|error| error.to_string())?;
+        let answered = timeout(self.patience, sender.send_request(request)).await;
+        let response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                connection.abort();
+                return Err(error.to_string());
+            }
+            Err(_) => {
+                connection.abort();
+                return Err(format!("no answer within {:?}", self.patience));
+            }
+        };
+        let (head, body) = response.into_parts();
+        Ok(Open {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body,
+            connection,
+        })
+    }
+
+    /// Asks, and reads the whole answer; of a stream up to the answer to the request.
+    pub(super) async fn ask(&self, ask: &Ask) -> Result<Seen, String> {
+        let mut open = self.open(ask).await?;
+        let is_stream = open.is_stream();
+        let mut decoder = EventDecoder::new(BODY_MAX);
+        let mut body = Vec::new();
+        let until = Instant::now() + self.patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match open.more(left).await {
+                More::Bytes(bytes) if is_stream => {
+                    let said = decoder.push(&bytes).map_err(|error| error.to_string())?;
+                    let answer = said.into_iter().find_map(|said| match said {
+                        Said::Event(event) if is_answer(&event.data) => Some(event.data),
+                        _ => None,
+                    });
+                    if let Some(answer) = answer {
+                        body = answer.into_bytes();
+                        break;
+                    }
+                }
+                More::Bytes(bytes) => {
+                    body.extend_from_slice(&bytes);
+                    if BODY_MAX < body.len() {
+                        return Err(format!("the answer is larger than {BODY_MAX} bytes"));
+                    }
+                }
+                More::End => break,
+                More::Broken(problem) => return Err(problem),
+                More::Silence => {
+                    return Err(format!(
+                        "the answer was not complete within {:?}",
+                        self.patience
+                    ));
+                }
+            }
+        }
+        Ok(Seen {
+            status: open.status,
+            headers: std::mem::take(&mut open.headers),
+            body: body.into(),
+        })
+    }
+
+    /// What the certificate of a handshake comes to.
+    pub(super) async fn shown(&self, config: Arc<rustls::ClientConfig>) -> Result<Shown, String> {
+        let stream = self.shake_hands(config).await?;
+        let (_, session) = stream.get_ref();
+        Ok(Shown {
+            chain: session
+                .peer_certificates()
+                .unwrap_or_default()
+                .iter()
+                .map(|certificate| certificate.clone().into_owned())
+                .collect(),
+            version: session.protocol_version(),
+            speaks_http2: session.alpn_protocol() == Some(b"h2"),
+        })
+    }
+}
+
+/// Whether this is the answer to a request, rather than something that is said before it.
+fn is_answer(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|message| {
+        message.get("method").is_none()
+            && (message.get("result").is_some() || message.get("error").is_some())
+    })
+}
+
+impl Seen {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether it redirects, and where to.
+    pub(super) fn redirect(&self) -> Option<&str> {
+        (300..400)
+            .contains(&self.status)
+            .then(|| self.header("location"))
+            .flatten()
+    }
+
+    /// The status, and what the answer says of it.
+    pub(super) fn summary(&self) -> String {
+        const CHARACTERS_MAX: usize = 120;
+        let json = self.json();
+        let message = json["error"]["message"]
+            .as_str()
+            .or(json["detail"].as_str())
+            .or(json["title"].as_str())
+            .unwrap_or_default();
+        let message: String = message.chars().take(CHARACTERS_MAX).collect();
+        if message.is_empty() {
+            self.status.to_string()
+        } else {
+            format!("{} ({message})", self.status)
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.header("content-type")
+            .is_some_and(|media| media.starts_with("text/event-stream"))
+    }
+
+    /// The next bytes of the body.
+    pub(super) async fn more(&mut self, within: Duration) -> More {
+        loop {
+            match timeout(within, self.body.frame()).await {
+                Err(_) => return More::Silence,
+                Ok(None) => return More::End,
+                Ok(Some(Err(error))) => return More::Broken(error.to_string()),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(bytes) if !bytes.is_empty() => return More::Bytes(bytes),
+                    _ => {}
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}

@@ -1,0 +1,210 @@
+//! What was found.
+
+use std::io::{self, IsTerminal as _};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+
+/// How something is. The later are worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Status {
+    /// As it should be.
+    #[default]
+    Ok,
+    /// It could not be looked at.
+    Skipped,
+    /// It works, and some clients or some day will have trouble with it.
+    Warning,
+    /// It does not work.
+    Failure,
+}
+
+impl Status {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Skipped => "skipped",
+            Self::Warning => "warning",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// What it belongs to: `machine`, `tls`, `sessions`.
+    pub(super) area: &'static str,
+    /// What was looked at, in a word or two.
+    pub(super) check: String,
+    pub(super) status: Status,
+    /// What was seen.
+    pub(super) seen: String,
+    /// What to change: each a setting, a value or an annotation. Several are alternatives for different surroundings.
+    pub(super) advice: Vec<String>,
+}
+
+impl Finding {
+    fn new(area: &'static str, check: impl Into<String>, status: Status, seen: &str) -> Self {
+        Self {
+            area,
+            check: check.into(),
+            status,
+            seen: clean(seen),
+            advice: Vec::new(),
+        }
+    }
+
+    pub(super) fn ok(
+        area: &'static str,
+        check: impl Into<String>,
+        seen: impl Into<String>,
+    ) -> Self {
+        Self::new(area, check, Status::Ok, &seen.into())
+    }
+
+    pub(super) fn skipped(
+        area: &'static str,
+        check: impl Into<String>,
+        seen: impl Into<String>,
+    ) -> Self {
+        Self::new(area, check, Status::Skipped, &seen.into())
+    }
+
+    pub(super) fn warning(
+        area: &'static str,
+        check: impl Into<String>,
+        seen: impl Into<String>,
+    ) -> Self {
+        Self::new(area, check, Status::Warning, &seen.into())
+    }
+
+    pub(super) fn failure(
+        area: &'static str,
+        check: impl Into<String>,
+        seen: impl Into<String>,
+    ) -> Self {
+        Self::new(area, check, Status::Failure, &seen.into())
+    }
+
+    /// Says what to change.
+    pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice.push(advice.into());
+        self
+    }
+
+    /// Says what to change, in several surroundings.
+    pub(super) fn advise_all(mut self, advice: impl IntoIterator<Item = String>) -> Self {
+        self.advice.extend(advice);
+        self
+    }
+}
+
+/// Everything that was found, in the order in which it was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    pub(super) fn worst(&self) -> Status {
+        let all = self.findings.iter().map(|finding| finding.status);
+        all.max().unwrap_or_default()
+    }
+
+    fn count(&self, status: Status) -> usize {
+        let all = self.findings.iter();
+        all.filter(|finding| finding.status == status).count()
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let findings = self.findings.iter().map(|finding| {
+            json!({
+                "area": finding.area,
+                "check": finding.check,
+                "status": finding.status.word(),
+                "seen": finding.seen,
+                "advice": finding.advice,
+            })
+        });
+        json!({
+            "longshore": env!("CARGO_PKG_VERSION"),
+            "status": self.worst().word(),
+            "ok": self.count(Status::Ok),
+            "skipped": self.count(Status::Skipped),
+            "warnings": self.count(Status::Warning),
+            "failures": self.count(Status::Failure),
+            "findings": findings.collect::<Vec<_>>(),
+        })
+    }
+
+    pub(super) fn as_text(&self) -> String {
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_header(["", "CHECK", "SEEN"]);
+        if io::stdout().is_terminal() {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+        }
+        for finding in &self.findings {
+            let mut seen = finding.seen.clone();
+            for advice in &finding.advice {
+                seen.push_str("\n-> ");
+                seen.push_str(advice);
+            }
+            let check = format!("{}: {}", finding.area, finding.check);
+            table.add_row([finding.status.word(), &*check, &*seen]);
+        }
+        format!(
+            "{}\n\n{} ok, {} skipped, {} warnings, {} failures\n",
+            table.trim_fmt(),
+            self.count(Status::Ok),
+            self.count(Status::Skipped),
+            self.count(Status::Warning),
+            self.count(Status::Failure),
+        )
+    }
+}
+
+/// What strangers say, without what could steer a terminal, and cut where it gets long.
+fn clean(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 1000;
+    text.chars()
+        .filter(|c| !c.is_control() || *c == '\n')
+        .take(CHARACTERS_MAX)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_decides() {
+        let mut report = Report::default();
+        assert_eq!(report.worst(), Status::Ok);
+        report.add(Finding::skipped("a", "b", "nobody asked"));
+        report.add(Finding::ok("a", "c", "fine"));
+        assert_eq!(report.worst(), Status::Skipped);
+        report.add(Finding::warning("a", "d", "hm\u{1b}[31m").advise("set x = 1"));
+        report.add(Finding::failure("e", "f", "no"));
+        assert_eq!(report.worst(), Status::Failure);
+        let json = report.as_json();
+        assert_eq!(
+            (&json["status"], &json["warnings"], &json["failures"]),
+            (&json!("failure"), &json!(1), &json!(1))
+        );
+        assert_eq!(json["findings"][2]["seen"], "hm[31m");
+        assert_eq!(json["findings"][2]["advice"], json!(["set x = 1"]));
+        let text = report.as_text();
+        assert!(text.contains("-> set x = 1"), "{text}");
+        assert!(
+            text.ends_with("1 ok, 1 skipped, 1 warnings, 1 failures\n"),
+            "{text}"
+        );
+    }
+}

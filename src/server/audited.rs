@@ -1,0 +1,329 @@
+//! What the audit log is told of requests.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::generation::Generation;
+use super::reply::Reply;
+use super::{Caller, Refusal, Server, seen};
+use crate::audit::{Audit, Entry, Event, Outcome, Subject, SubjectKind, Ticket};
+use crate::auth::{Access, Decision, Kind, Principal, Target};
+use crate::protocol::message::{self, Request};
+use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::telemetry::{
+    Ended, Reason, Seen, Verdict, Watch, Witness, trace_of_headers, trace_of_meta,
+};
+
+/// The record of one request while it is answered.
+struct Draft {
+    audit: Arc<Audit>,
+    entry: Entry,
+    ticket: Option<Ticket>,
+    /// Whether it is recorded however it ends.
+    always: bool,
+    /// Whether the rules let the caller see what it is about.
+    allowed: bool,
+}
+
+/// The record of a call that goes on behind its answer.
+pub(super) struct TaskDraft {
+    audit: Arc<Audit>,
+    /// `None` once it was put down.
+    entry: Option<Entry>,
+    ticket: Option<Ticket>,
+    started: Instant,
+    /// Whether it goes on.
+    begun: bool,
+}
+
+impl Server {
+    /// Has a request recorded. One that has to be, and cannot be, is barred.
+    #[cold]
+    pub(super) fn audited<'a>(
+        &self,
+        audit: &Arc<Audit>,
+        watch: Watch<'a>,
+        principal: &Arc<Principal>,
+        seen: Seen<'_>,
+        request: &Request<'_>,
+    ) -> Watch<'a> {
+        let method = Method::parse(&request.method);
+        let calls = match method {
+            Some(method) => calls_something(method),
+            None => self.methods.contains_key(&*request.method),
+        };
+        let always = calls || audit.records_all_methods();
+        let (ticket, barred) = match calls.then(|| audit.ticket()) {
+            None => (None, false),
+            Some(Ok(ticket)) => (ticket, false),
+            Some(Err(_)) => (None, true),
+        };
+        let generation = self.generation.load();
+        let subject = method.and_then(|method| subject(method, request));
+        let decision = subject
+            .as_ref()
+            .and_then(|subject| decision(&generation, principal, subject));
+        let arguments = request.params.arguments.filter(|_| calls).and_then(|json| {
+            let tool = subject
+                .as_ref()
+                .filter(|subject| subject.kind == SubjectKind::Tool)
+                .and_then(|subject| generation.catalog.tool(&subject.name));
+            audit.arguments(json, tool.map(|tool| &tool.tool.definition().input_schema))
+        });
+        let mut entry = Entry::new(Event::Call);
+        entry.mount = Some(self.mount.clone());
+        entry.principal = Some(Arc::clone(principal));
+        entry.client = seen.peer;
+        entry.trace = watch
+            .context()
+            .or_else(|| trace_of_meta(&request.params.meta))
+            .or_else(|| seen.headers.and_then(trace_of_headers));
+        entry.arguments = arguments;
+        entry.subject = subject;
+        // What is no method is a stranger's text.
+        entry.method = match method {
+            Some(method) => Some(method.as_str().into()),
+            None if calls => Some((*request.method).into()),
+            None => Some("_OTHER".into()),
+        };
+        let allowed = decision.as_ref().is_none_or(|decision| decision.allowed);
+        entry.rule = decision.and_then(|decision| decision.rule).map(Into::into);
+        let watch = watch.witnessed_by(Box::new(Draft {
+            audit: Arc::clone(audit),
+            entry,
+            ticket,
+            always,
+            allowed,
+        }));
+        if barred { watch.bar() } else { watch }
+    }
+
+    /// Has the end of a call recorded that goes on behind its answer.
+    /// `later`: it may as well end with its request.
+    pub(super) fn audited_task(
+        &self,
+        caller: Caller<'_>,
+        tool: &str,
+        later: bool,
+    ) -> Option<TaskDraft> {
+        let audit = self.audit.as_ref()?;
+        if let Some(watch) = caller.watch.filter(|_| !later) {
+            watch.goes_on();
+        }
+        let mut entry = Entry::new(Event::Task);
+        entry.mount = Some(self.mount.clone());
+        entry.principal = Some(Arc::clone(caller.principal));
+        entry.session = caller.session.cloned();
+        entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
+        entry.trace = caller.watch.and_then(Watch::context);
+        Some(TaskDraft {
+            audit: Arc::clone(audit),
+            entry: Some(entry),
+            ticket: audit.ticket().ok().flatten(),
+            started: Instant::now(),
+            begun: false,
+        })
+    }
+}
+
+impl Caller<'_> {
+    /// Whether the request must not be answered, since it cannot be recorded.
+    #[inline]
+    pub(super) fn is_barred(self) -> bool {
+        self.watch.is_some_and(Watch::is_barred)
+    }
+}
+
+/// What cannot be recorded does not happen.
+#[cold]
+pub(super) fn unrecorded(id: &str) -> Reply {
+    let message =
+        "What happens here has to be recorded, and cannot be at this time; try again later";
+    let error = ErrorObject::new(ErrorCode::Http(503), message);
+    let data = serde_json::json!({"retryAfterMs": 1000, "setting": "audit.required"});
+    Reply::refused(Refusal::Unrecorded, Some(id), &error.with_data(data))
+}
+
+impl Witness for Draft {
+    fn ends(self: Box<Self>, ended: Ended) {
+        let Self {
+            audit,
+            mut entry,
+            ticket,
+            always,
+            allowed,
+        } = *self;
+        let is_refusal = matches!(
+            ended.reason,
+            Some(
+                Reason::Limit(_)
+                    | Reason::Scope
+                    | Reason::SessionUnknown
+                    | Reason::Streams
+                    | Reason::Audit
+            )
+        );
+        if !always && !is_refusal {
+            return;
+        }
+        entry.outcome = Some(outcome(&ended, allowed));
+        entry.reason = match ended.reason {
+            _ if !allowed => Some("policy".into()),
+            reason => reason.map(|reason| reason.as_str().into()),
+        };
+        entry.code = code(ended.verdict);
+        entry.elapsed = Some(ended.elapsed);
+        entry.session = ended.session;
+        match ticket {
+            Some(ticket) => ticket.fill(entry),
+            None if always => audit.note(entry),
+            None => {
+                entry.event = Event::Refusal;
+                audit.note_stranger(entry);
+            }
+        }
+    }
+}
+
+impl TaskDraft {
+    /// It goes on from here.
+    pub(super) fn begins(&mut self) {
+        self.begun = true;
+    }
+
+    /// The call is over.
+    pub(super) fn ends(mut self, reply: &Reply) {
+        let ended = Ended {
+            verdict: reply.verdict(),
+            reason: reply.reason(),
+            elapsed: self.started.elapsed(),
+            session: None,
+            goes_on: false,
+        };
+        self.put(outcome(&ended, true), Some(&ended));
+    }
+
+    fn put(&mut self, outcome: Outcome, ended: Option<&Ended>) {
+        let Some(mut entry) = self.entry.take() else {
+            return;
+        };
+        entry.outcome = Some(outcome);
+        entry.elapsed = Some(self.started.elapsed());
+        if let Some(ended) = ended {
+            entry.reason = ended.reason.map(|reason| reason.as_str().into());
+            entry.code = code(ended.verdict);
+        }
+        match self.ticket.take() {
+            Some(ticket) => ticket.fill(entry),
+            None => self.audit.note(entry),
+        }
+    }
+}
+
+impl Drop for TaskDraft {
+    fn drop(&mut self) {
+        if self.begun {
+            self.put(Outcome::Cancelled, None);
+        }
+    }
+}
+
+fn outcome(ended: &Ended, allowed: bool) -> Outcome {
+    match (ended.verdict, ended.reason) {
+        (Verdict::Cancelled, _) => Outcome::Cancelled,
+        (_, Some(Reason::Limit(_))) => Outcome::Limited,
+        (_, Some(Reason::Scope)) => Outcome::Denied,
+        (Verdict::Error(_), _) if !allowed => Outcome::Denied,
+        (_, Some(Reason::TimedOut)) => Outcome::TimedOut,
+        (_, Some(_)) => Outcome::Refused,
+        (Verdict::Done, None) if ended.goes_on => Outcome::Started,
+        (Verdict::Done, None) => Outcome::Ok,
+        (Verdict::ToolError, None) => Outcome::ToolError,
+        (Verdict::Error(_) | Verdict::Other, None) => Outcome::Error,
+    }
+}
+
+fn code(verdict: Verdict) -> Option<i32> {
+    match verdict {
+        Verdict::Error(code) => Some(code),
+        _ => None,
+    }
+}
+
+/// Whether a method calls, reads or changes something. All others only ask what there is.
+fn calls_something(method: Method) -> bool {
+    match method {
+        Method::ToolsCall
+        | Method::PromptsGet
+        | Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe
+        | Method::SkillsGet
+        | Method::DirectoryRead
+        | Method::TasksUpdate
+        | Method::TasksCancel => true,
+        Method::Initialize
+        | Method::Ping
+        | Method::Discover
+        | Method::SetLogLevel
+        | Method::Listen
+        | Method::ToolsList
+        | Method::PromptsList
+        | Method::ResourcesList
+        | Method::TemplatesList
+        | Method::Complete
+        | Method::TasksGet
+        | Method::TasksList
+        | Method::TasksResult
+        | Method::SkillsList => false,
+    }
+}
+
+/// What a request is about.
+fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
+    let params = &request.params;
+    let (kind, name) = match method {
+        Method::ToolsCall => (SubjectKind::Tool, params.name),
+        Method::PromptsGet => (SubjectKind::Prompt, params.name),
+        Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe
+        | Method::DirectoryRead => (SubjectKind::Resource, params.uri),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+            (SubjectKind::Task, params.rare().task_id)
+        }
+        _ => return None,
+    };
+    Some(Subject::new(kind, &message::string(name?)?))
+}
+
+/// What the rules say about it.
+fn decision(generation: &Generation, principal: &Principal, subject: &Subject) -> Option<Decision> {
+    let policy = &generation.seen.as_ref()?.policy;
+    let class = policy.class_of(principal);
+    let name = &*subject.name;
+    match subject.kind {
+        SubjectKind::Tool => {
+            let entry = generation.catalog.tool(name)?;
+            Some(policy.decide(&class, seen::tool(policy, entry.tool.definition())))
+        }
+        SubjectKind::Prompt => {
+            let target = Target {
+                kind: Kind::Prompt,
+                name,
+                access: Access::Read,
+            };
+            generation.catalog.prompts.position(name)?;
+            Some(policy.decide(&class, target))
+        }
+        SubjectKind::Resource => Some(policy.decide_uri(&class, name)),
+        SubjectKind::Task => None,
+    }
+}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Draft")
+    }
+}

@@ -1,0 +1,153 @@
+//! From bytes to text, by what an answer says of itself.
+
+use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
+
+/// How far into a page its own word on its encoding is looked for, as browsers do.
+const PRESCAN_BYTES: usize = 1024;
+
+/// The text of an answer: by its byte order mark, else as its content type says, else as the page says of itself, else as
+/// UTF-8 if it is that, else as Windows-1252.
+pub(super) fn text(body: &[u8], content_type: &str) -> String {
+    let said =
+        parameter(content_type, "charset").and_then(|label| Encoding::for_label(label.as_bytes()));
+    let encoding = said.or_else(|| of_page(body)).unwrap_or_else(|| {
+        if std::str::from_utf8(body).is_ok() {
+            UTF_8
+        } else {
+            WINDOWS_1252
+        }
+    });
+    encoding.decode(body).0.into_owned()
+}
+
+/// Whether an answer holds text: its content type is one of text, or says nothing against it and its bytes look so.
+pub(super) fn is_text(body: &[u8], content_type: &str) -> bool {
+    let essence = essence(content_type);
+    let (kind, sub) = essence.split_once('/').unwrap_or((&essence, ""));
+    let is_named = kind == "text"
+        || sub.ends_with("+json")
+        || sub.ends_with("+xml")
+        || sub.ends_with("+yaml")
+        || matches!(
+            sub,
+            "json"
+                | "xml"
+                | "javascript"
+                | "ecmascript"
+                | "yaml"
+                | "x-yaml"
+                | "toml"
+                | "sql"
+                | "graphql"
+                | "x-sh"
+                | "x-javascript"
+                | "x-ndjson"
+                | "jsonl"
+                | "x-www-form-urlencoded"
+                | "rtf"
+                | "xhtml"
+        );
+    let looks_so = || {
+        let start = &body[..body.len().min(PRESCAN_BYTES)];
+        !start.contains(&0) && std::str::from_utf8(body).is_ok()
+    };
+    is_named || parameter(content_type, "charset").is_some() || looks_so()
+}
+
+/// The type without its parameters, in lower case.
+pub(super) fn essence(content_type: &str) -> String {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// A parameter of a content type.
+fn parameter<'t>(content_type: &'t str, name: &str) -> Option<&'t str> {
+    content_type.split(';').skip(1).find_map(|parameter| {
+        let (key, value) = parameter.split_once('=')?;
+        let value = value.trim().trim_matches('"').trim();
+        (key.trim().eq_ignore_ascii_case(name) && !value.is_empty()).then_some(value)
+    })
+}
+
+/// What `<meta charset=…>`, or its older form, says.
+fn of_page(body: &[u8]) -> Option<&'static Encoding> {
+    let start = body[..body.len().min(PRESCAN_BYTES)].to_ascii_lowercase();
+    let meta = start.windows(5).position(|window| window == b"<meta")?;
+    let rest = &start[meta..];
+    let at = rest.windows(8).position(|window| window == b"charset=")?;
+    let label = rest[at + 8..].trim_ascii_start();
+    let label = label
+        .strip_prefix(b"\"")
+        .or(label.strip_prefix(b"'"))
+        .unwrap_or(label);
+    let end = label
+        .iter()
+        .position(|b| matches!(b, b'"' | b'\'' | b'>' | b';' | b'/') || b.is_ascii_whitespace())?;
+    let encoding = Encoding::for_label(&label[..end])?;
+    // Who can be read so far does not write two bytes for each character.
+    Some(if encoding.is_ascii_compatible() {
+        encoding
+    } else {
+        UTF_8
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_as_is_said_of_them() {
+        for (body, content_type, expected) in [
+            (&b"caf\xc3\xa9"[..], "text/plain", "café"),
+            (b"caf\xe9", "text/plain", "café"),
+            (b"caf\xe9", "text/plain; charset=ISO-8859-1", "café"),
+            (b"caf\xe9", "text/plain; Charset=\"latin1\"", "café"),
+            (b"\x93\xfa\x96{", "text/plain;charset=shift_jis", "日本"),
+            (b"\xef\xbb\xbfa", "text/plain; charset=latin1", "a"),
+            (b"\xff\xfea\0", "text/html", "a"),
+            (
+                b"<meta charset='koi8-r'>\xc1",
+                "text/html",
+                "<meta charset='koi8-r'>а",
+            ),
+            (
+                b"<meta http-equiv=content-type content=\"text/html; charset=koi8-r\">\xc1",
+                "",
+                "<meta http-equiv=content-type content=\"text/html; charset=koi8-r\">а",
+            ),
+            (
+                b"<meta charset=utf-16>\xc3\xa9",
+                "",
+                "<meta charset=utf-16>é",
+            ),
+            (b"\xff", "text/plain; charset=utf-8", "\u{fffd}"),
+            (b"a", "text/plain; charset=no-such-thing", "a"),
+        ] {
+            assert_eq!(text(body, content_type), expected, "{content_type}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_from_what_is() {
+        for (body, content_type) in [
+            (&b"{}"[..], "application/json"),
+            (b"{}", "application/problem+json; charset=utf-8"),
+            (b"<a/>", "image/svg+xml"),
+            (b"\xff", "text/csv"),
+            (b"plain", "application/octet-stream"),
+            (b"plain", ""),
+            (b"\xff", "application/x-own; charset=latin1"),
+        ] {
+            assert!(is_text(body, content_type), "{content_type}");
+        }
+        for (body, content_type) in [
+            (&b"\x89PNG\r\n\x1a\n\0"[..], "image/png"),
+            (b"%PDF-1.7\n\xe2\xe3", "application/pdf"),
+            (b"a\0b", ""),
+            (b"PK\x03\x04\xff", "application/zip"),
+        ] {
+            assert!(!is_text(body, content_type), "{content_type}");
+        }
+    }
+}

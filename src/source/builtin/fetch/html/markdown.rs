@@ -1,0 +1,638 @@
+//! Markdown, written from left to right.
+//!
+//! White space and marks wait until there is a word for them to stand at; so nothing is emphasised that is empty, and no
+//! line begins that has nothing in it. How deep elements are followed is bounded: beyond that their text goes on without
+//! them.
+
+use super::tag::Tag;
+
+/// So many elements are kept in mind that are open.
+const OPEN_MAX: usize = 128;
+/// So many quotes and lists are indented for.
+const LEVELS_MAX: usize = 16;
+
+pub(super) struct Markdown {
+    text: String,
+    max: usize,
+    full: bool,
+    /// Whether a line has been begun.
+    begun: bool,
+    /// Ends of lines that come before the next word.
+    newlines: usize,
+    /// Whether a space does.
+    space: bool,
+    /// What does at the beginning of its line.
+    lead: &'static str,
+    levels: Vec<Level>,
+    open: Vec<Open>,
+    /// How many of the open elements have had their beginning written.
+    written: usize,
+    /// How many of them keep everything on one line.
+    flat: usize,
+    preformatted: Option<Preformatted>,
+}
+
+/// What lines begin with.
+enum Level {
+    Quote,
+    Item { marker: String, is_written: bool },
+}
+
+struct Open {
+    tag: Tag,
+    kind: Kind,
+}
+
+enum Kind {
+    /// It is open, and that is all.
+    Nothing,
+    Mark(&'static str),
+    Link(String),
+    Heading(u8),
+    /// The number of its next item.
+    List(Option<u64>),
+    /// Has it a level?
+    Level(bool),
+    Table {
+        rows: usize,
+    },
+    Row {
+        cells: usize,
+        is_first: bool,
+    },
+    Cell,
+    Preformatted,
+}
+
+struct Preformatted {
+    text: String,
+    language: String,
+}
+
+impl Markdown {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            text: String::new(),
+            max,
+            full: false,
+            begun: false,
+            newlines: 0,
+            space: false,
+            lead: "",
+            levels: Vec::new(),
+            open: Vec::new(),
+            written: 0,
+            flat: 0,
+            preformatted: None,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        while let Some(open) = self.open.pop() {
+            self.close(open);
+        }
+        self.text
+    }
+
+    // === What a page says ===
+
+    pub(super) fn text(&mut self, text: &str) {
+        if let Some(preformatted) = &mut self.preformatted {
+            if preformatted.text.len() + text.len() <= self.max {
+                preformatted.text.push_str(text);
+            }
+            return;
+        }
+        let is_space = |c: Option<char>| c.is_some_and(|c| c.is_ascii_whitespace());
+        self.space |= is_space(text.chars().next());
+        let ends_in_space = is_space(text.chars().next_back());
+        for word in text.split_ascii_whitespace() {
+            self.word(word);
+            self.space = true;
+        }
+        self.space = ends_in_space || (self.space && text.trim_ascii().is_empty());
+    }
+
+    /// Text on either side is not of one word.
+    pub(super) fn apart(&mut self) {
+        self.space |= self.preformatted.is_none();
+    }
+
+    /// What comes next stands in lines of its own, so many further down.
+    pub(super) fn block(&mut self, newlines: usize) {
+        if self.preformatted.is_some() {
+            return;
+        }
+        if self.flat > 0 {
+            self.space = true;
+            return;
+        }
+        self.lead = "";
+        self.space = false;
+        // What an item begins with stands behind its marker.
+        if !matches!(
+            self.levels.last(),
+            Some(Level::Item {
+                is_written: false,
+                ..
+            })
+        ) {
+            self.newlines = self.newlines.max(newlines);
+        }
+    }
+
+    pub(super) fn line_break(&mut self) {
+        match &mut self.preformatted {
+            Some(preformatted) => preformatted.text.push('\n'),
+            None => self.block(1),
+        }
+    }
+
+    pub(super) fn rule(&mut self) {
+        if self.preformatted.is_none() && self.flat == 0 {
+            self.block(2);
+            self.begin_word();
+            self.push("---");
+            self.block(2);
+        }
+    }
+
+    pub(super) fn detail(&mut self) {
+        self.block(1);
+        if self.flat == 0 {
+            self.lead = ": ";
+        }
+    }
+
+    pub(super) fn mark(&mut self, tag: Tag, mark: &'static str) {
+        let is_new = self.preformatted.is_none() && !self.is_open(tag);
+        self.begin(
+            tag,
+            if is_new {
+                Kind::Mark(mark)
+            } else {
+                Kind::Nothing
+            },
+        );
+    }
+
+    pub(super) fn code(&mut self, class: &str) {
+        match &mut self.preformatted {
+            Some(preformatted) if preformatted.language.is_empty() => {
+                preformatted.language = language(class);
+            }
+            _ => {}
+        }
+        self.mark(Tag::Code, "`");
+    }
+
+    pub(super) fn link(&mut self, target: &str) {
+        self.end(Tag::A);
+        let target = target.trim();
+        if self.preformatted.is_some() || target.is_empty() || leads_nowhere(target) {
+            self.begin(Tag::A, Kind::Nothing);
+        } else if self.begin(Tag::A, Kind::Link(address(target))) {
+            self.flat += 1;
+        }
+    }
+
+    pub(super) fn image(&mut self, alternative: &str, source: &str) {
+        let source = source.trim();
+        if self.preformatted.is_some() {
+            return;
+        }
+        if source.is_empty() || leads_nowhere(source) {
+            self.text(alternative);
+            return;
+        }
+        let words: Vec<&str> = alternative.split_ascii_whitespace().collect();
+        self.begin_word();
+        self.push(&format!("![{}]({})", words.join(" "), address(source)));
+    }
+
+    pub(super) fn heading(&mut self, level: u8) {
+        if self.is_open(Tag::H(level)) {
+            self.end(Tag::H(level));
+        }
+        self.block(2);
+        let is_own = self.flat == 0 && self.preformatted.is_none();
+        let kind = if is_own {
+            Kind::Heading(level)
+        } else {
+            Kind::Nothing
+        };
+        if self.begin(Tag::H(level), kind) && is_own {
+            self.flat += 1;
+        }
+    }
+
+    pub(super) fn quote(&mut self) {
+        self.block(2);
+        let has_level = self.has_room();
+        if self.begin(Tag::Blockquote, Kind::Level(has_level)) && has_level {
+            self.levels.push(Level::Quote);
+        }
+    }
+
+    pub(super) fn list(&mut self, number: Option<u64>) {
+        self.block(self.lines_around_list());
+        let tag = if number.is_some() { Tag::Ol } else { Tag::Ul };
+        let is_own = self.flat == 0 && self.preformatted.is_none();
+        self.begin(
+            tag,
+            if is_own {
+                Kind::List(number)
+            } else {
+                Kind::Nothing
+            },
+        );
+    }
+
+    pub(super) fn item(&mut self) {
+        let around = self.open.iter().rev().map(|open| open.tag);
+        let mut around = around.take_while(|tag| !matches!(tag, Tag::Ul | Tag::Ol | Tag::Td));
+        if around.any(|tag| tag == Tag::Li) {
+            self.end(Tag::Li);
+        }
+        self.block(1);
+        let lists = self.open.iter_mut().rev();
+        let number = lists
+            .map(|open| &mut open.kind)
+            .find_map(|kind| match kind {
+                Kind::List(number) => Some(number),
+                _ => None,
+            });
+        let marker = match number {
+            Some(Some(number)) => {
+                let marker = format!("{number}. ");
+                *number = number.saturating_add(1);
+                marker
+            }
+            _ => "- ".to_owned(),
+        };
+        let has_level = self.has_room();
+        if self.begin(Tag::Li, Kind::Level(has_level)) && has_level {
+            self.levels.push(Level::Item {
+                marker,
+                is_written: false,
+            });
+        }
+    }
+
+    pub(super) fn table(&mut self) {
+        self.block(2);
+        let is_own = self.flat == 0 && self.preformatted.is_none() && !self.is_open(Tag::Table);
+        let kind = if is_own {
+            Kind::Table { rows: 0 }
+        } else {
+            Kind::Nothing
+        };
+        self.begin(Tag::Table, kind);
+    }
+
+    pub(super) fn row(&mut self) {
+        if self.is_in_table_of_cell() {
+            self.space = true;
+            return;
+        }
+        self.end(Tag::Tr);
+        self.block(1);
+        if self.flat > 0 || self.preformatted.is_some() {
+            return;
+        }
+        let mut tables = self.open.iter_mut().rev().map(|open| &mut open.kind);
+        let table = tables.find_map(|kind| match kind {
+            Kind::Table { rows } => Some(rows),
+            _ => None,
+        });
+        let is_first = match table {
+            Some(rows) => {
+                *rows += 1;
+                *rows == 1
+            }
+            None => true,
+        };
+        self.block(if is_first { 2 } else { 1 });
+        self.begin(Tag::Tr, Kind::Row { cells: 0, is_first });
+    }
+
+    pub(super) fn cell(&mut self) {
+        if self.is_in_table_of_cell() {
+            self.space = true;
+            return;
+        }
+        self.end(Tag::Td);
+        if !self.is_open(Tag::Tr) {
+            self.row();
+        }
+        let is_own = self.flat == 0 && self.preformatted.is_none();
+        let row = self.open.last_mut().map(|open| &mut open.kind);
+        let Some(Kind::Row { cells, .. }) = row.filter(|_| is_own) else {
+            self.block(1);
+            return;
+        };
+        *cells += 1;
+        if *cells == 1 {
+            self.begin_word();
+            self.push("|");
+        }
+        if self.begin(Tag::Td, Kind::Cell) {
+            self.flat += 1;
+        }
+        self.space = true;
+    }
+
+    pub(super) fn preformatted(&mut self, class: &str) {
+        self.block(2);
+        if self.flat > 0 || self.preformatted.is_some() {
+            self.begin(Tag::Pre, Kind::Nothing);
+        } else if self.begin(Tag::Pre, Kind::Preformatted) {
+            self.preformatted = Some(Preformatted {
+                text: String::new(),
+                language: language(class),
+            });
+        }
+    }
+
+    /// Ends an element and all that is open in it. What is not open, or lies behind something that such an end does not
+    /// reach through, stays.
+    pub(super) fn end(&mut self, tag: Tag) {
+        let same = |other: Tag| other == tag || matches!((other, tag), (Tag::H(_), Tag::H(_)));
+        let inner = self.open.iter().rev();
+        let mut inner = inner.take_while(|open| same(open.tag) || !bars(open.tag, tag));
+        let Some(within) = inner.position(|open| same(open.tag)) else {
+            return;
+        };
+        for _ in 0..=within {
+            if let Some(open) = self.open.pop() {
+                self.close(open);
+            }
+        }
+    }
+
+    // === How it is written ===
+
+    /// Opens an element, if there is room.
+    fn begin(&mut self, tag: Tag, kind: Kind) -> bool {
+        let has_room = self.open.len() < OPEN_MAX;
+        if has_room {
+            self.open.push(Open { tag, kind });
+        }
+        has_room
+    }
+
+    /// Writes what ends an element that has just been taken off.
+    fn close(&mut self, open: Open) {
+        let was_written = self.open.len() < self.written;
+        self.written = self.written.min(self.open.len());
+        match open.kind {
+            Kind::Nothing => {
+                if !matches!(open.tag, Tag::A | Tag::B | Tag::Em | Tag::Del | Tag::Code) {
+                    self.block(1);
+                }
+            }
+            Kind::Mark(mark) if was_written => self.push(mark),
+            Kind::Mark(_) => {}
+            Kind::Link(target) => {
+                self.flat -= 1;
+                if was_written {
+                    self.push("](");
+                    self.push(&target);
+                    self.push(")");
+                }
+            }
+            Kind::Heading(_) => {
+                self.flat -= 1;
+                self.block(2);
+            }
+            Kind::List(_) => self.block(self.lines_around_list()),
+            Kind::Level(has_level) => {
+                if has_level {
+                    self.levels.pop();
+                }
+                self.block(if open.tag == Tag::Li { 1 } else { 2 });
+            }
+            Kind::Table { .. } => self.block(2),
+            Kind::Row { cells, is_first } => {
+                if 0 < cells && is_first {
+                    self.newlines = 1;
+                    self.begin_word();
+                    self.push("|");
+                    for _ in 0..cells {
+                        self.push(" --- |");
+                    }
+                }
+                self.block(1);
+            }
+            Kind::Cell => {
+                self.flat -= 1;
+                self.push(" |");
+                self.space = false;
+            }
+            Kind::Preformatted => {
+                if let Some(preformatted) = self.preformatted.take() {
+                    self.fence(&preformatted);
+                }
+                self.block(2);
+            }
+        }
+    }
+
+    fn fence(&mut self, preformatted: &Preformatted) {
+        let text = preformatted
+            .text
+            .strip_prefix('\n')
+            .unwrap_or(&preformatted.text);
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        // It is longer than any that the text itself has.
+        let (mut longest, mut run) = (0, 0);
+        for byte in text.bytes() {
+            run = if byte == b'`' { run + 1 } else { 0 };
+            longest = run.max(longest);
+        }
+        let fence = "`".repeat((longest + 1).max(3));
+        self.begin_word();
+        self.push(&fence);
+        self.push(&preformatted.language);
+        for line in text.lines().chain([&*fence]) {
+            if self.full {
+                return;
+            }
+            self.push("\n");
+            self.indent(line.is_empty());
+            self.push(line);
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        self.begin_word();
+        let is_plain = |c: char| !c.is_control();
+        let escapes = self.flat > 0 && word.contains('|') && self.is_open(Tag::Td);
+        if word.chars().all(is_plain) && !escapes {
+            self.push(word);
+            return;
+        }
+        let mut plain: String = word.chars().filter(|c| is_plain(*c)).collect();
+        if escapes {
+            plain = plain.replace('|', "\\|");
+        }
+        self.push(&plain);
+    }
+
+    /// Writes all that has waited for a word.
+    fn begin_word(&mut self) {
+        if self.full {
+            return;
+        }
+        if !self.begun || 0 < self.newlines {
+            if self.begun {
+                for _ in 1..self.newlines {
+                    self.push("\n");
+                    self.indent(true);
+                }
+                self.push("\n");
+            }
+            self.indent(false);
+            let lead = std::mem::take(&mut self.lead);
+            self.push(lead);
+            self.begun = true;
+        } else if self.space {
+            self.push(" ");
+        }
+        self.newlines = 0;
+        self.space = false;
+        while let Some(open) = self.open.get(self.written) {
+            let beginning = match open.kind {
+                Kind::Mark(mark) => mark,
+                Kind::Link(_) => "[",
+                Kind::Heading(level) => &"###### "[6 - usize::from(level.clamp(1, 6))..],
+                _ => "",
+            };
+            self.written += 1;
+            self.push(beginning);
+        }
+    }
+
+    /// Writes what a line begins with; of one that is empty, what is not space.
+    fn indent(&mut self, is_empty: bool) {
+        let mut indent = String::new();
+        for level in &mut self.levels {
+            match level {
+                Level::Quote => indent.push_str("> "),
+                Level::Item {
+                    marker,
+                    is_written: true,
+                } => {
+                    indent.extend(std::iter::repeat_n(' ', marker.len()));
+                }
+                Level::Item { .. } if is_empty => {}
+                Level::Item { marker, is_written } => {
+                    indent.push_str(marker);
+                    *is_written = true;
+                }
+            }
+        }
+        self.push(if is_empty { indent.trim_end() } else { &indent });
+    }
+
+    fn push(&mut self, text: &str) {
+        let left = self.max - self.text.len();
+        if self.full {
+            return;
+        }
+        if text.len() <= left {
+            self.text.push_str(text);
+        } else {
+            self.text.push_str(&text[..text.floor_char_boundary(left)]);
+            self.full = true;
+        }
+    }
+
+    fn is_open(&self, tag: Tag) -> bool {
+        let same = |other: Tag| other == tag || matches!((other, tag), (Tag::H(_), Tag::H(_)));
+        self.open.iter().any(|open| same(open.tag))
+    }
+
+    /// Whether what comes next belongs to a table in a cell, which is told as text.
+    fn is_in_table_of_cell(&self) -> bool {
+        let tables = self.open.iter().rev().filter(|open| open.tag == Tag::Table);
+        let innermost = tables.map(|open| &open.kind).next();
+        matches!(innermost, Some(Kind::Nothing))
+    }
+
+    fn has_room(&self) -> bool {
+        self.flat == 0 && self.preformatted.is_none() && self.levels.len() < LEVELS_MAX
+    }
+
+    fn lines_around_list(&self) -> usize {
+        if self.is_open(Tag::Li) { 1 } else { 2 }
+    }
+}
+
+/// Whether the end of an element does not reach through another one.
+fn bars(other: Tag, tag: Tag) -> bool {
+    let is_of_table = matches!(other, Tag::Table | Tag::Tr | Tag::Td);
+    match tag {
+        Tag::Table => false,
+        Tag::Tr => other == Tag::Table,
+        Tag::Td => matches!(other, Tag::Table | Tag::Tr),
+        Tag::Blockquote | Tag::Li | Tag::Ol | Tag::Ul | Tag::Pre => is_of_table,
+        _ => {
+            is_of_table
+                || matches!(
+                    other,
+                    Tag::Blockquote | Tag::Li | Tag::Ol | Tag::Ul | Tag::Pre
+                )
+        }
+    }
+}
+
+/// Whether an address is no place to go to.
+fn leads_nowhere(address: &str) -> bool {
+    let scheme = address.split(':').next().unwrap_or_default();
+    ["javascript", "data", "vbscript"]
+        .iter()
+        .any(|nowhere| scheme.eq_ignore_ascii_case(nowhere))
+}
+
+/// An address that ends where it ends.
+fn address(text: &str) -> String {
+    let mut address = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            ' ' => address.push_str("%20"),
+            '(' => address.push_str("%28"),
+            ')' => address.push_str("%29"),
+            c if c.is_control() => {}
+            c => address.push(c),
+        }
+    }
+    address
+}
+
+/// The language that the classes of a piece of code name.
+fn language(class: &str) -> String {
+    let named = class.split_ascii_whitespace().find_map(|class| {
+        class
+            .strip_prefix("language-")
+            .or_else(|| class.strip_prefix("lang-"))
+    });
+    let is_part = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '+' | '#' | '-' | '_' | '.');
+    named
+        .unwrap_or_default()
+        .chars()
+        .take_while(is_part)
+        .take(20)
+        .collect()
+}

@@ -1,0 +1,174 @@
+//! The elements that mean something here.
+
+/// Which element a tag is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    A,
+    Aside,
+    Audio,
+    B,
+    Blockquote,
+    Br,
+    Button,
+    Canvas,
+    Code,
+    Dd,
+    Del,
+    Dialog,
+    Div,
+    Dt,
+    Em,
+    Footer,
+    H(u8),
+    Hr,
+    Iframe,
+    Img,
+    Li,
+    Main,
+    Math,
+    Nav,
+    Noembed,
+    Noframes,
+    Object,
+    Ol,
+    P,
+    Pre,
+    Script,
+    Select,
+    Span,
+    Style,
+    Svg,
+    Table,
+    Td,
+    Template,
+    Textarea,
+    Title,
+    Tr,
+    Ul,
+    Video,
+    Xmp,
+    /// A block without a form of its own.
+    Block,
+    Other,
+}
+
+/// Names longer than this are nobody's.
+const NAME_BYTES_MAX: usize = 16;
+
+impl Tag {
+    /// The element of a name, in whatever case.
+    pub(super) fn named(name: &str) -> Self {
+        let mut lower = [0; NAME_BYTES_MAX];
+        let Some(lower) = lower.get_mut(..name.len()) else {
+            return Self::Other;
+        };
+        lower.copy_from_slice(name.as_bytes());
+        lower.make_ascii_lowercase();
+        match &*lower {
+            b"a" => Self::A,
+            b"aside" => Self::Aside,
+            b"audio" => Self::Audio,
+            b"b" | b"strong" => Self::B,
+            b"blockquote" => Self::Blockquote,
+            b"br" => Self::Br,
+            b"button" => Self::Button,
+            b"canvas" => Self::Canvas,
+            b"code" | b"kbd" | b"samp" | b"tt" => Self::Code,
+            b"dd" => Self::Dd,
+            b"del" | b"s" | b"strike" => Self::Del,
+            b"dialog" => Self::Dialog,
+            b"div" => Self::Div,
+            b"dt" => Self::Dt,
+            b"em" | b"i" => Self::Em,
+            b"footer" => Self::Footer,
+            [b'h', level @ b'1'..=b'6'] => Self::H(level - b'0'),
+            b"hr" => Self::Hr,
+            b"iframe" => Self::Iframe,
+            b"img" => Self::Img,
+            b"li" => Self::Li,
+            b"main" => Self::Main,
+            b"math" => Self::Math,
+            b"nav" => Self::Nav,
+            b"noembed" => Self::Noembed,
+            b"noframes" => Self::Noframes,
+            b"object" => Self::Object,
+            b"ol" => Self::Ol,
+            b"p" => Self::P,
+            b"pre" | b"listing" => Self::Pre,
+            b"script" => Self::Script,
+            b"select" | b"datalist" => Self::Select,
+            b"span" => Self::Span,
+            b"style" => Self::Style,
+            b"svg" => Self::Svg,
+            b"table" => Self::Table,
+            b"td" | b"th" => Self::Td,
+            b"template" => Self::Template,
+            b"textarea" => Self::Textarea,
+            b"title" => Self::Title,
+            b"tr" => Self::Tr,
+            b"ul" | b"menu" => Self::Ul,
+            b"video" => Self::Video,
+            b"xmp" => Self::Xmp,
+            b"address" | b"article" | b"body" | b"caption" | b"center" | b"details" | b"dl"
+            | b"dir" | b"fieldset" | b"figcaption" | b"figure" | b"form" | b"header"
+            | b"hgroup" | b"html" | b"legend" | b"optgroup" | b"option" | b"search"
+            | b"section" | b"summary" | b"tbody" | b"tfoot" | b"thead" => Self::Block,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether its content holds no tags.
+    pub(super) fn is_raw(self) -> bool {
+        matches!(
+            self,
+            Self::Iframe
+                | Self::Noembed
+                | Self::Noframes
+                | Self::Script
+                | Self::Style
+                | Self::Textarea
+                | Self::Title
+                | Self::Xmp
+        )
+    }
+
+    /// Whether nobody reads what is in it.
+    pub(super) fn is_unread(self) -> bool {
+        (self.is_raw() && self != Self::Xmp)
+            || matches!(
+                self,
+                Self::Audio
+                    | Self::Button
+                    | Self::Canvas
+                    | Self::Dialog
+                    | Self::Math
+                    | Self::Object
+                    | Self::Select
+                    | Self::Svg
+                    | Self::Template
+                    | Self::Video
+            )
+    }
+
+    /// Whether what is in it is about the site rather than on the page's own subject.
+    pub(super) fn is_aside(self) -> bool {
+        matches!(self, Self::Aside | Self::Footer | Self::Nav)
+    }
+
+    /// Whether it ends only where a tag says so, so that what it holds can be left out as a whole.
+    pub(super) fn always_ends(self) -> bool {
+        matches!(
+            self,
+            Self::A
+                | Self::Blockquote
+                | Self::Div
+                | Self::Main
+                | Self::Ol
+                | Self::Pre
+                | Self::Span
+                | Self::Table
+                | Self::Ul
+        ) || self.is_unread()
+            || self.is_aside()
+    }
+}

@@ -1,0 +1,282 @@
+//! HTML's text, tags and nothing else, in one pass.
+//!
+//! Only what can be told without a tree is told. A tree as browsers build it can be made to grow with the square of the
+//! page, and so can its attributes be made to take time; here a page costs what it is long.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memmem};
+
+use super::tag::Tag;
+
+/// A piece of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'p> {
+    /// Text as it stands there, its character references unresolved.
+    Text(&'p str),
+    Start {
+        tag: Tag,
+        attributes: Attributes<'p>,
+        closes_itself: bool,
+    },
+    End(Tag),
+}
+
+/// What stands behind the name in a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attributes<'p>(&'p str);
+
+/// The pieces of a page, in order.
+pub(super) struct Tokens<'p> {
+    rest: &'p str,
+    /// The element whose content is not looked at for tags.
+    raw: Option<Tag>,
+}
+
+impl<'p> Tokens<'p> {
+    pub(super) fn of(page: &'p str) -> Self {
+        Self {
+            rest: page,
+            raw: None,
+        }
+    }
+
+    /// Takes what comes before a place.
+    fn take(&mut self, end: usize) -> &'p str {
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// Passes over what stands before the next `end`, and over that.
+    fn skip_past(&mut self, from: usize, end: &[u8]) {
+        let bytes = self.rest.as_bytes();
+        let found = bytes
+            .get(from..)
+            .and_then(|rest| memmem::find(rest, end))
+            .map_or(bytes.len(), |at| from + at + end.len());
+        self.take(found);
+    }
+
+    /// The content of a raw element, up to the tag that ends it.
+    fn raw_text(&mut self, tag: Tag) -> &'p str {
+        let bytes = self.rest.as_bytes();
+        let mut ends = memmem::find_iter(bytes, b"</");
+        let end = ends.find(|at| {
+            let behind = &self.rest[at + 2..];
+            let (name, rest) = name(behind);
+            Tag::named(name) == tag && !rest.is_empty()
+        });
+        self.take(end.unwrap_or(bytes.len()))
+    }
+
+    /// A tag, of which the opening sign and slash have been taken.
+    fn tag(&mut self) -> (Tag, Attributes<'p>, bool) {
+        let (name, rest) = name(self.rest);
+        self.rest = rest;
+        let end = end_of_tag(self.rest.as_bytes());
+        let inside = self.take(end.unwrap_or(self.rest.len()));
+        if end.is_some() {
+            self.take(1);
+        }
+        let closes_itself = inside.ends_with('/');
+        (Tag::named(name), Attributes(inside), closes_itself)
+    }
+}
+
+impl<'p> Iterator for Tokens<'p> {
+    type Item = Token<'p>;
+
+    fn next(&mut self) -> Option<Token<'p>> {
+        if let Some(tag) = self.raw.take() {
+            let text = self.raw_text(tag);
+            if !text.is_empty() {
+                return Some(Token::Text(text));
+            }
+        }
+        loop {
+            let bytes = self.rest.as_bytes();
+            match bytes {
+                [] => return None,
+                [b'<', b'!', b'-', b'-', ..] => self.skip_past(2, b"-->"),
+                [b'<', b'!' | b'?', ..] => self.skip_past(2, b">"),
+                [b'<', b'/', letter, ..] if letter.is_ascii_alphabetic() => {
+                    self.take(2);
+                    return Some(Token::End(self.tag().0));
+                }
+                [b'<', b'/', ..] => self.skip_past(2, b">"),
+                [b'<', letter, ..] if letter.is_ascii_alphabetic() => {
+                    self.take(1);
+                    let (tag, attributes, closes_itself) = self.tag();
+                    if tag.is_raw() {
+                        self.raw = Some(tag);
+                    }
+                    return Some(Token::Start {
+                        tag,
+                        attributes,
+                        closes_itself,
+                    });
+                }
+                _ => {
+                    let end = memchr(b'<', &bytes[1..]).map_or(bytes.len(), |at| at + 1);
+                    return Some(Token::Text(self.take(end)));
+                }
+            }
+        }
+    }
+}
+
+/// The name that a tag begins with, and what follows it.
+fn name(text: &str) -> (&str, &str) {
+    let end = text
+        .bytes()
+        .position(|b| b.is_ascii_whitespace() || matches!(b, b'/' | b'>'))
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// Where the sign stands that ends a tag. Within the quotes of a value it ends nothing.
+fn end_of_tag(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    // Whether a value may begin here: only there a quote is one.
+    let mut value = false;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'>' => return Some(at),
+            b'"' | b'\'' if value => {
+                at += 1 + memchr(*byte, &bytes[at + 1..])?;
+                value = false;
+            }
+            b'=' => value = true,
+            b if b.is_ascii_whitespace() => {}
+            _ => value = false,
+        }
+        at += 1;
+    }
+    None
+}
+
+impl<'p> Attributes<'p> {
+    /// Shows each attribute, with its value where it has one. Of two with one name the first counts.
+    pub(super) fn each(self, mut show: impl FnMut(&'p str, Cow<'p, str>)) {
+        let mut rest = self.0;
+        loop {
+            rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
+            if rest.is_empty() {
+                return;
+            }
+            // A sign that stands where a name begins is part of it.
+            let end = rest
+                .bytes()
+                .skip(1)
+                .position(|b| b.is_ascii_whitespace() || matches!(b, b'/' | b'='))
+                .map_or(rest.len(), |at| at + 1);
+            let Some((name, behind)) = rest.split_at_checked(end) else {
+                return;
+            };
+            let behind = behind.trim_ascii_start();
+            let Some(value) = behind.strip_prefix('=') else {
+                show(name, Cow::Borrowed(""));
+                rest = behind;
+                continue;
+            };
+            let value = value.trim_ascii_start();
+            let quoted = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let (value, behind) = match quoted {
+                Some(quote) => value[1..].split_once(quote).unwrap_or((&value[1..], "")),
+                None => value.split_at(
+                    value
+                        .bytes()
+                        .position(|b| b.is_ascii_whitespace())
+                        .unwrap_or(value.len()),
+                ),
+            };
+            show(name, resolved(value));
+            rest = behind;
+        }
+    }
+}
+
+/// A text whose character references are the characters that they stand for.
+pub(super) fn resolved(text: &str) -> Cow<'_, str> {
+    if memchr(b'&', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    html_escape::decode_html_entities(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A page's pieces as a line.
+    fn shown(page: &str) -> String {
+        let pieces = Tokens::of(page).map(|token| match token {
+            Token::Text(text) => format!("{text:?}"),
+            Token::End(tag) => format!("/{tag:?}"),
+            Token::Start {
+                tag,
+                attributes,
+                closes_itself,
+            } => {
+                let mut shown = format!("{tag:?}");
+                attributes.each(|name, value| shown.push_str(&format!(" {name}={value}")));
+                if closes_itself {
+                    shown.push_str(" /");
+                }
+                shown
+            }
+        });
+        pieces.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn tags_are_told_from_text() {
+        for (page, expected) in [
+            ("a < b &amp; c", r#""a ", "< b &amp; c""#),
+            ("<p>a</P >b", r#"P, "a", /P, "b""#),
+            (
+                "<A HREF='x>y' title=\"a&amp;b\" x=1/2 download>t</a>",
+                r#"A HREF=x>y title=a&b x=1/2 download=, "t", /A"#,
+            ),
+            ("<br/><br />", "Br /, Br /"),
+            ("<a href=b/>c", r#"A href=b/ /, "c""#),
+            ("<a b = 'c' d\n=\ne>", "A b=c d=e"),
+            ("<a b='c'd='e'>", "A b=c d=e"),
+            ("<a b\"c>d\">", r#"A b"c=, "d\">""#),
+            ("<a =b>", "A =b="),
+            (
+                "x<!-- a > <p> -->y<!---->z<!-->w<!--->v",
+                r#""x", "y", "z", "w", "v""#,
+            ),
+            (
+                "x<!doctype html>y<?php a ?>z</>w</3>v",
+                r#""x", "y", "z", "w", "v""#,
+            ),
+            (
+                "<script>if (a</b) '<p>' </scripty> </SCRIPT >c",
+                r#"Script, "if (a</b) '<p>' </scripty> ", /Script, "c""#,
+            ),
+            ("<style></style>a", r#"Style, /Style, "a""#),
+            ("<title>a<b></title>", r#"Title, "a<b>", /Title"#),
+            ("<script>never", r#"Script, "never""#),
+            ("<!-- never", ""),
+            ("a<b never", r#""a", B never="#),
+            ("a<b c='never>", r#""a", B c=never>"#),
+            ("<", r#""<""#),
+            ("<é>", r#""<é>""#),
+            ("<a-b>", "Other"),
+        ] {
+            assert_eq!(shown(page), expected, "{page}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_comes_to_an_end(page in "[<>/!&;='\"\\-a-z é]{0,60}") {
+            shown(&page);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The fetch toolset: pages of the web, as Markdown. Name, arguments and the form of answers are those of the official
+//! reference server.
+//!
+//! Whatever is asked for goes through [`net::Client`](crate::net::Client) and its guard: the page, each redirect, and each
+//! `robots.txt`.
+
+mod charset;
+mod config;
+mod html;
+mod page;
+mod paging;
+mod robots;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use config::FetchConfig;
+use page::{Behalf, Page, Pages};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Toolset, ToolsetError};
+use crate::catalog::{
+    CallContext, Definition, IntoPrompt as _, IntoTool as _, Parameters, PromptDefinition,
+    PromptError, PromptOutput, prompt_fn, tool_fn,
+};
+use crate::protocol::{PromptArgument, PromptMessage};
+
+/// What a prompt shows of a page at most, in characters.
+const PROMPT_CHARACTERS_MAX: usize = 999_999;
+
+pub(super) fn toolset(settings: &FetchConfig) -> Result<Toolset, ToolsetError> {
+    let pages = Arc::new(Pages::new(settings)?);
+    // So that it is the tool that says what took too long.
+    let timeout = settings.timeout() + Duration::from_secs(2);
+    let definition = Definition::new("fetch")
+        .title("Fetch")
+        .description(
+            "Fetches a page of the web and returns what it says, as Markdown where it is HTML. With it you can look at what \
+             is on the internet now. A long page comes in parts; ask for the next one with start_index.",
+        )
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+        .open_world(true)
+        .timeout(timeout);
+    let of_tool = Arc::clone(&pages);
+    let tool = tool_fn(definition, move |_: Arc<CallContext>, wanted: Wanted| {
+        let pages = Arc::clone(&of_tool);
+        async move {
+            let page = pages.fetch(&wanted.url, Behalf::Model, wanted.raw).await?;
+            Ok(answer(&page, wanted.start_index, wanted.max_length))
+        }
+    });
+    let definition = PromptDefinition::new("fetch")
+        .title("Fetch")
+        .description("Fetches a URL and shows what is there, as Markdown.")
+        .argument(PromptArgument::required("url").description("URL to fetch"))
+        .timeout(timeout);
+    let prompt = prompt_fn(
+        definition,
+        move |_: Arc<CallContext>, arguments: Parameters| {
+            let pages = Arc::clone(&pages);
+            async move {
+                let url: String = arguments.parse("url")?;
+                // Whoever chose the prompt sees what came of it, as the text that it would have had.
+                let text = match pages.fetch(&url, Behalf::Person, false).await {
+                    Ok(page) => format!(
+                        "{}{}",
+                        page.prefix,
+                        paging::page(&page.text, 0, PROMPT_CHARACTERS_MAX)
+                    ),
+                    Err(error) => error.to_string(),
+                };
+                let message = PromptMessage::user(text);
+                Ok::<_, PromptError>(
+                    PromptOutput::new([message]).with_description(format!("Contents of {url}")),
+                )
+            }
+        },
+    );
+    Ok(Toolset {
+        tools: vec![tool.into_tool()],
+        prompts: vec![prompt.into_prompt()],
+        ..Toolset::default()
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// URL to fetch
+    #[schemars(url, length(min = 1))]
+    url: String,
+    /// Maximum number of characters to return.
+    #[serde(default = "max_length")]
+    #[schemars(range(min = 1, max = 999_999))]
+    max_length: usize,
+    /// Begins the result at this character; for the rest of a page that was cut off.
+    #[serde(default)]
+    start_index: usize,
+    /// Returns the page as it is, for example its HTML, and not as Markdown.
+    #[serde(default)]
+    raw: bool,
+}
+
+fn max_length() -> usize {
+    5000
+}
+
+/// The tool's result, in the reference server's form.
+fn answer(page: &Page, begin: usize, max: usize) -> String {
+    let part = paging::page(&page.text, begin, max);
+    format!("{}Contents of {}:\n{part}", page.prefix, page.url)
+}

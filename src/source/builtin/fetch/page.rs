@@ -1,0 +1,441 @@
+//! From a URL to a text: redirects followed by hand, so that each step is looked at like the first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, StatusCode};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use url::{Position, Url};
+
+use super::robots::{ROBOTS_BYTES_MAX, Robots, product};
+use super::{FetchConfig, charset, html};
+use crate::catalog::ToolError;
+use crate::net::{Answer, Client, ClientBuilder, Deadlines, FetchError, Outgoing, Phase};
+use crate::source::builtin::{Blocking, Stop, ToolsetError};
+
+/// What is remembered of sites' rules, in bytes, and about how many sites that is.
+const SITES_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const SITES: usize = 1000;
+/// How long rules are remembered; RFC 9309, 2.4 allows a day.
+const SITE_LIFE: Duration = Duration::from_secs(3600);
+/// How long it is remembered that a site could not say.
+const CLOSED_LIFE: Duration = Duration::from_secs(60);
+/// RFC 9309, 2.3.1.2 asks for five.
+const ROBOTS_REDIRECTS: usize = 5;
+/// Longer ones than any browser or server takes are refused.
+const URL_BYTES_MAX: usize = 8192;
+/// How many pages are made into text at once, each of which may take some twenty megabytes meanwhile.
+const CONVERSIONS: usize = 2;
+
+/// Fetches pages.
+pub(super) struct Pages {
+    client: Client,
+    autonomous: HeaderValue,
+    user: HeaderValue,
+    /// The name that `robots.txt` knows us by.
+    product: String,
+    obeys_robots: bool,
+    redirects: usize,
+    timeout: Duration,
+    places: Semaphore,
+    sites: Cache<String, Remembered, Weight>,
+    conversions: Blocking,
+}
+
+#[derive(Clone)]
+struct Remembered {
+    rules: Site,
+    until: Instant,
+}
+
+/// What a site says of being read by programs.
+#[derive(Clone)]
+enum Site {
+    Rules(Arc<Robots>),
+    /// Its `robots.txt` is for nobody, and so is the rest, as long as nobody says otherwise.
+    Closed(StatusCode),
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<String, Remembered> for Weight {
+    fn weight(&self, robots: &String, remembered: &Remembered) -> u64 {
+        let rules = match &remembered.rules {
+            Site::Rules(rules) => rules.bytes(),
+            Site::Closed(_) => 0,
+        };
+        u64::try_from(robots.len() + rules + 128).unwrap_or(u64::MAX)
+    }
+}
+
+/// On whose behalf a page is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behalf {
+    /// A model's, which chose it by itself.
+    Model,
+    /// A person's.
+    Person,
+}
+
+/// What was fetched, as text.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The URL that was asked for, in normal form.
+    pub(super) url: String,
+    /// What stands before a text that is no Markdown.
+    pub(super) prefix: String,
+    pub(super) text: String,
+}
+
+/// Why there is no page. The texts are for whoever asked for it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PageError {
+    #[error(
+        "{url:?} is no URL that can be fetched; write it whole, for example https://example.com/page"
+    )]
+    Url { url: String },
+    #[error("the URL has {bytes} bytes; it may have {URL_BYTES_MAX}")]
+    LongUrl { bytes: usize },
+    #[error("Failed to fetch {url}: {source}")]
+    Fetch { url: String, source: FetchError },
+    #[error("Failed to fetch {url} - status code {}", status.as_u16())]
+    Status { url: String, status: StatusCode },
+    #[error("Failed to fetch {url}: it redirects further than {max} times")]
+    Redirects { url: String, max: usize },
+    #[error("Failed to fetch {url}: it is {what} of {bytes} bytes, which is no text")]
+    NoText {
+        url: String,
+        what: String,
+        bytes: usize,
+    },
+    #[error("Failed to fetch robots.txt {robots}, without which this page is left alone: {source}")]
+    Robots { robots: String, source: FetchError },
+    #[error(
+        "{robots} answers with status {}, so programs may not fetch from this site by themselves; the user can fetch the \
+         page with the prompt \"fetch\"", status.as_u16()
+    )]
+    Closed { robots: String, status: StatusCode },
+    #[error(
+        "The robots.txt of this site ({robots}) asks programs not to fetch this page by themselves: <url>{url}</url> \
+         <useragent>{agent}</useragent>. Tell the user that the page was not looked at; they can fetch it with the prompt \
+         \"fetch\""
+    )]
+    Disallowed {
+        robots: String,
+        url: String,
+        agent: String,
+    },
+    #[error("other pages are being fetched; try again later")]
+    Busy,
+    #[error("Failed to fetch {url}: fetching it and reading it took longer than {} s", limit.as_secs())]
+    Slow { url: String, limit: Duration },
+}
+
+impl Pages {
+    pub(super) fn new(config: &FetchConfig) -> Result<Self, ToolsetError> {
+        let guard = config.egress.guard().map_err(|e| {
+            ToolsetError::setting(
+                "builtin.fetch.egress",
+                format!("has hosts that cannot be: {e}"),
+            )
+        })?;
+        Self::with(config, Client::builder(guard.web_ports_only()))
+    }
+
+    fn with(config: &FetchConfig, client: ClientBuilder) -> Result<Self, ToolsetError> {
+        let timeout = config.timeout();
+        let client = client
+            .deadlines(Deadlines::total(timeout))
+            .max_body(config.response_bytes)
+            .idle_connections(0)
+            .build()
+            .map_err(|e| ToolsetError::setting("builtin.fetch", format!("cannot be used: {e}")))?;
+        let agent = |setting: &str, text: &str| {
+            HeaderValue::from_str(text)
+                .ok()
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| {
+                    ToolsetError::setting(
+                        format!("builtin.fetch.{setting}"),
+                        "is no value that a header can have; write visible ASCII characters",
+                    )
+                })
+        };
+        if config.robots && product(&config.user_agent_autonomous).is_empty() {
+            return Err(ToolsetError::setting(
+                "builtin.fetch.user_agent_autonomous",
+                "begins with no name that a robots.txt could use; begin it with letters, as in MyBot/1.0",
+            ));
+        }
+        Ok(Self {
+            client,
+            autonomous: agent("user_agent_autonomous", &config.user_agent_autonomous)?,
+            user: agent("user_agent_user", &config.user_agent_user)?,
+            product: product(&config.user_agent_autonomous).to_owned(),
+            obeys_robots: config.robots,
+            redirects: config.redirects,
+            timeout,
+            places: Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            sites: Cache::with_weighter(SITES, SITES_BYTES_MAX, Weight),
+            conversions: Blocking::new(CONVERSIONS, timeout),
+        })
+    }
+
+    /// The text of a page: Markdown if it is HTML, unless it is to be `raw`.
+    pub(super) async fn fetch(
+        &self,
+        text: &str,
+        behalf: Behalf,
+        raw: bool,
+    ) -> Result<Page, PageError> {
+        if URL_BYTES_MAX < text.len() {
+            return Err(PageError::LongUrl { bytes: text.len() });
+        }
+        let url = Url::parse(text)
+            .ok()
+            .filter(Url::has_host)
+            .ok_or_else(|| PageError::Url { url: shown(text) })?;
+        let deadline = Instant::now() + self.timeout;
+        let place = tokio::time::timeout_at(deadline, self.places.acquire()).await;
+        let Ok(Ok(place)) = place else {
+            return Err(PageError::Busy);
+        };
+        let name = url.to_string();
+        let answer = self.follow(url, &name, behalf, deadline).await?;
+        let status = answer.status;
+        if !status.is_success() {
+            return Err(PageError::Status {
+                url: shown(&name),
+                status,
+            });
+        }
+        let content_type = answer
+            .headers
+            .get(CONTENT_TYPE)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .unwrap_or_default();
+        let fetched = answer.read().await.map_err(|e| self.failed(&name, e))?;
+        let body = fetched.body;
+        if !charset::is_text(&body, &content_type) {
+            let what = match charset::essence(&content_type) {
+                essence if essence.is_empty() => "something".to_owned(),
+                essence => shown(&essence),
+            };
+            return Err(PageError::NoText {
+                url: shown(&name),
+                what,
+                bytes: body.len(),
+            });
+        }
+        let converted = self.conversions.run(move |stop| {
+            stop.check()?;
+            text_of(&body, &content_type, raw, stop)
+        });
+        let slow = || PageError::Slow {
+            url: shown(&name),
+            limit: self.timeout,
+        };
+        let converted = tokio::time::timeout_at(deadline, converted).await;
+        let (prefix, text) = converted.map_err(|_| slow())?.map_err(|_| slow())?;
+        drop(place);
+        Ok(Page {
+            url: name,
+            prefix,
+            text,
+        })
+    }
+
+    /// The answer at the end of all redirects.
+    async fn follow(
+        &self,
+        mut url: Url,
+        name: &str,
+        behalf: Behalf,
+        deadline: Instant,
+    ) -> Result<Answer, PageError> {
+        let failed = |error| self.failed(name, error);
+        for _ in 0..=self.redirects {
+            if behalf == Behalf::Model && self.obeys_robots {
+                // What may not be reached at all is refused before anything of it is asked for.
+                self.client.guard().check_url(&url).map_err(failed)?;
+                self.check_robots(&url, deadline).await?;
+            }
+            let answer = self.ask(url, behalf, deadline).await.map_err(failed)?;
+            match answer.redirect().map_err(failed)? {
+                Some(next) => url = next,
+                None => return Ok(answer),
+            }
+        }
+        Err(PageError::Redirects {
+            url: shown(name),
+            max: self.redirects,
+        })
+    }
+
+    fn failed(&self, url: &str, error: FetchError) -> PageError {
+        PageError::Fetch {
+            url: shown(url),
+            source: self.in_all(error),
+        }
+    }
+
+    /// An error that says how long everything could have taken, and not what was left of it for the last request.
+    fn in_all(&self, error: FetchError) -> FetchError {
+        match error {
+            FetchError::Timeout {
+                host,
+                phase: phase @ Phase::Total,
+                ..
+            } => FetchError::Timeout {
+                host,
+                phase,
+                limit: self.timeout,
+            },
+            other => other,
+        }
+    }
+
+    async fn ask(&self, url: Url, behalf: Behalf, deadline: Instant) -> Result<Answer, FetchError> {
+        let agent = match behalf {
+            Behalf::Model => &self.autonomous,
+            Behalf::Person => &self.user,
+        };
+        let accepted = "text/html, text/markdown, text/plain;q=0.9, */*;q=0.8";
+        let left = deadline.saturating_duration_since(Instant::now());
+        let request = Outgoing::get(url)
+            .header(USER_AGENT, agent.clone())
+            .header(ACCEPT, HeaderValue::from_static(accepted))
+            .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+            .within(left);
+        self.client.open(request).await
+    }
+
+    /// Makes sure that a site lets programs read a page.
+    async fn check_robots(&self, url: &Url, deadline: Instant) -> Result<(), PageError> {
+        let Ok(robots) = url.join("/robots.txt") else {
+            return Ok(());
+        };
+        let site = match self.sites.get(robots.as_str()) {
+            Some(remembered) if Instant::now() < remembered.until => remembered.rules,
+            _ => {
+                let site =
+                    self.ask_site(&robots, deadline)
+                        .await
+                        .map_err(|error| PageError::Robots {
+                            robots: shown(robots.as_str()),
+                            source: self.in_all(error),
+                        })?;
+                let life = match site {
+                    Site::Rules(_) => SITE_LIFE,
+                    Site::Closed(_) => CLOSED_LIFE,
+                };
+                let until = Instant::now() + life;
+                let remembered = Remembered {
+                    rules: site.clone(),
+                    until,
+                };
+                self.sites.insert(robots.to_string(), remembered);
+                site
+            }
+        };
+        match site {
+            Site::Closed(status) => Err(PageError::Closed {
+                robots: shown(robots.as_str()),
+                status,
+            }),
+            Site::Rules(rules) if rules.allow(&url[Position::BeforePath..Position::AfterQuery]) => {
+                Ok(())
+            }
+            Site::Rules(_) => Err(PageError::Disallowed {
+                robots: shown(robots.as_str()),
+                url: shown(url.as_str()),
+                agent: self.autonomous.to_str().unwrap_or_default().to_owned(),
+            }),
+        }
+    }
+
+    /// What a site says in its `robots.txt` (RFC 9309, 2.3.1). One that has none says nothing against it; one that fails
+    /// to say says no.
+    async fn ask_site(&self, robots: &Url, deadline: Instant) -> Result<Site, FetchError> {
+        let mut url = robots.clone();
+        for _ in 0..=ROBOTS_REDIRECTS {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let request = Outgoing::get(url)
+                .header(USER_AGENT, self.autonomous.clone())
+                .within(left);
+            let mut answer = self.client.open(request).await?;
+            if let Some(next) = answer.redirect()? {
+                url = next;
+                continue;
+            }
+            let status = answer.status;
+            if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                || status.is_server_error()
+            {
+                return Ok(Site::Closed(status));
+            }
+            if !status.is_success() {
+                return Ok(Site::Rules(Arc::default()));
+            }
+            let mut file = Vec::new();
+            while file.len() < ROBOTS_BYTES_MAX
+                && let Some(part) = answer.chunk().await?
+            {
+                file.extend_from_slice(&part);
+            }
+            return Ok(Site::Rules(Arc::new(Robots::parse(&file, &self.product))));
+        }
+        // Those that lead nowhere are as good as none (2.3.1.2).
+        Ok(Site::Rules(Arc::default()))
+    }
+}
+
+/// The text of an answer, and what is to be said before it.
+fn text_of(
+    body: &[u8],
+    content_type: &str,
+    raw: bool,
+    stop: &Stop,
+) -> Result<(String, String), ToolError> {
+    let text = charset::text(body, content_type);
+    let essence = charset::essence(content_type);
+    if essence == "text/markdown" && !raw {
+        return Ok((String::new(), text));
+    }
+    let looks_so = || {
+        let start = &text[..text.floor_char_boundary(100)];
+        start.to_ascii_lowercase().contains("<html")
+    };
+    let is_html = matches!(&*essence, "" | "text/html" | "application/xhtml+xml") || looks_so();
+    if !is_html || raw {
+        let prefix = format!(
+            "Content type {} cannot be simplified to markdown, but here is the raw content:\n",
+            shown(content_type)
+        );
+        return Ok((prefix, text));
+    }
+    let markdown = html::markdown(&text, || stop.check())?;
+    let text = if markdown.is_empty() {
+        "<error>Page failed to be simplified from HTML</error>".to_owned()
+    } else {
+        markdown
+    };
+    Ok((String::new(), text))
+}
+
+/// A stranger's text, short enough to be repeated.
+fn shown(text: &str) -> String {
+    const SHOWN_BYTES: usize = 500;
+    if text.len() <= SHOWN_BYTES {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES)])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! Edits of texts, and what they change, as a unified diff.
+
+use similar::{Algorithm, DiffOp, TextDiff};
+
+use crate::catalog::ToolError;
+use crate::source::builtin::Stop;
+
+/// One edit: what is there, and what takes its place.
+#[derive(Clone, Debug)]
+pub(super) struct Edit<'t> {
+    pub(super) old: &'t str,
+    pub(super) new: &'t str,
+}
+
+/// A text after its edits, one after the other.
+///
+/// Each replaces the first place where its old text stands. If it stands nowhere, lines that differ from it in nothing but
+/// the white space around them are taken, and the new lines are indented as those were. Line ends are `\n` here.
+///
+/// # Errors
+///
+/// An old text is nowhere; the text becomes too long; or the time is over.
+pub(super) fn apply(
+    text: &str,
+    edits: &[Edit<'_>],
+    max: usize,
+    stop: &Stop,
+) -> Result<String, ToolError> {
+    let mut text = text.to_owned();
+    for edit in edits {
+        stop.check()?;
+        if max < text.len() {
+            return Err(ToolError::new(format!(
+                "the file would have more than {max} bytes (builtin.filesystem.limits.bytes)"
+            )));
+        }
+        let old = normalized(edit.old);
+        let new = normalized(edit.new);
+        text = if text.contains(&old) {
+            text.replacen(&old, &new, 1)
+        } else {
+            by_lines(&text, &old, &new, stop)?.ok_or_else(|| {
+                let shown: String = edit.old.chars().take(1000).collect();
+                ToolError::new(format!(
+                    "the file does not have this text, so nothing was changed; read it and copy the text as it stands there:\n{shown}"
+                ))
+            })?
+        };
+    }
+    Ok(text)
+}
+
+/// Line ends as `\n`.
+pub(super) fn normalized(text: &str) -> String {
+    text.replace("\r\n", "\n")
+}
+
+/// Whether each line ends in `\r\n`, and there is one.
+pub(super) fn has_crlf(text: &str) -> bool {
+    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
+    0 < ends && text.matches("\r\n").count() == ends
+}
+
+/// Replaces the first lines that are the old ones but for the white space around them.
+fn by_lines(text: &str, old: &str, new: &str, stop: &Stop) -> Result<Option<String>, ToolError> {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let old_lines: Vec<&str> = old.split('\n').collect();
+    let trimmed: Vec<&str> = old_lines.iter().map(|line| line.trim()).collect();
+    let mut compared = 0_usize;
+    for (begin, window) in lines.windows(trimmed.len()).enumerate() {
+        let mut is_same = true;
+        for (line, wanted) in window.iter().zip(&trimmed) {
+            compared += 1;
+            if compared.is_multiple_of(65_536) {
+                stop.check()?;
+            }
+            if line.trim() != *wanted {
+                is_same = false;
+                break;
+            }
+        }
+        if is_same {
+            let new_lines = indented(new, &old_lines, indent(lines[begin]));
+            let mut changed: Vec<&str> = lines[..begin].to_vec();
+            changed.extend(new_lines.iter().map(String::as_str));
+            changed.extend(&lines[begin + trimmed.len()..]);
+            return Ok(Some(changed.join("\n")));
+        }
+    }
+    Ok(None)
+}
+
+/// The new lines as deep as the first of those that they replace, and each as much deeper as it is than the old line in
+/// its place.
+fn indented(new: &str, old_lines: &[&str], base: &str) -> Vec<String> {
+    let line = |(position, line): (usize, &str)| {
+        if position == 0 {
+            return format!("{base}{}", line.trim_start());
+        }
+        let old = indent(old_lines.get(position).copied().unwrap_or_default());
+        let new = indent(line);
+        if old.is_empty() || new.is_empty() {
+            return line.to_owned();
+        }
+        let deeper = new.len().saturating_sub(old.len());
+        format!("{base}{}{}", " ".repeat(deeper), line.trim_start())
+    };
+    new.split('\n').enumerate().map(line).collect()
+}
+
+fn indent(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
+}
+
+/// What has changed, as a unified diff between fences of Markdown.
+pub(super) fn diff(path: &str, before: &str, after: &str) -> String {
+    let patch = patch(path, before, after);
+    let mut longest = 0;
+    let mut run = 0;
+    for c in patch.chars() {
+        run = if c == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let fence = "`".repeat(3.max(longest + 1));
+    format!("{fence}diff\n{patch}{fence}\n\n")
+}
+
+/// How many lines are shown around a change.
+const AROUND: usize = 4;
+/// How long the shortest diff is looked for; after that, any will do.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn patch(path: &str, before: &str, after: &str) -> String {
+    let mut patch = format!(
+        "Index: {path}\n{}\n--- {path}\toriginal\n+++ {path}\tmodified\n",
+        "=".repeat(67)
+    );
+    // Edits are small and files are not: what is the same at both ends is not compared line by line.
+    let skipped = same_lines_at_begin(before, after);
+    let (lines_skipped, [before, after]) = skipped;
+    let compared = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .timeout(PATIENCE)
+        .diff_lines(before, after);
+    for group in compared.grouped_ops(AROUND) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            continue;
+        };
+        let old = first.old_range().start..last.old_range().end;
+        let new = first.new_range().start..last.new_range().end;
+        let place = |range: &std::ops::Range<usize>| {
+            let begin = lines_skipped + range.start + usize::from(!range.is_empty());
+            format!("{begin},{}", range.len())
+        };
+        patch.push_str(&format!("@@ -{} +{} @@\n", place(&old), place(&new)));
+        for op in &group {
+            push(&mut patch, op, &compared);
+        }
+    }
+    patch
+}
+
+fn push<'t>(patch: &mut String, op: &DiffOp, compared: &TextDiff<'t, 't, '_, str>) {
+    let mut put = |sign: char, line: &str| {
+        patch.push(sign);
+        patch.push_str(line);
+        if !line.ends_with('\n') {
+            patch.push_str("\n\\ No newline at end of file\n");
+        }
+    };
+    let old = &compared.old_slices()[op.old_range()];
+    match op {
+        DiffOp::Equal { .. } => old.iter().for_each(|line| put(' ', line)),
+        _ => {
+            old.iter().for_each(|line| put('-', line));
+            let new = &compared.new_slices()[op.new_range()];
+            new.iter().for_each(|line| put('+', line));
+        }
+    }
+}
+
+/// How many lines both begin with, but for those that are shown before the first change; and what follows.
+fn same_lines_at_begin<'t>(before: &'t str, after: &'t str) -> (usize, [&'t str; 2]) {
+    let same = before
+        .bytes()
+        .zip(after.bytes())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let mut ends = memchr::memrchr_iter(b'\n', &before.as_bytes()[..same]);
+    let begin = ends.nth(AROUND).map_or(0, |end| end + 1);
+    let skipped = memchr::memchr_iter(b'\n', &before.as_bytes()[..begin]).count();
+    (skipped, [&before[begin..], &after[begin..]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edited(text: &str, edits: &[(&str, &str)]) -> Result<String, ToolError> {
+        let edits: Vec<Edit<'_>> = edits.iter().map(|&(old, new)| Edit { old, new }).collect();
+        apply(text, &edits, 1000, &Stop::never())
+    }
+
+    #[test]
+    fn the_first_place_of_a_text_is_replaced() {
+        let text = "one\ntwo\none\n";
+        for (edits, after) in [
+            (&[("one", "1")][..], "1\ntwo\none\n"),
+            (&[("one", "1"), ("one", "2")], "1\ntwo\n2\n"),
+            (&[("one\ntwo", "$1 $& \\0")], "$1 $& \\0\none\n"),
+            (&[("one\r\ntwo", "1\r\n2")], "1\n2\none\n"),
+            (&[("two\n", "")], "one\none\n"),
+            (&[], text),
+        ] {
+            assert_eq!(edited(text, edits).expect("edited"), after);
+        }
+    }
+
+    #[test]
+    fn white_space_around_lines_need_not_be_right_and_indents_are_kept() {
+        let text = "fn main() {\n    if a {\n        b();\n    }\n}\n";
+        let after = edited(
+            text,
+            &[("if a {\n    b();\n}", "if c {\n    d();\n        e();\n}")],
+        )
+        .expect("edited");
+        assert_eq!(
+            after,
+            "fn main() {\n    if c {\n    d();\n        e();\n}\n}\n"
+        );
+        let after = edited("\tx = 1\n", &[("  x = 1  ", "x = 2")]).expect("edited");
+        assert_eq!(after, "\tx = 2\n");
+    }
+
+    #[test]
+    fn what_is_nowhere_is_not_replaced() {
+        let error = edited("one\n", &[("one", "1"), ("one", "2")]).expect_err("nowhere");
+        assert!(error.message().ends_with("one"), "{}", error.message());
+    }
+
+    #[test]
+    fn a_diff_shows_four_lines_around_each_change() {
+        let before: String = (1..=40).map(|n| format!("{n}\n")).collect();
+        let after = before.replace("\n20\n", "\nzwanzig\n");
+        let shown = diff("/d/file", &before, &after);
+        let (head, hunk) = shown.split_once("@@").expect("a hunk");
+        let rule = "=".repeat(67);
+        assert_eq!(
+            head,
+            format!(
+                "```diff\nIndex: /d/file\n{rule}\n--- /d/file\toriginal\n+++ /d/file\tmodified\n"
+            )
+        );
+        assert_eq!(
+            hunk,
+            " -16,9 +16,9 @@\n 16\n 17\n 18\n 19\n-20\n+zwanzig\n 21\n 22\n 23\n 24\n```\n\n"
+        );
+    }
+
+    #[test]
+    fn ends_of_files_and_fences_are_right() {
+        let shown = diff("f", "a", "a\n```\n");
+        assert!(
+            shown.starts_with("````diff\n") && shown.ends_with("````\n\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("@@ -1,1 +1,2 @@\n-a\n\\ No newline at end of file\n+a\n+```\n"),
+            "{shown}"
+        );
+        assert!(diff("f", "", "a\n").contains("@@ -0,0 +1,1 @@\n+a\n"));
+        assert!(!diff("f", "same\n", "same\n").contains("@@"));
+    }
+}

@@ -1,0 +1,368 @@
+//! Directories: listings, trees, searches. Symbolic links are entries like files; none is followed on the way down.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::FileType;
+use serde::Serialize;
+
+use super::config::FilesystemLimits;
+use super::handle::{self, Entry};
+use super::pattern::Patterns;
+use super::refusal::{Refusal, visible};
+use super::roots::Roots;
+use super::spot::{Ending, Spot};
+use crate::catalog::ToolError;
+use crate::source::builtin::Stop;
+
+/// A name as it is shown: what is no UTF-8 is replaced.
+fn shown(name: &OsStr) -> String {
+    visible(&name.to_string_lossy())
+}
+
+fn label(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "[DIR]",
+        _ => "[FILE]",
+    }
+}
+
+/// A directory's entries, by name, and whether there are more.
+fn sorted(
+    opened: &OwnedFd,
+    max: usize,
+    path: &str,
+    stop: &Stop,
+) -> Result<(Vec<Entry>, bool), ToolError> {
+    let (mut entries, more) =
+        handle::entries(opened, max, || stop.check()).map_err(|error| error.at(path))?;
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok((entries, more))
+}
+
+fn opened<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, OwnedFd), ToolError> {
+    let open = || {
+        let spot = Spot::find(roots, path, Ending::Follow)?;
+        let opened = spot.open_to_list()?;
+        Ok((spot, opened))
+    };
+    open().map_err(|refusal: Refusal| refusal.at(path))
+}
+
+fn and_more(limits: &FilesystemLimits) -> String {
+    format!(
+        "(there are more: only {} entries are shown, builtin.filesystem.limits.entries)",
+        limits.entries
+    )
+}
+
+/// A line for each entry.
+pub(super) fn listing(
+    roots: &Roots,
+    path: &str,
+    limits: &FilesystemLimits,
+    stop: &Stop,
+) -> Result<String, ToolError> {
+    let (_, opened) = opened(roots, path)?;
+    let (entries, more) = sorted(&opened, limits.entries, path, stop)?;
+    let lines = entries
+        .iter()
+        .map(|entry| format!("{} {}", label(entry.kind), shown(&entry.name)));
+    let lines: Vec<String> = lines.chain(more.then(|| and_more(limits))).collect();
+    Ok(lines.join("\n"))
+}
+
+/// A line for each entry with its size, and the sums.
+pub(super) fn listing_with_sizes(
+    roots: &Roots,
+    path: &str,
+    by_size: bool,
+    limits: &FilesystemLimits,
+    stop: &Stop,
+) -> Result<String, ToolError> {
+    let (_, opened) = opened(roots, path)?;
+    let (entries, more) = sorted(&opened, limits.entries, path, stop)?;
+    let mut sized = Vec::with_capacity(entries.len());
+    for (position, entry) in entries.into_iter().enumerate() {
+        if position.is_multiple_of(256) {
+            stop.check()?;
+        }
+        let found = handle::look(&opened, &entry.name).ok().flatten();
+        let size = found.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or_default());
+        sized.push((entry, size));
+    }
+    if by_size {
+        sized.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
+    } else {
+        sized.sort_by_cached_key(|(entry, _)| entry.name.to_string_lossy().to_lowercase());
+    }
+    let is_dir = |entry: &Entry| entry.kind == FileType::Directory;
+    let mut lines: Vec<String> = sized
+        .iter()
+        .map(|(entry, size)| {
+            let size = match entry.kind {
+                FileType::Directory => String::new(),
+                _ => format!("{:>10}", human(*size)),
+            };
+            format!("{} {:<30} {size}", label(entry.kind), shown(&entry.name))
+        })
+        .collect();
+    let directories = sized.iter().filter(|(entry, _)| is_dir(entry)).count();
+    let total: u64 = sized
+        .iter()
+        .filter(|(entry, _)| !is_dir(entry))
+        .map(|(_, size)| size)
+        .sum();
+    lines.extend(more.then(|| and_more(limits)));
+    lines.push(String::new());
+    lines.push(format!(
+        "Total: {} files, {directories} directories",
+        sized.len() - directories
+    ));
+    lines.push(format!("Combined size: {}", human(total)));
+    Ok(lines.join("\n"))
+}
+
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while 1024.0 <= size && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ => format!("{size:.2} {}", UNITS[unit]),
+    }
+}
+
+/// A node of a tree.
+#[derive(Debug, Serialize)]
+pub(super) struct Node {
+    name: String,
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children: Option<Vec<Node>>,
+    /// Whether there is more in the directory than its children.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+/// A directory with all that is below it, as JSON.
+pub(super) fn tree(
+    roots: &Roots,
+    path: &str,
+    leave_out: &Patterns,
+    limits: &FilesystemLimits,
+    stop: &Stop,
+) -> Result<String, ToolError> {
+    let (_, opened) = opened(roots, path)?;
+    let mut growth = Growth {
+        path,
+        leave_out,
+        limits,
+        stop,
+        room: limits.entries,
+    };
+    let (mut nodes, truncated) = growth.nodes(&opened, "", 1)?;
+    if truncated {
+        // The directory itself has no node that could say so.
+        nodes.push(Node {
+            name: and_more(limits),
+            r#type: "truncated",
+            children: None,
+            truncated: true,
+        });
+    }
+    Ok(serde_json::to_string_pretty(&nodes)?)
+}
+
+struct Growth<'g> {
+    path: &'g str,
+    leave_out: &'g Patterns,
+    limits: &'g FilesystemLimits,
+    stop: &'g Stop,
+    /// For how many entries there is room yet.
+    room: usize,
+}
+
+impl Growth<'_> {
+    fn nodes(
+        &mut self,
+        opened: &OwnedFd,
+        above: &str,
+        depth: usize,
+    ) -> Result<(Vec<Node>, bool), ToolError> {
+        let (entries, mut truncated) = sorted(opened, self.limits.entries, self.path, self.stop)?;
+        let mut nodes = Vec::new();
+        for entry in entries {
+            let relative = below(above, &entry.name);
+            if self.leave_out.mean(&relative) {
+                continue;
+            }
+            if self.room == 0 {
+                truncated = true;
+                break;
+            }
+            self.room -= 1;
+            let mut node = Node {
+                name: entry.name.to_string_lossy().into_owned(),
+                r#type: "file",
+                children: None,
+                truncated: false,
+            };
+            if entry.kind == FileType::Directory {
+                node.r#type = "directory";
+                (node.children, node.truncated) =
+                    self.children(opened, &entry, &relative, depth)?;
+            }
+            nodes.push(node);
+        }
+        Ok((nodes, truncated))
+    }
+
+    fn children(
+        &mut self,
+        parent: &OwnedFd,
+        entry: &Entry,
+        relative: &str,
+        depth: usize,
+    ) -> Result<(Option<Vec<Node>>, bool), ToolError> {
+        if self.limits.depth <= depth || self.room == 0 {
+            return Ok((Some(Vec::new()), true));
+        }
+        // What may not be read, or is gone, has no children to show.
+        let Ok(opened) = handle::open_to_list(parent.as_fd(), &entry.name) else {
+            return Ok((Some(Vec::new()), true));
+        };
+        let (nodes, truncated) = self.nodes(&opened, relative, depth + 1)?;
+        Ok((Some(nodes), truncated))
+    }
+}
+
+fn below(above: &str, name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    match above {
+        "" => name.into_owned(),
+        above => format!("{above}/{name}"),
+    }
+}
+
+/// The paths below a directory that a pattern means.
+pub(super) fn search(
+    roots: &Roots,
+    path: &str,
+    wanted: &Patterns,
+    leave_out: &Patterns,
+    limits: &FilesystemLimits,
+    stop: &Stop,
+) -> Result<String, ToolError> {
+    let (spot, opened) = opened(roots, path)?;
+    let base = spot.real_path();
+    let base = visible(&base.to_string_lossy());
+    let mut search = Search {
+        roots,
+        base: base.trim_end_matches('/'),
+        path,
+        wanted,
+        leave_out,
+        limits,
+        stop,
+        room: limits.searched,
+        found: Vec::new(),
+        left_off: None,
+    };
+    search.below(&opened, "", 1)?;
+    let mut lines = search.found;
+    if lines.is_empty() && search.left_off.is_none() {
+        return Ok("No matches found".to_owned());
+    }
+    if let Some(limit) = search.left_off {
+        lines.push(format!(
+            "(there may be more: the search was ended by builtin.filesystem.limits.{limit}; begin further down, or narrow the pattern)"
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+struct Search<'s> {
+    roots: &'s Roots,
+    base: &'s str,
+    path: &'s str,
+    wanted: &'s Patterns,
+    leave_out: &'s Patterns,
+    limits: &'s FilesystemLimits,
+    stop: &'s Stop,
+    room: usize,
+    found: Vec<String>,
+    /// The limit because of which something was not looked at.
+    left_off: Option<&'static str>,
+}
+
+impl Search<'_> {
+    fn below(&mut self, opened: &OwnedFd, above: &str, depth: usize) -> Result<(), ToolError> {
+        let (entries, more) = sorted(opened, self.room, self.path, self.stop)?;
+        self.room -= entries.len();
+        if more {
+            self.left_off = Some("searched");
+        }
+        for entry in entries {
+            let relative = below(above, &entry.name);
+            if self.leave_out.mean(&relative) || !self.is_inside(&entry, &relative) {
+                continue;
+            }
+            if self.wanted.mean(&relative) {
+                if self.found.len() == self.limits.matches {
+                    self.left_off = Some("matches");
+                    return Ok(());
+                }
+                self.found
+                    .push(format!("{}/{}", self.base, visible(&relative)));
+            }
+            if entry.kind != FileType::Directory {
+                continue;
+            }
+            if self.limits.depth <= depth {
+                self.left_off.get_or_insert("depth");
+                continue;
+            }
+            // What may not be read, or is gone, has nothing to be found.
+            if let Ok(opened) = handle::open_to_list(opened.as_fd(), &entry.name) {
+                self.below(&opened, &relative, depth + 1)?;
+            }
+            if self.left_off == Some("matches") {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Links that lead outside are not found: nothing can be done with them.
+    fn is_inside(&self, entry: &Entry, relative: &str) -> bool {
+        if entry.kind != FileType::Symlink {
+            return true;
+        }
+        let path = format!("{}/{relative}", self.base);
+        Spot::find(self.roots, &path, Ending::Follow).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_for_people() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KB"),
+            (1_572_864, "1.50 MB"),
+            (5 << 30, "5.00 GB"),
+            (u64::MAX, "16777216.00 TB"),
+        ] {
+            assert_eq!(human(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Why something is not done, in words for the model.
+//!
+//! Nothing here says anything of what lies outside of the directories: not where a link leads, nor whether anything is
+//! there.
+
+use rustix::io::Errno;
+
+use crate::catalog::ToolError;
+
+/// Why a path cannot be used as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("is outside of the directories that may be used; list_allowed_directories names them")]
+    Outside,
+    #[error("leads outside of the directories that may be used, by a symbolic link")]
+    LinkOutside,
+    #[error("leads through more than 40 symbolic links")]
+    TooManyLinks,
+    #[error("has a NUL character")]
+    Nul,
+    #[error("is longer than 4096 bytes")]
+    TooLong,
+    #[error("begins with ~, which stands for nobody here; write the path in full")]
+    Home,
+    #[error("is a path of Windows, or a URL; write it as list_allowed_directories does")]
+    Foreign,
+    #[error("does not exist")]
+    NotFound,
+    #[error("is a symbolic link to something that does not exist; nothing is made through it")]
+    Dangling,
+    #[error("has something on its way that is no directory")]
+    NotADirectory,
+    #[error("is no directory")]
+    NoDirectory,
+    #[error("is a directory")]
+    IsDirectory,
+    #[error("is no regular file")]
+    NotRegular,
+    #[error("exists already")]
+    Exists,
+    #[error(
+        "is one of the directories that may be used, or has one below it; it stays where it is"
+    )]
+    IsRoot,
+    #[error("cannot be moved into itself")]
+    IntoItself,
+    #[error("is on another file system; write the file there instead")]
+    OtherFilesystem,
+    #[error("is marked as read-only")]
+    ReadOnly,
+    #[error("is on a file system of the kernel's, which has no files to work with")]
+    Kernel,
+    #[error("changed while it was looked at; try again")]
+    Changed,
+    #[error("cannot be used: {}", words(*.0))]
+    System(Errno),
+}
+
+impl Refusal {
+    /// What the system says of something inside.
+    pub(super) fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT => Self::NotFound,
+            Errno::NOTDIR => Self::NotADirectory,
+            Errno::ISDIR => Self::IsDirectory,
+            Errno::EXIST | Errno::NOTEMPTY => Self::Exists,
+            Errno::XDEV => Self::OtherFilesystem,
+            // A link stands where there was none a moment ago.
+            Errno::LOOP => Self::Changed,
+            errno => Self::System(errno),
+        }
+    }
+
+    /// With the path as it was asked for.
+    pub(super) fn at(self, path: &str) -> ToolError {
+        ToolError::new(format!("{} {self}", shortened(path)))
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::of(errno)
+    }
+}
+
+impl From<std::io::Error> for Refusal {
+    fn from(error: std::io::Error) -> Self {
+        Errno::from_io_error(&error).map_or(Self::System(Errno::IO), Self::of)
+    }
+}
+
+fn words(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ACCESS | Errno::PERM => "the server has no permission",
+        Errno::NAMETOOLONG => "a name in it is too long",
+        Errno::NOSPC | Errno::DQUOT => "there is no room left on the disk",
+        Errno::ROFS => "the file system is read-only",
+        Errno::MFILE | Errno::NFILE => "too many files are open; try again later",
+        Errno::BUSY | Errno::TXTBSY => "something else is using it",
+        Errno::INVAL | Errno::ILSEQ => "the file system does not take such a name",
+        Errno::MLINK => "it has too many entries",
+        _ => "the system has trouble with it",
+    }
+}
+
+/// A path in a message: in one line, and no longer than a line.
+pub(super) fn shortened(path: &str) -> String {
+    const SHOWN: usize = 200;
+    let mut shown = visible(&path.chars().take(SHOWN).collect::<String>());
+    if path.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    format!("{shown:?}").replace("\\\\", "\\")
+}
+
+/// A text in which no character breaks the line or moves the cursor.
+pub(super) fn visible(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    let mut visible = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() {
+            visible.extend(c.escape_default());
+        } else {
+            visible.push(c);
+        }
+    }
+    visible
+}

@@ -1,0 +1,551 @@
+//! The tools: what they are called, what they take, and what they say.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::config::{FilesystemConfig, FilesystemLimits};
+use super::edit::{self, Edit};
+use super::pattern::Patterns;
+use super::refusal::{Refusal, shortened};
+use super::roots::Roots;
+use super::write::{self, MoveError, WriteError};
+use super::{info, list, read};
+use crate::catalog::{
+    CallContext, Definition, IntoOutput, IntoTool as _, Output, Tool, ToolError, tool_fn,
+};
+use crate::protocol::Content;
+use crate::source::builtin::{Blocking, Stop, Toolset, ToolsetError};
+use crate::source::config::GRACE;
+
+/// What the tools share.
+struct Files {
+    roots: Roots,
+    limits: FilesystemLimits,
+    blocking: Blocking,
+}
+
+pub(in crate::source::builtin) fn toolset(
+    settings: &FilesystemConfig,
+) -> Result<Toolset, ToolsetError> {
+    const DIRECTORIES: &str = "builtin.filesystem.directories";
+    if settings.directories.is_empty() {
+        return Err(ToolsetError::setting(
+            DIRECTORIES,
+            "is empty: the filesystem toolset works in directories that are named, and nowhere else; name them in the configuration file, or in LONGSHORE_BUILTIN__FILESYSTEM__DIRECTORIES",
+        ));
+    }
+    if let Some((limit, problem)) = settings.limits.problem() {
+        let setting = format!("builtin.filesystem.limits.{limit}");
+        return Err(ToolsetError::setting(setting, problem));
+    }
+    let roots = Roots::open(&settings.directories).map_err(|(position, problem)| {
+        ToolsetError::setting(format!("{DIRECTORIES}[{position}]"), problem)
+    })?;
+    let files = Arc::new(Files {
+        roots,
+        blocking: Blocking::new(settings.limits.concurrency, settings.limits.timeout()),
+        limits: settings.limits.clone(),
+    });
+    let mut tools = files.reading();
+    if settings.write {
+        tools.extend(files.writing());
+    }
+    Ok(Toolset {
+        tools,
+        ..Toolset::default()
+    })
+}
+
+// === Arguments ===
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadText {
+    /// The file.
+    path: String,
+    /// Return only so many lines of its end.
+    tail: Option<usize>,
+    /// Return only so many lines of its beginning.
+    head: Option<usize>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AtPath {
+    /// The file or directory.
+    path: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadMany {
+    /// The files.
+    #[schemars(length(min = 1, max = 1000))]
+    paths: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Write {
+    /// The file, which may exist already.
+    path: String,
+    /// All of its content.
+    content: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OneEdit {
+    /// What stands in the file, line for line.
+    #[serde(rename = "oldText")]
+    old_text: String,
+    /// What is to stand there instead.
+    #[serde(rename = "newText")]
+    new_text: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EditFile {
+    /// The file.
+    path: String,
+    /// The edits, which are made one after the other.
+    edits: Vec<OneEdit>,
+    /// Only show what would change.
+    #[serde(default, rename = "dryRun")]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum SortBy {
+    #[default]
+    Name,
+    Size,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListWithSizes {
+    /// The directory.
+    path: String,
+    /// What comes first: names in their order, or the largest.
+    #[serde(default, rename = "sortBy")]
+    sort_by: SortBy,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TreeOf {
+    /// The directory.
+    path: String,
+    /// What to leave out: names, or patterns of paths below the directory.
+    #[serde(default, rename = "excludePatterns")]
+    exclude_patterns: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// The directory to begin in.
+    path: String,
+    /// What paths below it have to be like: `*.txt` for files in the directory, `**/*.txt` for those below it too.
+    pattern: String,
+    /// Patterns of what to leave out.
+    #[serde(default, rename = "excludePatterns")]
+    exclude_patterns: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    /// What to move.
+    source: String,
+    /// Its new path, at which nothing may be.
+    destination: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+// === Results ===
+
+/// A text, which clients also get as the member `content` of the structured result.
+struct Said(String);
+
+impl IntoOutput for Said {
+    fn into_output(self) -> Result<Output, ToolError> {
+        #[derive(Serialize)]
+        struct Same<'t> {
+            content: &'t str,
+        }
+        let output = Output::structured(&Same { content: &self.0 })?;
+        Ok(output.with_content([Content::text(self.0)]))
+    }
+
+    fn output_schema() -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "properties": { "content": { "type": "string" } },
+            "required": ["content"],
+        }))
+    }
+}
+
+// === Tools ===
+
+impl Files {
+    /// A tool whose work blocks.
+    fn tool<A, R>(
+        self: &Arc<Self>,
+        definition: Definition,
+        work: fn(&Self, &A, &Stop) -> Result<R, ToolError>,
+    ) -> Arc<dyn Tool>
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: IntoOutput + Send + 'static,
+    {
+        let files = Arc::clone(self);
+        let timeout = self.limits.timeout() + GRACE;
+        let definition = definition.open_world(false).timeout(timeout);
+        tool_fn(definition, move |_: Arc<CallContext>, arguments: A| {
+            let files = Arc::clone(&files);
+            async move {
+                let pool = Arc::clone(&files);
+                pool.blocking
+                    .run(move |stop| work(&files, &arguments, stop))
+                    .await
+            }
+        })
+        .into_tool()
+    }
+
+    fn reading(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
+        let define = |name: &str, title: &str, description: &str| {
+            Definition::new(name)
+                .title(title)
+                .description(description)
+                .read_only(true)
+        };
+        vec![
+            self.tool(
+                define(
+                    "read_file",
+                    "Read a file (old name)",
+                    "Returns the text of a file. The old name of read_text_file, which is to be used instead.",
+                ),
+                Self::read_text,
+            ),
+            self.tool(
+                define(
+                    "read_text_file",
+                    "Read a text file",
+                    "Returns the text of a file, or with head or tail its first or last lines. Bytes that are no UTF-8 are replaced.",
+                ),
+                Self::read_text,
+            ),
+            self.tool(
+                define(
+                    "read_media_file",
+                    "Read a media file",
+                    "Returns a picture or a sound as such, and any other file as a resource with its bytes.",
+                ),
+                Self::read_media,
+            ),
+            self.tool(
+                define(
+                    "read_multiple_files",
+                    "Read several files",
+                    "Returns the texts of several files, each under its path. One that cannot be read does not keep the others from being read.",
+                ),
+                Self::read_many,
+            ),
+            self.tool(
+                define(
+                    "list_directory",
+                    "List a directory",
+                    "Lists what is in a directory, each name with [FILE] or [DIR] before it.",
+                ),
+                Self::list,
+            ),
+            self.tool(
+                define(
+                    "list_directory_with_sizes",
+                    "List a directory with sizes",
+                    "Lists what is in a directory like list_directory, with the sizes of files, and how many there are and how large together.",
+                ),
+                Self::list_with_sizes,
+            ),
+            self.tool(
+                define(
+                    "directory_tree",
+                    "Directory tree",
+                    "Returns a directory with all that is below it as JSON: each entry has a name and a type (file or directory), and directories have children.",
+                ),
+                Self::tree,
+            ),
+            self.tool(
+                define(
+                    "search_files",
+                    "Search files",
+                    "Finds files and directories below a directory whose path is like a pattern, and returns their full paths.",
+                ),
+                Self::search,
+            ),
+            self.tool(
+                define(
+                    "get_file_info",
+                    "File information",
+                    "Tells the size of a file or directory, when it was made, changed and read, what it is and who may use it.",
+                ),
+                Self::info,
+            ),
+            self.tool(
+                define(
+                    "list_allowed_directories",
+                    "Directories that may be used",
+                    "Names the directories that the other tools work in. What is below them may be used too, and nothing else.",
+                ),
+                Self::directories,
+            ),
+        ]
+    }
+
+    fn writing(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
+        let define = |name: &str, title: &str, description: &str| {
+            Definition::new(name)
+                .title(title)
+                .description(description)
+                .read_only(false)
+        };
+        vec![
+            self.tool(
+                define(
+                    "write_file",
+                    "Write a file",
+                    "Makes a file of a text. If there is one already, its content is replaced as a whole.",
+                )
+                .destructive(true)
+                .idempotent(true),
+                Self::write,
+            ),
+            self.tool(
+                define(
+                    "edit_file",
+                    "Edit a file",
+                    "Replaces texts in a file by others, and returns what has changed as a diff. With dryRun nothing is changed.",
+                )
+                .destructive(true)
+                .idempotent(false),
+                Self::edit,
+            ),
+            self.tool(
+                define(
+                    "create_directory",
+                    "Make a directory",
+                    "Makes a directory, and those above it that are missing. If it exists already, that is good.",
+                )
+                .destructive(false)
+                .idempotent(true),
+                Self::make_directory,
+            ),
+            self.tool(
+                define(
+                    "move_file",
+                    "Move or rename",
+                    "Moves or renames a file or a directory. Nothing may have the new path already.",
+                )
+                .destructive(true)
+                .idempotent(false),
+                Self::rename,
+            ),
+        ]
+    }
+
+    fn read_text(&self, wanted: &ReadText, stop: &Stop) -> Result<Said, ToolError> {
+        let path = &wanted.path;
+        // Nought lines stand for all, as they do elsewhere.
+        let (head, tail) = (wanted.head.unwrap_or(0), wanted.tail.unwrap_or(0));
+        if head != 0 && tail != 0 {
+            return Err(ToolError::new("give either head or tail, not both"));
+        }
+        let max = self.limits.bytes;
+        let (_, mut file, _) = read::open(&self.roots, path)?;
+        let bytes = match (head, tail) {
+            (0, 0) => read::all(&mut file, path, max, stop)?,
+            (lines, 0) => read::head(&mut file, path, lines, max, stop)?,
+            (_, lines) => read::tail(&mut file, path, lines, max, stop)?,
+        };
+        Ok(Said(text(bytes)))
+    }
+
+    fn read_media(&self, wanted: &AtPath, stop: &Stop) -> Result<Output, ToolError> {
+        let path = &wanted.path;
+        let (spot, mut file, _) = read::open(&self.roots, path)?;
+        let bytes = read::all(&mut file, path, self.limits.bytes, stop)?;
+        let kind = read::media_type(&spot.name().to_string_lossy());
+        Ok(Output::blocks([match kind.split_once('/') {
+            Some(("image", _)) => Content::image(bytes, kind),
+            Some(("audio", _)) => Content::audio(bytes, kind),
+            _ => {
+                let uri = Url::from_file_path(spot.real_path());
+                let uri = uri.map_or_else(|()| "file:".to_owned(), String::from);
+                Content::embedded_blob(uri, kind, bytes)
+            }
+        }]))
+    }
+
+    fn read_many(&self, wanted: &ReadMany, stop: &Stop) -> Result<Said, ToolError> {
+        let mut room = self.limits.bytes;
+        let mut texts = Vec::with_capacity(wanted.paths.len());
+        for path in &wanted.paths {
+            stop.check()?;
+            let read = read::open(&self.roots, path)
+                .and_then(|(_, mut file, _)| read::all(&mut file, path, room, stop));
+            texts.push(match read {
+                Ok(bytes) => {
+                    room -= bytes.len();
+                    format!("{path}:\n{}\n", text(bytes))
+                }
+                Err(error) => format!("{path}: Error - {}", error.message()),
+            });
+        }
+        Ok(Said(texts.join("\n---\n")))
+    }
+
+    fn list(&self, wanted: &AtPath, stop: &Stop) -> Result<Said, ToolError> {
+        list::listing(&self.roots, &wanted.path, &self.limits, stop).map(Said)
+    }
+
+    fn list_with_sizes(&self, wanted: &ListWithSizes, stop: &Stop) -> Result<Said, ToolError> {
+        let by_size = matches!(wanted.sort_by, SortBy::Size);
+        list::listing_with_sizes(&self.roots, &wanted.path, by_size, &self.limits, stop).map(Said)
+    }
+
+    fn tree(&self, wanted: &TreeOf, stop: &Stop) -> Result<Said, ToolError> {
+        let leave_out = Patterns::leaving_out(&wanted.exclude_patterns)?;
+        list::tree(&self.roots, &wanted.path, &leave_out, &self.limits, stop).map(Said)
+    }
+
+    fn search(&self, wanted: &Search, stop: &Stop) -> Result<Said, ToolError> {
+        let pattern = Patterns::new([wanted.pattern.as_str()])?;
+        let leave_out = Patterns::new(wanted.exclude_patterns.iter().map(String::as_str))?;
+        let limits = &self.limits;
+        list::search(
+            &self.roots,
+            &wanted.path,
+            &pattern,
+            &leave_out,
+            limits,
+            stop,
+        )
+        .map(Said)
+    }
+
+    fn info(&self, wanted: &AtPath, _: &Stop) -> Result<Said, ToolError> {
+        let found = info::of(&self.roots, &wanted.path);
+        found.map(Said).map_err(|refusal| refusal.at(&wanted.path))
+    }
+
+    fn directories(&self, _: &Nothing, _: &Stop) -> Result<Said, ToolError> {
+        let mut lines = vec!["Allowed directories:".to_owned()];
+        for root in self.roots.iter() {
+            lines.push(root.shown.display().to_string());
+            if root.real != root.shown {
+                lines.push(root.real.display().to_string());
+            }
+        }
+        Ok(Said(lines.join("\n")))
+    }
+
+    fn write(&self, wanted: &Write, stop: &Stop) -> Result<Said, ToolError> {
+        let path = &wanted.path;
+        self.check_size(path, wanted.content.len())?;
+        let spot = write::place(&self.roots, path).map_err(|refusal| refusal.at(path))?;
+        write::replace(&spot, wanted.content.as_bytes(), stop).map_err(|error| error.at(path))?;
+        Ok(Said(format!("Successfully wrote to {path}")))
+    }
+
+    fn edit(&self, wanted: &EditFile, stop: &Stop) -> Result<Said, ToolError> {
+        let path = &wanted.path;
+        let (spot, mut file, before) = read::open(&self.roots, path)?;
+        let bytes = read::all(&mut file, path, self.limits.bytes, stop)?;
+        let content = String::from_utf8(bytes).map_err(|_| {
+            let path = shortened(path);
+            ToolError::new(format!(
+                "{path} is no UTF-8 text, and editing would spoil it"
+            ))
+        })?;
+        let edits: Vec<Edit<'_>> = wanted
+            .edits
+            .iter()
+            .map(|edit| Edit {
+                old: &edit.old_text,
+                new: &edit.new_text,
+            })
+            .collect();
+        let old = edit::normalized(&content);
+        let new = edit::apply(&old, &edits, self.limits.bytes, stop)?;
+        let diff = edit::diff(&spot.real_path().to_string_lossy(), &old, &new);
+        if wanted.dry_run || old == new {
+            return Ok(Said(diff));
+        }
+        let new = match edit::has_crlf(&content) {
+            true => new.replace('\n', "\r\n"),
+            false => new,
+        };
+        self.check_size(path, new.len())?;
+        let place = || {
+            let place = write::place(&self.roots, path)?;
+            if !write::is_same(place.found()?, &before) {
+                return Err(Refusal::Changed);
+            }
+            Ok(place)
+        };
+        let place = place().map_err(|refusal: Refusal| refusal.at(path))?;
+        write::replace(&place, new.as_bytes(), stop).map_err(|error: WriteError| error.at(path))?;
+        Ok(Said(diff))
+    }
+
+    fn make_directory(&self, wanted: &AtPath, _: &Stop) -> Result<Said, ToolError> {
+        let path = &wanted.path;
+        write::make_directory(&self.roots, path).map_err(|refusal| refusal.at(path))?;
+        Ok(Said(format!("Successfully created directory {path}")))
+    }
+
+    fn rename(&self, wanted: &Move, _: &Stop) -> Result<Said, ToolError> {
+        let Move {
+            source,
+            destination,
+        } = wanted;
+        write::rename(&self.roots, source, destination).map_err(|error| match error {
+            MoveError::Source(refusal) => refusal.at(source),
+            MoveError::Destination(refusal) => refusal.at(destination),
+        })?;
+        Ok(Said(format!(
+            "Successfully moved {source} to {destination}"
+        )))
+    }
+
+    fn check_size(&self, path: &str, bytes: usize) -> Result<(), ToolError> {
+        let max = self.limits.bytes;
+        if max < bytes {
+            let path = shortened(path);
+            return Err(ToolError::new(format!(
+                "{path} would have {bytes} bytes, and {max} is the most (builtin.filesystem.limits.bytes)"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|invalid| String::from_utf8_lossy(invalid.as_bytes()).into_owned())
+}

@@ -1,0 +1,231 @@
+//! Changing files and directories: whole, or not at all.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::handle;
+use super::refusal::Refusal;
+use super::roots::Roots;
+use super::spot::{Ending, Spot};
+use crate::catalog::ToolError;
+use crate::source::builtin::Stop;
+
+/// Where a file may be written: what has the name is a regular file, or nothing.
+pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<Spot<'r>, Refusal> {
+    let spot = Spot::find(roots, path, Ending::Follow)?;
+    if spot.is_free() {
+        return Ok(spot);
+    }
+    let found = spot.found()?;
+    match handle::kind(found) {
+        FileType::RegularFile if found.st_mode & 0o222 == 0 => Err(Refusal::ReadOnly),
+        FileType::RegularFile => Ok(spot),
+        FileType::Directory => Err(Refusal::IsDirectory),
+        _ => Err(Refusal::NotRegular),
+    }
+}
+
+/// Puts a file in its place: it is written beside it first and then takes its name, so that nobody ever sees half of it,
+/// and whoever has a hard link keeps what was there. Mode and owner stay.
+pub(super) fn replace(spot: &Spot<'_>, content: &[u8], stop: &Stop) -> Result<(), WriteError> {
+    let dir = spot.dir();
+    let before = spot.found().ok();
+    let mut beside = Beside::new(dir, before)?;
+    for piece in content.chunks(1024 * 1024) {
+        stop.check()?;
+        beside.file.write_all(piece).map_err(Refusal::from)?;
+    }
+    if let Some(before) = before {
+        keep_owner_and_mode(&beside.file, before)?;
+    }
+    beside.file.sync_data().map_err(Refusal::from)?;
+    renameat(dir, &beside.name, dir, spot.name()).map_err(Refusal::of)?;
+    beside.is_in_place = true;
+    Ok(())
+}
+
+/// Why a file was not written.
+pub(super) enum WriteError {
+    Refused(Refusal),
+    Stopped(ToolError),
+}
+
+impl From<Refusal> for WriteError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<ToolError> for WriteError {
+    fn from(error: ToolError) -> Self {
+        Self::Stopped(error)
+    }
+}
+
+impl WriteError {
+    pub(super) fn at(self, path: &str) -> ToolError {
+        match self {
+            Self::Refused(refusal) => refusal.at(path),
+            Self::Stopped(error) => error,
+        }
+    }
+}
+
+/// A file that is to take another's name; it is gone if it never does.
+struct Beside<'d> {
+    dir: BorrowedFd<'d>,
+    name: OsString,
+    file: File,
+    is_in_place: bool,
+}
+
+impl<'d> Beside<'d> {
+    fn new(dir: BorrowedFd<'d>, before: Option<&Stat>) -> Result<Self, Refusal> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|_| Refusal::System(Errno::IO))?;
+        let name = OsString::from(format!(
+            ".longshore-{:016x}.tmp",
+            u64::from_ne_bytes(random)
+        ));
+        let flags = OFlags::WRONLY
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
+        // What takes the place of something that few may read is not read by others meanwhile.
+        let mode = if before.is_some() { 0o600 } else { 0o666 };
+        let file = openat(dir, &name, flags, Mode::from_raw_mode(mode))?;
+        Ok(Self {
+            dir,
+            name,
+            file: File::from(file),
+            is_in_place: false,
+        })
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            let _ = unlinkat(self.dir, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), Refusal> {
+    let now = rustix::fs::fstat(file)?;
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid) {
+        let owner = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
+        // Few may give a file away. The group may still be kept if the owner cannot be.
+        if rustix::fs::fchown(file, Some(owner.0), Some(owner.1)).is_err() {
+            let _ = rustix::fs::fchown(file, None, Some(owner.1));
+        }
+    }
+    let mode = Mode::from_raw_mode(before.st_mode & 0o777);
+    Ok(rustix::fs::fchmod(file, mode)?)
+}
+
+/// Makes a directory, and those on the way to it. One that is there is good.
+pub(super) fn make_directory(roots: &Roots, path: &str) -> Result<(), Refusal> {
+    let spot = Spot::find(roots, path, Ending::Make)?;
+    match handle::kind(spot.found()?) {
+        FileType::Directory => Ok(()),
+        _ => Err(Refusal::Exists),
+    }
+}
+
+/// Why something was not moved, and which of the two paths is to blame.
+pub(super) enum MoveError {
+    Source(Refusal),
+    Destination(Refusal),
+}
+
+/// Gives something another name, which nothing may have. Of a symbolic link, the link itself is moved, if it leads nowhere
+/// outside.
+pub(super) fn rename(roots: &Roots, source: &str, destination: &str) -> Result<(), MoveError> {
+    let from = movable(roots, source).map_err(MoveError::Source)?;
+    let to = Spot::find(roots, destination, Ending::Stay).map_err(MoveError::Destination)?;
+    if !to.is_free() {
+        return Err(MoveError::Destination(Refusal::Exists));
+    }
+    let moved = match rename_to_free(&from, &to) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rename_otherwise(&from, &to),
+        moved => moved,
+    };
+    moved.map_err(|errno| match errno {
+        Errno::EXIST | Errno::NOTEMPTY => MoveError::Destination(Refusal::Exists),
+        Errno::INVAL => MoveError::Destination(Refusal::IntoItself),
+        Errno::NOENT => MoveError::Source(Refusal::Changed),
+        errno => MoveError::Destination(errno.into()),
+    })
+}
+
+fn movable<'r>(roots: &'r Roots, source: &str) -> Result<Spot<'r>, Refusal> {
+    let from = Spot::find(roots, source, Ending::Stay)?;
+    let found = from.found()?;
+    if from.is_root() || roots.has_below(&from.real_path()) {
+        return Err(Refusal::IsRoot);
+    }
+    if handle::kind(found) == FileType::Symlink {
+        match Spot::find(roots, source, Ending::Follow) {
+            Ok(_) | Err(Refusal::Dangling) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(from)
+}
+
+/// In one step, so that nothing is lost that takes the name meanwhile.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+fn rename_to_free(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
+    use rustix::fs::{RenameFlags, renameat_with};
+    renameat_with(
+        from.dir(),
+        from.name(),
+        to.dir(),
+        to.name(),
+        RenameFlags::NOREPLACE,
+    )
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn rename_to_free(_: &Spot<'_>, _: &Spot<'_>) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
+
+/// For file systems that cannot do that in one step. A directory takes the place of nothing but an empty one; anything
+/// else gets a second name, which fails if it is taken, and loses the first.
+fn rename_otherwise(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
+    let is_dir = from
+        .found()
+        .is_ok_and(|stat| handle::kind(stat) == FileType::Directory);
+    if is_dir {
+        return renameat(from.dir(), from.name(), to.dir(), to.name());
+    }
+    rustix::fs::linkat(
+        from.dir().as_fd(),
+        from.name(),
+        to.dir().as_fd(),
+        to.name(),
+        AtFlags::empty(),
+    )?;
+    unlinkat(from.dir(), from.name(), AtFlags::empty())
+}
+
+/// Whether a file is still what it was when it was read.
+pub(super) fn is_same(now: &Stat, before: &Stat) -> bool {
+    let of = |stat: &Stat| {
+        (
+            (stat.st_dev, stat.st_ino),
+            stat.st_size,
+            (stat.st_mtime, stat.st_mtime_nsec),
+        )
+    };
+    of(now) == of(before)
+}

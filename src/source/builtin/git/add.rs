@@ -1,0 +1,200 @@
+//! `git_add` and `git_reset`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice};
+use gix::index::entry::Stat;
+
+use super::index::{Files, Index, Staged};
+use super::repository::{Doing, Place};
+use super::tree::{Version, is_path};
+use super::worktree::Found;
+use crate::catalog::ToolError;
+
+/// How many paths can be named at once.
+const NAMED_MAX: usize = 10_000;
+
+pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolError> {
+    if files.is_empty() {
+        return Err(ToolError::new(
+            "No files provided to stage. Pass one or more paths, or ['.'] to stage everything.",
+        ));
+    }
+    if NAMED_MAX < files.len() {
+        return Err(ToolError::new(format!(
+            "at most {NAMED_MAX} paths can be named at once"
+        )));
+    }
+    let worktree = place.worktree()?;
+    let lock = place.lock_index()?;
+    let index = place.index()?;
+    index.check_writable()?;
+    let root = place.repository.workdir().unwrap_or(Path::new(""));
+    let mut paths = Vec::new();
+    for file in files {
+        paths.push(relative(file, root)?);
+    }
+    let untracked: BTreeSet<BString> = place
+        .untracked(&index, &worktree, false)?
+        .into_iter()
+        .collect();
+    let wanted = wanted(&paths, &index, &untracked, |path| {
+        worktree.look(path.as_bstr()).doing("look at a file")
+    })?;
+
+    let mut staged = index.staged.clone();
+    let mut is_changed = false;
+    let mut content = Files::new(place, &index, &worktree)?;
+    for path in wanted {
+        place.stop.check()?;
+        let before = index.staged.get(&path);
+        let version = content.version(path.as_bstr(), before)?;
+        let is_unmerged = index.conflicts.contains_key(&path);
+        if !is_unmerged && version == before.map(|staged| staged.version) {
+            continue;
+        }
+        is_changed = true;
+        match content.content(path.as_bstr(), before)? {
+            None => {
+                staged.remove(&path);
+            }
+            Some((mode, stat, bytes)) => {
+                let id = place
+                    .repository
+                    .write_blob(&bytes)
+                    .doing("store a file's content")?
+                    .detach();
+                make_room(&mut staged, &path);
+                let version = Version { mode, id };
+                staged.insert(path, Staged { version, stat });
+            }
+        }
+    }
+    if !is_changed {
+        return Ok("No changes were staged: the given paths had nothing new to stage. git_status shows what is \
+                   modified or untracked."
+            .to_owned());
+    }
+    let is_resolved = |path: &BStr| paths.iter().any(|named| covers(named.as_bstr(), path));
+    lock.write(place, &staged, &index, |path| !is_resolved(path))?;
+    Ok("Files staged successfully".to_owned())
+}
+
+/// The paths that some names stand for.
+fn wanted(
+    named: &[BString],
+    index: &Index,
+    untracked: &BTreeSet<BString>,
+    look: impl Fn(&BString) -> Result<Option<Found>, ToolError>,
+) -> Result<BTreeSet<BString>, ToolError> {
+    let mut wanted = BTreeSet::new();
+    for name in named {
+        let tracked = index.staged.keys().chain(index.conflicts.keys());
+        let found: Vec<&BString> = tracked
+            .chain(untracked.iter().filter(|path| !path.ends_with(b"/")))
+            .filter(|path| covers(name.as_bstr(), path.as_bstr()))
+            .collect();
+        if found.is_empty() && !name.is_empty() {
+            let is_there = look(name)?;
+            let mut as_folder = name.clone();
+            as_folder.push(b'/');
+            return Err(ToolError::new(match is_there {
+                None => format!("pathspec '{name}' did not match any files"),
+                Some(_) if untracked.contains(&as_folder) => {
+                    format!("'{name}' is a repository of its own, and is not added")
+                }
+                Some(Found::Folder) => {
+                    format!("there is nothing to add in '{name}'; what is there may be ignored")
+                }
+                Some(_) => {
+                    format!("'{name}' is ignored by the repository's .gitignore, and is not added")
+                }
+            }));
+        }
+        wanted.extend(found.into_iter().cloned());
+    }
+    Ok(wanted)
+}
+
+/// Whether a path is the named one or lies in it. The empty name is the whole working tree.
+fn covers(name: &BStr, path: &BStr) -> bool {
+    match path.strip_prefix(name.as_bytes()) {
+        Some(rest) => name.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
+        None => false,
+    }
+}
+
+/// A path as callers write it, from the root of the working tree.
+fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
+    let outside = || {
+        ToolError::new(format!(
+            "Path '{file}' is outside the repository '{}'",
+            root.display()
+        ))
+    };
+    let path = Path::new(file);
+    let path = if path.is_absolute() {
+        path.strip_prefix(root).map_err(|_| outside())?
+    } else {
+        path
+    };
+    let mut steps: Vec<&str> = Vec::new();
+    for step in path.components() {
+        match step {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => {
+                steps.pop().ok_or_else(outside)?;
+            }
+            std::path::Component::Normal(name) => steps.push(name.to_str().ok_or_else(outside)?),
+            _ => return Err(outside()),
+        }
+    }
+    let relative = BString::from(steps.join("/"));
+    if !relative.is_empty() && !is_path(relative.as_bstr()) {
+        return Err(ToolError::new(format!(
+            "'{file}' is no path that can be added"
+        )));
+    }
+    Ok(relative)
+}
+
+/// Takes away what cannot be there beside a new path: a file where one of its folders is to be, files in a folder of
+/// its name.
+fn make_room(staged: &mut std::collections::BTreeMap<BString, Staged>, path: &BString) {
+    for at in path.find_iter("/") {
+        staged.remove(path[..at].as_bstr());
+    }
+    let mut within = path.clone();
+    within.push(b'/');
+    let beneath: Vec<BString> = staged
+        .range(within.clone()..)
+        .take_while(|(other, _)| other.starts_with(&within))
+        .map(|(other, _)| other.clone())
+        .collect();
+    for other in beneath {
+        staged.remove(&other);
+    }
+}
+
+/// Puts the index back to what the last commit has.
+pub(super) fn reset(place: &Place<'_>) -> Result<String, ToolError> {
+    let lock = place.lock_index()?;
+    let index = place.index()?;
+    index.check_writable()?;
+    let entries = place.flat(place.head_tree()?)?;
+    let staged = entries
+        .into_iter()
+        .map(|entry| {
+            let known = index.staged.get(&entry.path);
+            let stat = match known {
+                Some(staged) if staged.version == entry.version => staged.stat,
+                _ => Stat::default(),
+            };
+            let version = entry.version;
+            (entry.path, Staged { version, stat })
+        })
+        .collect();
+    lock.write(place, &staged, &index, |_| false)?;
+    Ok("All staged changes reset".to_owned())
+}

@@ -1,0 +1,258 @@
+//! `git_branch` and `git_create_branch`; and what HEAD is called.
+
+use std::collections::HashSet;
+
+use gix::ObjectId;
+use gix::bstr::ByteSlice;
+use gix::objs::Kind;
+use gix::refs::transaction::{PreviousValue, RefEdit};
+use gix::refs::{FullName, TargetRef};
+
+use super::commit::signature;
+use super::repository::{Doing, Place, no_option};
+use super::text::Text;
+use crate::catalog::ToolError;
+
+/// Branches, each with what it is called in the list.
+pub(super) fn list(
+    place: &Place<'_>,
+    kind: &str,
+    contains: Option<&str>,
+    not_contains: Option<&str>,
+) -> Result<String, ToolError> {
+    let (local, remote) = match kind {
+        "local" => (true, false),
+        "remote" => (false, true),
+        "all" => (true, true),
+        other => return Err(ToolError::new(format!("Invalid branch type: {other}"))),
+    };
+    let wanted = |revision: Option<&str>, what: &str| match revision.filter(|text| !text.is_empty())
+    {
+        Some(revision) => {
+            no_option(what, revision)?;
+            place.commit(revision).map(Some)
+        }
+        None => Ok(None),
+    };
+    let contains = wanted(contains, "contains value")?;
+    let not_contains = wanted(not_contains, "not_contains value")?;
+    let mut search = Search { place, walked: 0 };
+    let mut fits = |tip: ObjectId| -> Result<bool, ToolError> {
+        if let Some(wanted) = contains
+            && !search.has(tip, wanted)?
+        {
+            return Ok(false);
+        }
+        match not_contains {
+            Some(unwanted) => Ok(!search.has(tip, unwanted)?),
+            None => Ok(true),
+        }
+    };
+    let mut out = Text::new(place.limits().output_bytes);
+    let head = place.repository.head().doing("read HEAD")?;
+    let current = head.referent_name().map(|name| name.as_bstr().to_owned());
+    if local
+        && head.is_detached()
+        && let Some(id) = place.head()?
+        && fits(id)?
+    {
+        out.line(format!("* ({})", detached(place, id)?));
+    }
+    let platform = place.repository.references().doing("list the branches")?;
+    let mut prefixes = Vec::new();
+    if local {
+        prefixes.push(("refs/heads/", ""));
+    }
+    if remote {
+        prefixes.push(("refs/remotes/", if local { "remotes/" } else { "" }));
+    }
+    for (prefix, shown) in prefixes {
+        let branches = if prefix == "refs/heads/" {
+            platform.local_branches()
+        } else {
+            platform.remote_branches()
+        };
+        for branch in branches.doing("list the branches")? {
+            place.stop.check()?;
+            // One that is broken is not shown, and the others are.
+            let Ok(mut branch) = branch else { continue };
+            let name = branch.name().as_bstr().to_owned();
+            let target = match branch.target() {
+                TargetRef::Symbolic(target) => Some(target.as_bstr().to_owned()),
+                TargetRef::Object(_) => None,
+            };
+            let Ok(tip) = branch.peel_to_id() else {
+                continue;
+            };
+            if !fits(tip.detach())? {
+                continue;
+            }
+            let mark = if current.as_ref() == Some(&name) {
+                "* "
+            } else {
+                "  "
+            };
+            let short = name.strip_prefix(prefix.as_bytes()).unwrap_or(&name);
+            out.push(format!("{mark}{shown}"));
+            out.push(short);
+            if let Some(target) = target {
+                out.push(" -> ");
+                out.push(target.strip_prefix(prefix.as_bytes()).unwrap_or(&target));
+            }
+            out.push("\n");
+        }
+    }
+    Ok(super::diff::trimmed(out.finish()))
+}
+
+/// Looks for commits in the histories of branches, within a common limit.
+struct Search<'a> {
+    place: &'a Place<'a>,
+    walked: usize,
+}
+
+impl Search<'_> {
+    fn has(&mut self, tip: ObjectId, wanted: ObjectId) -> Result<bool, ToolError> {
+        use gix::revision::walk::Sorting;
+        use gix::traverse::commit::simple::CommitTimeOrder::NewestFirst;
+        let sorting = Sorting::ByCommitTime(NewestFirst);
+        let walk = self.place.repository.rev_walk([tip]).sorting(sorting).all();
+        for info in walk.doing("walk through the commits")? {
+            self.place.stop.check()?;
+            self.walked += 1;
+            if self.place.limits().walked_commits < self.walked {
+                return Err(ToolError::new(format!(
+                    "more than {} commits would have to be looked at",
+                    self.place.limits().walked_commits
+                )));
+            }
+            if info.doing("walk through the commits")?.id == wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What a HEAD that is on no branch is called: what was checked out, if that is known, and whether it is still there.
+pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolError> {
+    let head = place.repository.head().doing("read HEAD")?;
+    let mut log = head.log_iter();
+    let mut came_from = None;
+    if let Ok(Some(lines)) = log.rev() {
+        // How far back it is looked: as many lines as nobody checks out in a row.
+        const LINES_MAX: usize = 1000;
+        for line in lines.take(LINES_MAX).flatten() {
+            if let Some(moved) = line.message.strip_prefix(b"checkout: moving from ") {
+                let to = moved
+                    .rfind(" to ")
+                    .map(|at| moved[at + 4..].as_bstr().to_owned());
+                came_from = to.map(|to| (to, line.new_oid));
+                break;
+            }
+        }
+    }
+    let Some((name, at)) = came_from else {
+        return Ok(format!("HEAD detached at {}", place.short(id)));
+    };
+    // A name that stands for something else by now, or never was a reference's, says nothing.
+    let is_reference = name
+        .to_str()
+        .ok()
+        .and_then(|name| place.repository.try_find_reference(name).ok().flatten())
+        .and_then(|mut reference| reference.peel_to_commit().ok())
+        .is_some_and(|commit| commit.id == at);
+    let name = if is_reference {
+        name.to_str_lossy().into_owned()
+    } else {
+        place.short(at)
+    };
+    let preposition = if at == id { "at" } else { "from" };
+    Ok(format!("HEAD detached {preposition} {name}"))
+}
+
+/// Makes a branch where another one is, or HEAD.
+pub(super) fn create(
+    place: &Place<'_>,
+    name: &str,
+    base: Option<&str>,
+) -> Result<String, ToolError> {
+    no_option("branch name", name)?;
+    let full = branch_name(name)?;
+    let (id, shown) = match base.filter(|base| !base.is_empty()) {
+        Some(base) => {
+            no_option("base branch", base)?;
+            (place.commit(base)?, base.to_owned())
+        }
+        None => {
+            let head = place.repository.head().doing("read HEAD")?;
+            if head.is_detached() {
+                return Err(ToolError::new(
+                    "HEAD is detached, so there is no current branch to branch from; pass base_branch",
+                ));
+            }
+            let shown = head.referent_name().map(|name| name.shorten().to_string());
+            let id = place
+                .head()?
+                .ok_or_else(|| ToolError::new("there is no commit yet to branch from"))?;
+            (id, shown.unwrap_or_default())
+        }
+    };
+    let exists = place.repository.try_find_reference(full.as_ref());
+    if exists.doing("look for a branch")?.is_some() {
+        return Err(ToolError::new(format!(
+            "Cannot create branch '{name}': refs/heads/{name} already exists"
+        )));
+    }
+    let id = place.peel(id, Kind::Commit)?;
+    let message = format!("branch: Created from {shown}");
+    let edit = RefEdit::update(full, id, PreviousValue::MustNotExist, message);
+    edit_reference(place, edit).doing(&format!("create the branch '{name}'"))?;
+    Ok(format!("Created branch '{name}' from '{shown}'"))
+}
+
+/// A reference's full name, for a branch that may be called so.
+fn branch_name(name: &str) -> Result<FullName, ToolError> {
+    let full = format!("refs/heads/{name}");
+    let is_sound = name != "HEAD" && name != "@" && !name.contains("@{");
+    let full = FullName::try_from(full).ok().filter(|_| is_sound);
+    full.ok_or_else(|| ToolError::new(format!("'{name}' is no name that a branch can have")))
+}
+
+/// Changes a reference, in the name of whoever commits here.
+pub(super) fn edit_reference(place: &Place<'_>, edit: RefEdit) -> gix::Result<()> {
+    let signature = signature(place).unwrap_or_else(|_| gix::actor::Signature {
+        name: "longshore".into(),
+        email: "longshore@localhost".into(),
+        time: gix::date::Time::now_local_or_utc(),
+    });
+    let mut buffer = gix::date::parse::TimeBuf::default();
+    place
+        .repository
+        .edit_references_as([edit], Some(signature.to_ref(&mut buffer)))?;
+    Ok(())
+}
+
+/// How many commits each of two has that the other does not: those of the first, those of the second.
+pub(super) fn apart(
+    place: &Place<'_>,
+    ours: ObjectId,
+    theirs: ObjectId,
+) -> Result<Option<(usize, usize)>, ToolError> {
+    if ours == theirs {
+        return Ok(Some((0, 0)));
+    }
+    let count = |tip: ObjectId, hidden: ObjectId| -> Result<Option<usize>, ToolError> {
+        let walk = place.repository.rev_walk([tip]).with_hidden([hidden]).all();
+        let mut seen = HashSet::new();
+        for info in walk.doing("walk through the commits")? {
+            place.stop.check()?;
+            if place.limits().walked_commits < seen.len() {
+                return Ok(None);
+            }
+            seen.insert(info.doing("walk through the commits")?.id);
+        }
+        Ok(Some(seen.len()))
+    };
+    Ok(count(ours, theirs)?.zip(count(theirs, ours)?))
+}

@@ -1,0 +1,197 @@
+//! What has changed between two states of a repository, path by path.
+
+use std::collections::HashMap;
+
+use gix::ObjectId;
+use gix::bstr::{BString, ByteSlice};
+
+use super::tree::Version;
+
+/// One path that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) path: BString,
+    /// Where it was before, if it has only been moved.
+    pub(super) from: Option<BString>,
+    pub(super) old: Option<Side>,
+    pub(super) new: Option<Side>,
+    /// It is not merged: there is no one state of it.
+    pub(super) is_conflict: bool,
+}
+
+/// One state of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) version: Version,
+    /// Its content lies in the working tree, and not among the objects.
+    pub(super) is_in_worktree: bool,
+}
+
+impl Side {
+    pub(super) fn stored(version: Version) -> Self {
+        Self {
+            version,
+            is_in_worktree: false,
+        }
+    }
+
+    pub(super) fn in_worktree(version: Version) -> Self {
+        Self {
+            version,
+            is_in_worktree: true,
+        }
+    }
+}
+
+impl Change {
+    pub(super) fn new(path: BString, old: Option<Side>, new: Option<Side>) -> Self {
+        Self {
+            path,
+            from: None,
+            old,
+            new,
+            is_conflict: false,
+        }
+    }
+
+    pub(super) fn conflict(path: BString) -> Self {
+        Self {
+            path,
+            from: None,
+            old: None,
+            new: None,
+            is_conflict: true,
+        }
+    }
+}
+
+/// Takes a file that went away and an equal one that came for one that was moved, preferably under its own name.
+pub(super) fn with_moves(changes: Vec<Change>) -> Vec<Change> {
+    let mut gone: HashMap<ObjectId, Vec<usize>> = HashMap::new();
+    for (position, change) in changes.iter().enumerate() {
+        if let (Some(old), None) = (change.old, change.new)
+            && old.version.mode.is_file()
+        {
+            gone.entry(old.version.id).or_default().push(position);
+        }
+    }
+    let mut sources: HashMap<usize, usize> = HashMap::new();
+    for (position, change) in changes.iter().enumerate() {
+        let (None, Some(new)) = (change.old, change.new) else {
+            continue;
+        };
+        let Some(candidates) = gone.get_mut(&new.version.id) else {
+            continue;
+        };
+        if !new.version.mode.is_file() || candidates.is_empty() {
+            continue;
+        }
+        let same_name = candidates
+            .iter()
+            .position(|at| file_name(&changes[*at].path) == file_name(&change.path));
+        let source = candidates.remove(same_name.unwrap_or_default());
+        sources.insert(position, source);
+    }
+    if sources.is_empty() {
+        return changes;
+    }
+    let moved: Vec<Option<Change>> = (0..changes.len())
+        .map(|position| {
+            let source = &changes[*sources.get(&position)?];
+            Some(Change {
+                from: Some(source.path.clone()),
+                old: source.old,
+                ..changes[position].clone()
+            })
+        })
+        .collect();
+    let mut is_source = vec![false; changes.len()];
+    for source in sources.values() {
+        is_source[*source] = true;
+    }
+    changes
+        .into_iter()
+        .zip(moved)
+        .zip(is_source)
+        .filter(|(_, is_source)| !is_source)
+        .map(|((change, moved), _)| moved.unwrap_or(change))
+        .collect()
+}
+
+fn file_name(path: &BString) -> &[u8] {
+    let at = path.rfind_byte(b'/').map_or(0, |at| at + 1);
+    &path[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::builtin::git::tree::Mode;
+
+    fn side(id: u8) -> Option<Side> {
+        let id = ObjectId::from_bytes_or_panic(&[id; 20]);
+        Some(Side::stored(Version {
+            mode: Mode::File,
+            id,
+        }))
+    }
+
+    fn change(path: &str, old: Option<Side>, new: Option<Side>) -> Change {
+        Change::new(path.into(), old, new)
+    }
+
+    #[test]
+    fn a_file_that_went_and_came_was_moved() {
+        let changes = vec![
+            change("a/x", side(1), None),
+            change("b/x", side(1), None),
+            change("c", side(2), side(3)),
+            change("d/x", None, side(1)),
+            change("e", None, side(4)),
+            change("f", side(5), None),
+        ];
+        let moved = with_moves(changes);
+        let shown: Vec<_> = moved
+            .iter()
+            .map(|change| {
+                (
+                    change.path.to_string(),
+                    change.from.as_ref().map(ToString::to_string),
+                )
+            })
+            .collect();
+        let expected = [
+            ("b/x", None),
+            ("c", None),
+            ("d/x", Some("a/x")),
+            ("e", None),
+            ("f", None),
+        ];
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(path, from): &(&str, Option<&str>)| {
+                ((*path).to_owned(), from.map(str::to_owned))
+            })
+            .collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_moved_file_preferably_kept_its_name() {
+        let changes = vec![
+            change("a/x", side(1), None),
+            change("a/y", side(1), None),
+            change("b/y", None, side(1)),
+        ];
+        let moved = with_moves(changes);
+        assert_eq!(
+            moved[1]
+                .from
+                .as_ref()
+                .map(|path| path.to_string())
+                .as_deref(),
+            Some("a/y")
+        );
+        assert_eq!(moved.len(), 2);
+    }
+}

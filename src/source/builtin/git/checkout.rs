@@ -1,0 +1,284 @@
+//! `git_checkout`: another branch or commit in the working tree, without losing what is there.
+//!
+//! What differs between the two commits is looked at path by path. Whatever was changed since the first of them stays, and
+//! what would have to be overwritten for the second has the whole be refused before anything is touched.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use gix::ObjectId;
+use gix::bstr::{BStr, BString, ByteSlice};
+use gix::filter::plumbing::pipeline::convert::{ToWorktreeOutcome, to_worktree};
+use gix::index::entry::Stat;
+use gix::refs::transaction::{Change as RefChange, LogChange, PreviousValue, RefEdit};
+use gix::refs::{FullName, Target};
+
+use super::branch::edit_reference;
+use super::change::Change;
+use super::index::{Files, Index, Staged};
+use super::repository::{Doing, Place, check_revision, no_option};
+use super::tree::{Mode, Version};
+use super::worktree::{Found, Worktree};
+use crate::catalog::ToolError;
+
+/// What went wrong, if it went wrong in the middle.
+const IN_PART: &str = "check it out; the working tree may have been changed in part";
+/// How many paths a refusal names.
+const NAMED_MAX: usize = 20;
+/// How many bytes a file may have to be written.
+const FILE_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
+pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolError> {
+    no_option("branch name", name)?;
+    check_revision(name)?;
+    if place.repository.state().is_some() {
+        return Err(ToolError::new(
+            "a merge, a rebase or the like is in progress; finish it before another branch is checked out",
+        ));
+    }
+    let branch = branch(place, name)?;
+    let id = match &branch {
+        Some((_, id)) => *id,
+        None => place.commit(name)?,
+    };
+    if let Some((branch, _)) = &branch {
+        check_not_elsewhere(place, branch)?;
+    }
+    let worktree = place.worktree()?;
+    let lock = place.lock_index()?;
+    let index = place.index()?;
+    index.check_writable()?;
+    index.check_merged()?;
+    let old = place.head_tree()?;
+    let changes = place.tree_changes(old, Some(place.tree_of(id)?))?;
+    let needed = needed(place, &changes, &index, &worktree)?;
+
+    let mut staged = index.staged.clone();
+    for change in needed.iter().filter(|change| change.new.is_none()) {
+        let was_submodule = change
+            .old
+            .is_some_and(|old| old.version.mode == Mode::Submodule);
+        if !was_submodule {
+            worktree.remove(change.path.as_bstr()).doing(IN_PART)?;
+        }
+        staged.remove(&change.path);
+    }
+    let written: Vec<(&BString, Version)> = needed
+        .iter()
+        .filter_map(|change| Some((&change.path, change.new?.version)))
+        .collect();
+    // Attributes say how other files are written, so that theirs come first.
+    let (attributes, others): (Vec<_>, Vec<_>) = written
+        .into_iter()
+        .partition(|(path, _)| path.rsplit_str("/").next() == Some(b".gitattributes"));
+    for group in [attributes, others] {
+        let mut writer = Writer::new(place, &worktree)?;
+        for (path, version) in group {
+            let stat = writer.write(path.as_bstr(), version)?;
+            staged.insert(path.clone(), Staged { version, stat });
+        }
+    }
+    lock.write(place, &staged, &index, |_| false)?;
+    move_head(place, name, branch.as_ref().map(|(name, _)| name), id)?;
+    Ok(match branch {
+        Some((branch, _)) => format!("Switched to branch '{}'", branch.shorten()),
+        None => format!("HEAD is now detached at {}", id.to_hex_with_len(7)),
+    })
+}
+
+/// The branch of a name, if there is one, and its commit. A tag may have the same name.
+fn branch(place: &Place<'_>, name: &str) -> Result<Option<(FullName, ObjectId)>, ToolError> {
+    let Ok(full) = FullName::try_from(format!("refs/heads/{name}")) else {
+        return Ok(None);
+    };
+    let found = place.repository.try_find_reference(full.as_ref());
+    let Some(mut found) = found.doing("look for a branch")? else {
+        return Ok(None);
+    };
+    let id = found.peel_to_id().doing("read a branch")?.detach();
+    Ok(Some((full, place.peel(id, gix::objs::Kind::Commit)?)))
+}
+
+/// Two working trees of one repository must not have the same branch.
+fn check_not_elsewhere(place: &Place<'_>, branch: &FullName) -> Result<(), ToolError> {
+    const HEAD_BYTES_MAX: u64 = 4096;
+    let common = place.repository.common_dir();
+    let own = fs::canonicalize(place.repository.git_dir()).ok();
+    let mut folders = vec![common.to_owned()];
+    if let Ok(entries) = fs::read_dir(common.join("worktrees")) {
+        folders.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    for folder in folders {
+        if fs::canonicalize(&folder).ok() == own {
+            continue;
+        }
+        let head = folder.join("HEAD");
+        let is_small = fs::symlink_metadata(&head)
+            .is_ok_and(|found| found.is_file() && found.len() <= HEAD_BYTES_MAX);
+        if !is_small {
+            continue;
+        }
+        let text = fs::read(&head).unwrap_or_default();
+        if text.trim().strip_prefix(b"ref: ") == Some(branch.as_bstr().as_bytes()) {
+            return Err(ToolError::new(format!(
+                "'{}' is checked out in another working tree of this repository",
+                branch.shorten()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The changes that have to be made, if nothing is lost by making them.
+fn needed<'c>(
+    place: &Place<'_>,
+    changes: &'c [Change],
+    index: &Index,
+    worktree: &Worktree,
+) -> Result<Vec<&'c Change>, ToolError> {
+    let mut files = Files::new(place, index, worktree)?;
+    let removed: BTreeSet<&BString> = changes
+        .iter()
+        .filter(|change| change.old.is_some() && change.new.is_none())
+        .map(|change| &change.path)
+        .collect();
+    let mut needed = Vec::new();
+    let mut lost: BTreeSet<BString> = BTreeSet::new();
+    for change in changes {
+        place.stop.check()?;
+        let path = change.path.as_bstr();
+        let staged = index.staged.get(&change.path);
+        let now = staged.map(|staged| staged.version);
+        let old = change.old.map(|side| side.version);
+        let new = change.new.map(|side| side.version);
+        if now == new {
+            continue;
+        }
+        if now != old {
+            lost.insert(change.path.clone());
+            continue;
+        }
+        let found = worktree.look(path).doing("look at a file")?;
+        let is_submodule = old.is_some_and(|old| old.mode == Mode::Submodule);
+        let is_untouched = match (staged, found) {
+            (Some(_), _) if is_submodule => true,
+            (_, None) => true,
+            (Some(staged), Some(Found::Tracked { .. })) => {
+                files.version(path, Some(staged))? == Some(staged.version)
+            }
+            (None, Some(Found::Folder)) => {
+                let inside = worktree.beneath(path, place.limits().files);
+                let inside = inside.doing("look into a folder")?;
+                inside.iter().all(|file| removed.contains(file))
+            }
+            _ => false,
+        };
+        if !is_untouched {
+            lost.insert(change.path.clone());
+        }
+        if let Some(new) = new {
+            for at in change.path.find_iter("/") {
+                let folder: &BStr = change.path[..at].as_bstr();
+                let in_the_way = match worktree.look(folder).doing("look at a file")? {
+                    None | Some(Found::Folder) => false,
+                    Some(_) => !removed.contains(&folder.to_owned()),
+                };
+                if in_the_way {
+                    lost.insert(folder.to_owned());
+                }
+            }
+            if new.mode != Mode::Submodule {
+                place.bounded(new.id, FILE_BYTES_MAX)?;
+            }
+        }
+        needed.push(change);
+    }
+    if lost.is_empty() {
+        return Ok(needed);
+    }
+    let mut text =
+        "Your local changes to the following files would be overwritten by checkout:\n".to_owned();
+    for path in lost.iter().take(NAMED_MAX) {
+        text.push_str(&format!("\t{}\n", super::text::quoted(path.as_bstr())));
+    }
+    if NAMED_MAX < lost.len() {
+        text.push_str(&format!("\tand {} more\n", lost.len() - NAMED_MAX));
+    }
+    text.push_str("Commit them first, or move them away.");
+    Err(ToolError::new(text))
+}
+
+/// Writes files as their attributes want them.
+struct Writer<'a> {
+    place: &'a Place<'a>,
+    worktree: &'a Worktree,
+    pipeline: gix::filter::Pipeline<'a>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(place: &'a Place<'a>, worktree: &'a Worktree) -> Result<Self, ToolError> {
+        let (pipeline, _) = place
+            .repository
+            .filter_pipeline(None)
+            .doing("read the attributes")?;
+        Ok(Self {
+            place,
+            worktree,
+            pipeline,
+        })
+    }
+
+    fn write(&mut self, path: &BStr, version: Version) -> Result<Stat, ToolError> {
+        if version.mode == Mode::Submodule {
+            self.worktree.make_folder(path).doing(IN_PART)?;
+            return Ok(Stat::default());
+        }
+        let blob = self.place.repository.find_blob(version.id).doing(IN_PART)?;
+        if version.mode == Mode::Link {
+            return self
+                .worktree
+                .write(path, version.mode, &blob.data)
+                .doing(IN_PART);
+        }
+        let options = to_worktree::Options::default();
+        let converted = self.pipeline.convert_to_worktree(&blob.data, path, options);
+        let bytes = match converted.doing(IN_PART)? {
+            ToWorktreeOutcome::Unchanged(bytes) | ToWorktreeOutcome::Buffer(bytes) => bytes,
+            ToWorktreeOutcome::Process(_) => {
+                return Err(ToolError::internal(
+                    "a program would have been run as a filter",
+                ));
+            }
+        };
+        self.worktree
+            .write(path, version.mode, bytes)
+            .doing(IN_PART)
+    }
+}
+
+fn move_head(
+    place: &Place<'_>,
+    to: &str,
+    branch: Option<&FullName>,
+    id: ObjectId,
+) -> Result<(), ToolError> {
+    let head = place.repository.head().doing("read HEAD")?;
+    let from = match head.referent_name() {
+        Some(name) => name.shorten().to_string(),
+        None => place.head()?.map(|id| id.to_string()).unwrap_or_default(),
+    };
+    let target = match branch {
+        Some(name) => Target::Symbolic(name.clone()),
+        None => Target::Object(id),
+    };
+    let name = FullName::try_from("HEAD").doing("name HEAD")?;
+    let change = RefChange::Update {
+        log: LogChange {
+            message: format!("checkout: moving from {from} to {to}").into(),
+            ..LogChange::default()
+        },
+        expected: PreviousValue::Any,
+        new: target,
+    };
+    edit_reference(place, RefEdit::new(name, change)).doing("move HEAD")
+}

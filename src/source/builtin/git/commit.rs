@@ -1,0 +1,167 @@
+//! `git_commit`.
+
+use std::path::PathBuf;
+
+use gix::ObjectId;
+use gix::bstr::{BStr, BString, ByteSlice};
+use gix::objs::tree::Entry as TreeEntry;
+use gix::state::InProgress;
+
+use super::repository::{Doing, Place};
+use super::tree::Entry;
+use crate::catalog::ToolError;
+
+/// What a merge leaves behind until it is committed.
+const MERGE_FILES: [&str; 4] = ["MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE"];
+/// How many commits can be merged at once.
+const MERGED_MAX: usize = 64;
+/// How many bytes a message may have.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolError> {
+    if message.trim().is_empty() {
+        return Err(ToolError::new(
+            "the message is empty; say what the commit is about",
+        ));
+    }
+    if MESSAGE_BYTES_MAX < message.len() || message.contains('\0') {
+        return Err(ToolError::new(
+            "the message is no text that a commit can have",
+        ));
+    }
+    let merged = merged(place)?;
+    // Nothing is changed in the index, and nobody else may meanwhile.
+    let lock = place.lock_index()?;
+    let index = place.index()?;
+    index.check_writable()?;
+    index.check_merged()?;
+    let head = place.head()?;
+    let old = place.head_tree()?;
+    let is_changed = !place.staged_changes(old, &index)?.is_empty();
+    if !is_changed && merged.is_empty() {
+        return Err(ToolError::new(
+            "No changes staged for commit. Use git_add to stage changes first; git_status shows what is currently staged.",
+        ));
+    }
+    let signature = signature(place)?;
+    let entries = index.entries();
+    let tree = write_tree(place, &entries, 0)?;
+    let parents = head.into_iter().chain(merged.iter().copied());
+    let mut buffer = gix::date::parse::TimeBuf::default();
+    let mut other = gix::date::parse::TimeBuf::default();
+    let id = place
+        .repository
+        .commit_as(
+            signature.to_ref(&mut buffer),
+            signature.to_ref(&mut other),
+            "HEAD",
+            message,
+            tree,
+            parents,
+        )
+        .doing("commit")?
+        .detach();
+    if !merged.is_empty() {
+        for file in MERGE_FILES {
+            let _ = std::fs::remove_file(place.repository.git_dir().join(file));
+        }
+    }
+    drop(lock);
+    Ok(format!("Changes committed successfully with hash {id}"))
+}
+
+/// Commits that are being merged. What else may be under way is not ended by a commit alone.
+fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
+    let file = |name: &str| -> PathBuf { place.repository.git_dir().join(name) };
+    match place.repository.state() {
+        None => return Ok(Vec::new()),
+        Some(InProgress::Merge) => {}
+        Some(_) => {
+            return Err(ToolError::new(
+                "a rebase, a cherry-pick or the like is in progress, which is not gone on with here; use git itself",
+            ));
+        }
+    }
+    if file("MERGE_AUTOSTASH").exists() {
+        return Err(ToolError::new(
+            "the merge has put changes aside that would have to be brought back, which is not done here; use git itself",
+        ));
+    }
+    let text = std::fs::read(file("MERGE_HEAD")).doing("read what is being merged")?;
+    let mut merged = Vec::new();
+    for line in text.lines() {
+        let id = ObjectId::from_hex(line.trim()).doing("read what is being merged")?;
+        merged.push(place.peel(id, gix::objs::Kind::Commit)?);
+        if MERGED_MAX < merged.len() {
+            return Err(ToolError::new("too many commits are being merged"));
+        }
+    }
+    Ok(merged)
+}
+
+/// Who commits, now.
+pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, ToolError> {
+    let snapshot = place.repository.config_snapshot();
+    let known = |configured: &str, own: &str| -> Option<BString> {
+        if configured.is_empty() {
+            snapshot.string(own).filter(|text| is_sound(text.as_ref()))
+        } else {
+            Some(configured.into())
+        }
+    };
+    let author = &place.config.author;
+    let (name, email) = (
+        known(&author.name, "user.name"),
+        known(&author.email, "user.email"),
+    );
+    match (name, email) {
+        (Some(name), Some(email)) => Ok(gix::actor::Signature {
+            name,
+            email,
+            time: gix::date::Time::now_local_or_utc(),
+        }),
+        _ => Err(ToolError::new(
+            "it is not known who commits; whoever runs this server has to set builtin.git.author, or user.name and \
+             user.email of the repository",
+        )),
+    }
+}
+
+/// Whether a text can be a name or an address in a commit.
+pub(super) fn is_sound(text: &BStr) -> bool {
+    !text.trim().is_empty()
+        && !text
+            .iter()
+            .any(|byte| matches!(byte, b'<' | b'>' | b'\n' | b'\0'))
+}
+
+/// Writes the trees of some entries whose paths begin alike, and are in order.
+fn write_tree(place: &Place<'_>, entries: &[Entry], depth: usize) -> Result<ObjectId, ToolError> {
+    place.stop.check()?;
+    let mut tree = gix::objs::Tree::empty();
+    let mut rest = entries;
+    while let Some(first) = rest.first() {
+        let name = &first.path[depth..];
+        let Some(length) = name.find_byte(b'/') else {
+            tree.entries.push(TreeEntry {
+                mode: first.version.mode.kind().into(),
+                filename: name.into(),
+                oid: first.version.id,
+            });
+            rest = &rest[1..];
+            continue;
+        };
+        let within = depth + length + 1;
+        let prefix = &first.path[..within];
+        let end = rest.partition_point(|entry| entry.path.starts_with(prefix));
+        tree.entries.push(TreeEntry {
+            mode: gix::objs::tree::EntryKind::Tree.into(),
+            filename: name[..length].into(),
+            oid: write_tree(place, &rest[..end], within)?,
+        });
+        rest = &rest[end..];
+    }
+    tree.entries.sort();
+    let id = place.repository.write_object(&tree).doing("write a tree")?;
+    Ok(id.detach())
+}

@@ -1,0 +1,81 @@
+//! `git_diff_unstaged`, `git_diff_staged` and `git_diff`.
+
+use super::change::{Change, with_moves};
+use super::index::Files;
+use super::patch::Patch;
+use super::repository::{Place, check_revision, no_option};
+use super::text::Text;
+use crate::catalog::ToolError;
+
+pub(super) fn unstaged(place: &Place<'_>, context: usize) -> Result<String, ToolError> {
+    let worktree = place.worktree()?;
+    let index = place.index()?;
+    let changes = place.unstaged_changes(&index, &worktree)?;
+    let files = Files::new(place, &index, &worktree)?;
+    written(place, Some(files), context, "Unstaged changes:\n", &changes)
+}
+
+pub(super) fn staged(place: &Place<'_>, context: usize) -> Result<String, ToolError> {
+    let index = place.index()?;
+    let changes = with_moves(place.staged_changes(place.head_tree()?, &index)?);
+    written(place, None, context, "Staged changes:\n", &changes)
+}
+
+/// What differs between a commit and the working tree, or between the two commits of a range.
+pub(super) fn diff(place: &Place<'_>, target: &str, context: usize) -> Result<String, ToolError> {
+    no_option("target", target)?;
+    check_revision(target)?;
+    let title = format!("Diff with {target}:\n");
+    if target.contains("...") {
+        return Err(ToolError::new(
+            "a range is written with two dots here: A..B",
+        ));
+    }
+    if let Some((old, new)) = target.split_once("..") {
+        let tree = |revision: &str| {
+            let revision = if revision.is_empty() {
+                "HEAD"
+            } else {
+                revision
+            };
+            place.resolve(revision).and_then(|id| place.tree_of(id))
+        };
+        let changes = with_moves(place.tree_changes(Some(tree(old)?), Some(tree(new)?))?);
+        return written(place, None, context, &title, &changes);
+    }
+    let tree = place.tree_of(place.resolve(target)?)?;
+    let worktree = place.worktree()?;
+    let index = place.index()?;
+    let changes = with_moves(place.worktree_changes(tree, &index, &worktree)?);
+    let files = Files::new(place, &index, &worktree)?;
+    written(place, Some(files), context, &title, &changes)
+}
+
+fn written(
+    place: &Place<'_>,
+    files: Option<Files<'_>>,
+    context: usize,
+    title: &str,
+    changes: &[Change],
+) -> Result<String, ToolError> {
+    let mut out = Text::new(place.limits().output_bytes);
+    out.push(title);
+    let mut patch = Patch {
+        place,
+        files,
+        context: context.min(place.limits().context_lines),
+    };
+    if changes.is_empty() {
+        return Ok(out.finish());
+    }
+    patch.write(changes, &mut out)?;
+    Ok(trimmed(out.finish()))
+}
+
+/// Without the newline at the end, as programs that run git return its output.
+pub(super) fn trimmed(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}

@@ -1,0 +1,556 @@
+//! The index: what is staged, how the working tree differs from it, and changing it under its lock.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use gix::ObjectId;
+use gix::bstr::{BStr, BString, ByteSlice};
+use gix::dir::walk::EmissionMode;
+use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
+use gix::index::entry::{Flags, Mode as IndexMode, Stage, Stat};
+use gix::index::{File as IndexFile, State};
+
+use super::change::{Change, Side};
+use super::repository::{Doing, Place};
+use super::tree::{Entry, Mode, Version, is_path, too_many};
+use super::worktree::{Found, Worktree};
+use crate::catalog::ToolError;
+use crate::source::builtin::Stop;
+
+/// How long one waits for another process that changes the index.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// What the index says of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staged {
+    pub(super) version: Version,
+    pub(super) stat: Stat,
+}
+
+/// The index, read once.
+pub(super) struct Index {
+    pub(super) file: IndexFile,
+    pub(super) staged: BTreeMap<BString, Staged>,
+    /// Paths that are not merged, with the stages that there are: base, ours, theirs.
+    pub(super) conflicts: BTreeMap<BString, [bool; 3]>,
+    /// Only a part of the working tree is meant to be there.
+    is_sparse: bool,
+}
+
+/// The right to change the index, and to nobody else.
+pub(super) struct Lock(gix::lock::File);
+
+impl Place<'_> {
+    pub(super) fn index(&self) -> Result<Index, ToolError> {
+        let path = self.repository.index_path();
+        let file = match self.repository.open_index() {
+            Ok(file) => file,
+            Err(_) if std::fs::symlink_metadata(&path).is_err() => {
+                IndexFile::from_state(State::new(self.repository.object_hash()), path)
+            }
+            Err(error) => return Err(error).doing("read the index"),
+        };
+        if self.limits().files < file.entries().len() {
+            return Err(too_many(self.limits().files));
+        }
+        let mut index = Index {
+            staged: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
+            is_sparse: file.is_sparse(),
+            file,
+        };
+        for entry in index.file.entries() {
+            let path = entry.path(&index.file);
+            if !is_path(path) {
+                return Err(ToolError::new(
+                    "the index has a path in it that is no path of a file",
+                ));
+            }
+            index.is_sparse |= entry.flags.contains(Flags::SKIP_WORKTREE);
+            match entry.stage() {
+                Stage::Unconflicted => {
+                    let Some(mode) = mode_of(entry.mode) else {
+                        index.is_sparse = true;
+                        continue;
+                    };
+                    // What is only meant to be added has no content yet.
+                    if entry.flags.contains(Flags::INTENT_TO_ADD) {
+                        continue;
+                    }
+                    let version = Version { mode, id: entry.id };
+                    let stat = entry.stat;
+                    index
+                        .staged
+                        .insert(path.to_owned(), Staged { version, stat });
+                }
+                stage => {
+                    let stages = index.conflicts.entry(path.to_owned()).or_default();
+                    stages[stage as usize - 1] = true;
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// Takes the index for changing it. It is read again afterwards, by whoever has the lock.
+    pub(super) fn lock_index(&self) -> Result<Lock, ToolError> {
+        let wait = gix::lock::acquire::Fail::AfterDurationWithBackoff(LOCK_WAIT);
+        let path = self.repository.index_path();
+        let lock = gix::lock::File::acquire_to_update_resource(&path, wait, None, 0);
+        lock.map(Lock).map_err(|error| {
+            let text = if path.with_extension("lock").exists() {
+                "somebody else is changing the repository; try again in a moment"
+            } else {
+                "the repository cannot be changed by the user this server runs as"
+            };
+            ToolError::new(text).caused_by(error)
+        })
+    }
+
+    /// What differs between a tree and the index.
+    pub(super) fn staged_changes(
+        &self,
+        tree: Option<ObjectId>,
+        index: &Index,
+    ) -> Result<Vec<Change>, ToolError> {
+        let old = self.flat(tree)?;
+        let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
+        let mut gone: BTreeMap<BString, Version> =
+            old.into_iter().map(|e| (e.path, e.version)).collect();
+        for (path, staged) in &index.staged {
+            let old = gone.remove(path);
+            if old != Some(staged.version) {
+                let new = Some(Side::stored(staged.version));
+                let change = Change::new(path.clone(), old.map(Side::stored), new);
+                changes.insert(path.clone(), change);
+            }
+        }
+        for (path, version) in gone {
+            let change = Change::new(path.clone(), Some(Side::stored(version)), None);
+            changes.insert(path, change);
+        }
+        for path in index.conflicts.keys() {
+            changes.insert(path.clone(), Change::conflict(path.clone()));
+        }
+        Ok(changes.into_values().collect())
+    }
+
+    /// What differs between the index and the working tree, for paths that the index has.
+    pub(super) fn unstaged_changes(
+        &self,
+        index: &Index,
+        worktree: &Worktree,
+    ) -> Result<Vec<Change>, ToolError> {
+        let mut files = Files::new(self, index, worktree)?;
+        let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
+        for (path, staged) in &index.staged {
+            self.stop.check()?;
+            let new = files.version(path.as_bstr(), Some(staged))?;
+            if new != Some(staged.version) {
+                let old = Some(Side::stored(staged.version));
+                let change = Change::new(path.clone(), old, new.map(Side::in_worktree));
+                changes.insert(path.clone(), change);
+            }
+        }
+        for path in index.conflicts.keys() {
+            changes.insert(path.clone(), Change::conflict(path.clone()));
+        }
+        Ok(changes.into_values().collect())
+    }
+
+    /// What differs between a tree and the working tree, for paths that the tree or the index has.
+    pub(super) fn worktree_changes(
+        &self,
+        tree: ObjectId,
+        index: &Index,
+        worktree: &Worktree,
+    ) -> Result<Vec<Change>, ToolError> {
+        let mut old: BTreeMap<BString, Version> = self
+            .flat(Some(tree))?
+            .into_iter()
+            .map(|e| (e.path, e.version))
+            .collect();
+        let mut files = Files::new(self, index, worktree)?;
+        let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
+        for (path, staged) in &index.staged {
+            self.stop.check()?;
+            let new = files.version(path.as_bstr(), Some(staged))?;
+            let old = old.remove(path);
+            if old != new {
+                let new = new.map(|version| {
+                    if version == staged.version {
+                        Side::stored(version)
+                    } else {
+                        Side::in_worktree(version)
+                    }
+                });
+                changes.insert(
+                    path.clone(),
+                    Change::new(path.clone(), old.map(Side::stored), new),
+                );
+            }
+        }
+        for path in index.conflicts.keys() {
+            old.remove(path);
+            changes.insert(path.clone(), Change::conflict(path.clone()));
+        }
+        for (path, version) in old {
+            let change = Change::new(path.clone(), Some(Side::stored(version)), None);
+            changes.insert(path, change);
+        }
+        Ok(changes.into_values().collect())
+    }
+
+    /// Paths that are in the working tree, and neither in the index nor ignored; folders end in a slash. With `collapse`,
+    /// a folder that is altogether untracked stands for what is in it.
+    pub(super) fn untracked(
+        &self,
+        index: &Index,
+        worktree: &Worktree,
+        collapse: bool,
+    ) -> Result<Vec<BString>, ToolError> {
+        let mut state: State = State::clone(&index.file);
+        // The walk takes for tracked what is said to be there: a folder that became a file is not.
+        for (entry, path) in state.entries_mut_with_paths() {
+            self.stop.check()?;
+            let found = worktree.look(path).doing("look at a file")?;
+            let is_there = match found {
+                Some(Found::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
+                Some(Found::Folder) => entry.mode == IndexMode::COMMIT,
+                Some(Found::Other) | None => false,
+            };
+            entry.flags.set(Flags::UPTODATE, is_there);
+        }
+        let emission = if collapse {
+            EmissionMode::CollapseDirectory
+        } else {
+            EmissionMode::Matching
+        };
+        let options = self
+            .repository
+            .dirwalk_options()
+            .doing("read the configuration")?
+            .emit_untracked(emission);
+        let mut seen = Untracked {
+            paths: Vec::new(),
+            max: self.limits().files,
+            stop: self.stop,
+        };
+        let goes_on = AtomicBool::new(false);
+        let walked = self
+            .repository
+            .dirwalk(&state, None::<&BStr>, &goes_on, options, &mut seen);
+        self.stop.check()?;
+        walked.doing("walk through the working tree")?;
+        if seen.max < seen.paths.len() {
+            return Err(too_many(seen.max));
+        }
+        seen.paths.sort();
+        Ok(seen.paths)
+    }
+}
+
+struct Untracked<'a> {
+    paths: Vec<BString>,
+    max: usize,
+    stop: &'a Stop,
+}
+
+impl gix::dir::walk::Delegate for Untracked<'_> {
+    fn emit(
+        &mut self,
+        entry: gix::dir::EntryRef<'_>,
+        _: Option<gix::dir::entry::Status>,
+    ) -> ControlFlow<()> {
+        use gix::dir::entry::{Kind, Status};
+        if self.stop.check().is_err() || self.max < self.paths.len() {
+            return ControlFlow::Break(());
+        }
+        let is_folder = match entry.disk_kind {
+            Some(Kind::Directory | Kind::Repository) => true,
+            Some(Kind::File | Kind::Symlink) => false,
+            Some(Kind::Untrackable) | None => return ControlFlow::Continue(()),
+        };
+        if entry.status == Status::Untracked {
+            let mut path = entry.rela_path.into_owned();
+            if is_folder {
+                path.push(b'/');
+            }
+            self.paths.push(path);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Files of the working tree as they would be added.
+pub(super) struct Files<'a> {
+    place: &'a Place<'a>,
+    index: &'a Index,
+    worktree: &'a Worktree,
+    pipeline: gix::filter::Pipeline<'a>,
+    stat_options: gix::index::entry::stat::Options,
+    /// Whether the file system knows what is executable.
+    has_modes: bool,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(
+        place: &'a Place<'a>,
+        index: &'a Index,
+        worktree: &'a Worktree,
+    ) -> Result<Self, ToolError> {
+        // Of filters only those that are a part of Git are known here: none that is configured is trusted.
+        let (pipeline, _) = place
+            .repository
+            .filter_pipeline(None)
+            .doing("read the attributes")?;
+        let snapshot = place.repository.config_snapshot();
+        Ok(Self {
+            place,
+            index,
+            worktree,
+            pipeline,
+            stat_options: place
+                .repository
+                .stat_options()
+                .doing("read the configuration")?,
+            has_modes: snapshot.boolean("core.fileMode").unwrap_or(true),
+        })
+    }
+
+    /// What stands at a path. If it has not been touched since it was staged, that is known without reading it.
+    pub(super) fn version(
+        &mut self,
+        path: &BStr,
+        staged: Option<&Staged>,
+    ) -> Result<Option<Version>, ToolError> {
+        let found = self.worktree.look(path).doing("look at a file")?;
+        if let Some(staged) = staged
+            && staged.version.mode == Mode::Submodule
+        {
+            // Another repository is not looked into; as long as its folder is there, it is taken for unchanged.
+            let is_there = matches!(found, Some(Found::Folder));
+            return Ok(is_there.then_some(staged.version));
+        }
+        let Some(Found::Tracked { mode, stat }) = found else {
+            return Ok(None);
+        };
+        let mode = self.mode(mode, staged);
+        if let Some(staged) = staged
+            && mode == staged.version.mode
+            && staged.stat.matches(&stat, self.stat_options)
+            && !staged
+                .stat
+                .is_racy(self.index.file.timestamp(), self.stat_options)
+        {
+            return Ok(Some(staged.version));
+        }
+        match self.read(path)? {
+            None => Ok(None),
+            Some(Piece::Whole { bytes, .. }) => {
+                let hash = self.place.repository.object_hash();
+                let id = gix::objs::compute_hash(hash, gix::objs::Kind::Blob, &bytes);
+                let id = id.doing("compute an id")?;
+                Ok(Some(Version { mode, id }))
+            }
+            Some(Piece::TooLarge) => {
+                let id = self.large(path)?;
+                Ok(id.map(|id| Version { mode, id }))
+            }
+        }
+    }
+
+    /// The content of a path as it would be added, and what was known of it then.
+    pub(super) fn content(
+        &mut self,
+        path: &BStr,
+        staged: Option<&Staged>,
+    ) -> Result<Option<(Mode, Stat, Vec<u8>)>, ToolError> {
+        match self.read(path)? {
+            None => Ok(None),
+            Some(Piece::Whole { mode, stat, bytes }) => {
+                Ok(Some((self.mode(mode, staged), stat, bytes)))
+            }
+            Some(Piece::TooLarge) => Err(ToolError::new(format!(
+                "the file '{path}' has more than {} bytes, which is more than is read",
+                self.place.limits().file_bytes
+            ))),
+        }
+    }
+
+    /// The content of a path as it would be added; nothing if it is too large.
+    pub(super) fn content_within(&mut self, path: &BStr) -> Result<Option<Vec<u8>>, ToolError> {
+        match self.read(path)? {
+            None => Ok(Some(Vec::new())),
+            Some(Piece::Whole { bytes, .. }) => Ok(Some(bytes)),
+            Some(Piece::TooLarge) => Ok(None),
+        }
+    }
+
+    fn mode(&self, mode: Mode, staged: Option<&Staged>) -> Mode {
+        match staged {
+            Some(staged) if !self.has_modes && mode.is_alike(staged.version.mode) => {
+                staged.version.mode
+            }
+            None if !self.has_modes && mode == Mode::Executable => Mode::File,
+            _ => mode,
+        }
+    }
+
+    fn read(&mut self, path: &BStr) -> Result<Option<Piece>, ToolError> {
+        let content = match self.worktree.read(path, self.place.limits().file_bytes) {
+            Ok(Some(content)) => content,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Ok(Some(Piece::TooLarge));
+            }
+            Err(error) => {
+                return Err(error).doing(&format!("read the file '{path}'"));
+            }
+        };
+        let (mode, stat) = (content.mode, content.stat);
+        if mode == Mode::Link {
+            let bytes = content.bytes;
+            return Ok(Some(Piece::Whole { mode, stat, bytes }));
+        }
+        let name = gix::path::from_bstr(path).doing("name a file")?;
+        let converted = self
+            .pipeline
+            .convert_to_git(&*content.bytes, &name, &self.index.file)
+            .doing(&format!("convert the file '{path}' by its attributes"))?;
+        let bytes = match converted {
+            ToGitOutcome::Unchanged(_) => None,
+            ToGitOutcome::Buffer(bytes) => Some(bytes.to_vec()),
+            ToGitOutcome::Process(_) => {
+                return Err(ToolError::internal(
+                    "a program would have been run as a filter",
+                ));
+            }
+        };
+        let bytes = bytes.unwrap_or(content.bytes);
+        Ok(Some(Piece::Whole { mode, stat, bytes }))
+    }
+
+    /// The id of a file that is too large to be held: as it is, without conversions.
+    fn large(&self, path: &BStr) -> Result<Option<ObjectId>, ToolError> {
+        let Some(mut file) = self.worktree.file(path).doing("read a file")? else {
+            return Ok(None);
+        };
+        let size = file.metadata().doing("read a file")?.len();
+        let mut hasher = gix::hash::hasher(self.place.repository.object_hash());
+        hasher.update(format!("blob {size}\0").as_bytes());
+        let mut buffer = vec![0; 256 * 1024];
+        loop {
+            self.place.stop.check()?;
+            match file.read(&mut buffer).doing("read a file")? {
+                0 => break,
+                read => hasher.update(&buffer[..read]),
+            }
+        }
+        Ok(Some(hasher.try_finalize().doing("compute an id")?))
+    }
+}
+
+enum Piece {
+    Whole {
+        mode: Mode,
+        stat: Stat,
+        bytes: Vec<u8>,
+    },
+    TooLarge,
+}
+
+impl Index {
+    /// Refuses to change an index of which only a part is understood.
+    pub(super) fn check_writable(&self) -> Result<(), ToolError> {
+        if self.is_sparse {
+            return Err(ToolError::new(
+                "only a part of the working tree is checked out, and that cannot be changed here; use git itself",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be done while something is not merged.
+    pub(super) fn check_merged(&self) -> Result<(), ToolError> {
+        match self.conflicts.keys().next() {
+            None => Ok(()),
+            Some(path) => Err(ToolError::new(format!(
+                "there are unmerged paths, '{path}' among them; resolve them and git_add them first"
+            ))),
+        }
+    }
+
+    /// All of it, as a tree would have it.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        let entries = self.staged.iter().map(|(path, staged)| Entry {
+            path: path.clone(),
+            version: staged.version,
+        });
+        entries.collect()
+    }
+}
+
+impl Lock {
+    /// Puts a new index in place of the old one, of which nothing is kept but unmerged paths that are still to be
+    /// resolved.
+    pub(super) fn write(
+        self,
+        place: &Place<'_>,
+        staged: &BTreeMap<BString, Staged>,
+        old: &Index,
+        is_kept: impl Fn(&BStr) -> bool,
+    ) -> Result<(), ToolError> {
+        let mut state = State::new(place.repository.object_hash());
+        for (path, staged) in staged {
+            state.dangerously_push_entry(
+                staged.stat,
+                staged.version.id,
+                Flags::empty(),
+                index_mode(staged.version.mode),
+                path.as_bstr(),
+            );
+        }
+        for entry in old.file.entries() {
+            let path = entry.path(&old.file);
+            if entry.stage() != Stage::Unconflicted && is_kept(path) {
+                let flags = Flags::from_stage(entry.stage());
+                state.dangerously_push_entry(entry.stat, entry.id, flags, entry.mode, path);
+            }
+        }
+        state.sort_entries();
+        let file = IndexFile::from_state(state, place.repository.index_path());
+        let mut writer = io::BufWriter::with_capacity(64 * 1024, self.0);
+        file.write_to(&mut writer, gix::index::write::Options::default())
+            .doing("write the index")?;
+        writer.flush().doing("write the index")?;
+        let lock = writer.into_inner().map_err(io::IntoInnerError::into_error);
+        let lock = lock.doing("write the index")?;
+        lock.commit()
+            .map_err(|error| error.error)
+            .doing("put the index in its place")?;
+        Ok(())
+    }
+}
+
+fn mode_of(mode: IndexMode) -> Option<Mode> {
+    match mode {
+        IndexMode::FILE => Some(Mode::File),
+        IndexMode::FILE_EXECUTABLE => Some(Mode::Executable),
+        IndexMode::SYMLINK => Some(Mode::Link),
+        IndexMode::COMMIT => Some(Mode::Submodule),
+        _ => None,
+    }
+}
+
+fn index_mode(mode: Mode) -> IndexMode {
+    match mode {
+        Mode::File => IndexMode::FILE,
+        Mode::Executable => IndexMode::FILE_EXECUTABLE,
+        Mode::Link => IndexMode::SYMLINK,
+        Mode::Submodule => IndexMode::COMMIT,
+    }
+}

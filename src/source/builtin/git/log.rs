@@ -1,0 +1,70 @@
+//! `git_log`: what was committed, the newest first.
+
+use gix::revision::walk::Sorting;
+use gix::traverse::commit::simple::CommitTimeOrder;
+use jiff::Zoned;
+
+use super::date;
+use super::repository::{Doing, Place, no_option};
+use super::text::Text;
+use crate::catalog::ToolError;
+
+pub(super) fn log(
+    place: &Place<'_>,
+    max_count: i64,
+    start: Option<&str>,
+    end: Option<&str>,
+    now: &Zoned,
+) -> Result<String, ToolError> {
+    let second = |what: &str, text: Option<&str>| {
+        let text = text.filter(|text| !text.is_empty());
+        text.map(|text| no_option(what, text).and_then(|()| date::read(what, text, now)))
+            .transpose()
+    };
+    let since = second("start_timestamp", start)?;
+    let until = second("end_timestamp", end)?;
+    let limits = place.limits();
+    let head = place
+        .head()?
+        .ok_or_else(|| ToolError::new("there is no commit yet on the current branch"))?;
+    let order = CommitTimeOrder::NewestFirst;
+    let sorting = match since {
+        Some(seconds) => Sorting::ByCommitTimeCutoff { order, seconds },
+        None => Sorting::ByCommitTime(order),
+    };
+    // As with git, a negative number is no limit; ours remains.
+    let count_max =
+        usize::try_from(max_count).map_or(limits.log_commits, |max| max.min(limits.log_commits));
+    let mut out = Text::new(limits.output_bytes);
+    out.push("Commit history:\n");
+    let mut shown = 0;
+    let walk = place.repository.rev_walk([head]).sorting(sorting).all();
+    for (walked, info) in walk.doing("walk through the commits")?.enumerate() {
+        place.stop.check()?;
+        if shown == count_max || out.is_full() {
+            break;
+        }
+        if walked == limits.walked_commits {
+            return Err(ToolError::new(format!(
+                "more than {walked} commits would have to be looked at; narrow it down"
+            )));
+        }
+        let info = info.doing("walk through the commits")?;
+        if until.is_some_and(|until| until < info.commit_time()) {
+            continue;
+        }
+        let commit = info.object().doing("read a commit")?;
+        let author = commit.author().doing("read a commit")?;
+        let time = author.time().unwrap_or_default();
+        if 0 < shown {
+            out.push("\n");
+        }
+        out.push(format!("Commit: {}\nAuthor: ", info.id));
+        out.push(author.name);
+        out.push(format!("\nDate: {}\nMessage: ", date::shown(time, "%:z")));
+        out.push(commit.message_raw().doing("read a commit")?);
+        out.push("\n");
+        shown += 1;
+    }
+    Ok(out.finish())
+}

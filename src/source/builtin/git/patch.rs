@@ -1,0 +1,378 @@
+//! Changes as text, as `git diff` writes them.
+
+use gix::ObjectId;
+use gix::bstr::{BStr, BString, ByteSlice};
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+
+use super::change::{Change, Side};
+use super::index::Files;
+use super::repository::{Doing, Place};
+use super::text::{Text, quoted, with_prefix};
+use super::tree::Mode;
+use crate::catalog::ToolError;
+
+/// What is behind one side of a change.
+enum Content {
+    Bytes(Vec<u8>),
+    TooLarge(u64),
+}
+
+/// Writes changes, whose content comes from the repository and, where there is one, from the working tree.
+pub(super) struct Patch<'a> {
+    pub(super) place: &'a Place<'a>,
+    pub(super) files: Option<Files<'a>>,
+    pub(super) context: usize,
+}
+
+impl Patch<'_> {
+    /// All of a list of changes, or as much as fits.
+    pub(super) fn write(&mut self, changes: &[Change], out: &mut Text) -> Result<(), ToolError> {
+        for change in changes {
+            self.place.stop.check()?;
+            if out.is_full() {
+                break;
+            }
+            self.change(change, out)?;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, change: &Change, out: &mut Text) -> Result<(), ToolError> {
+        if change.is_conflict {
+            out.line(format!("* Unmerged path {}", quoted(change.path.as_bstr())));
+            return Ok(());
+        }
+        // A file that became a link was taken away, and a link made.
+        if let (Some(old), Some(new)) = (change.old, change.new)
+            && !old.version.mode.is_alike(new.version.mode)
+        {
+            let path = || change.path.clone();
+            self.change(&Change::new(path(), Some(old), None), out)?;
+            return self.change(&Change::new(path(), None, Some(new)), out);
+        }
+        self.headers(change, out);
+        let id = |side: Option<Side>| side.map(|side| side.version.id);
+        if id(change.old) == id(change.new) {
+            return Ok(());
+        }
+        let (old, new) = names(change);
+        match self.contents(change)? {
+            (Content::Bytes(a), Content::Bytes(b)) if is_binary(&a) || is_binary(&b) => {
+                out.line(format!("Binary files {old} and {new} differ"));
+            }
+            (Content::Bytes(a), Content::Bytes(b)) => {
+                if !(a.is_empty() && b.is_empty()) {
+                    // The tab tells where a name with spaces ends.
+                    let tab = |name: &str| if name.contains(' ') { "\t" } else { "" };
+                    out.line(format!("--- {old}{}", tab(&old)));
+                    out.line(format!("+++ {new}{}", tab(&new)));
+                    hunks(&a, &b, self.context, out);
+                }
+            }
+            (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
+                out.line(format!(
+                    "Files {old} and {new} differ, and are too large to be compared ({size} bytes)"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Only what has changed within files, without the lines that say how they are stored.
+    pub(super) fn body(&mut self, change: &Change, out: &mut Text) -> Result<(), ToolError> {
+        let id = |side: Option<Side>| side.map(|side| side.version.id);
+        if id(change.old) == id(change.new) {
+            return Ok(());
+        }
+        let (old, new) = names(change);
+        match self.contents(change)? {
+            (Content::Bytes(a), Content::Bytes(b)) if is_binary(&a) || is_binary(&b) => {
+                out.line(format!("Binary files {old} and {new} differ"));
+            }
+            (Content::Bytes(a), Content::Bytes(b)) => hunks(&a, &b, self.context, out),
+            (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
+                out.line(format!(
+                    "Files {old} and {new} differ, and are too large to be compared ({size} bytes)"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn headers(&self, change: &Change, out: &mut Text) {
+        let from = change.from.as_ref().unwrap_or(&change.path);
+        out.line(format!(
+            "diff --git {} {}",
+            with_prefix("a/", from.as_bstr()),
+            with_prefix("b/", change.path.as_bstr())
+        ));
+        let mode = |side: Option<Side>| side.map(|side| side.version.mode);
+        let same_mode = mode(change.old) == mode(change.new);
+        match (mode(change.old), mode(change.new)) {
+            (None, Some(new)) => out.line(format!("new file mode {}", new.octal())),
+            (Some(old), None) => out.line(format!("deleted file mode {}", old.octal())),
+            (Some(old), Some(new)) if !same_mode => {
+                out.line(format!("old mode {}", old.octal()));
+                out.line(format!("new mode {}", new.octal()));
+            }
+            _ => {}
+        }
+        if let Some(from) = &change.from {
+            out.line("similarity index 100%");
+            out.line(format!("rename from {}", quoted(from.as_bstr())));
+            out.line(format!("rename to {}", quoted(change.path.as_bstr())));
+        }
+        let id = |side: Option<Side>| match side {
+            Some(side) => self.place.short(side.version.id),
+            None => "0".repeat(self.zeros(change)),
+        };
+        let (old, new) = (id(change.old), id(change.new));
+        if change.old.map(|side| side.version.id) != change.new.map(|side| side.version.id) {
+            let suffix = match mode(change.old) {
+                Some(mode) if same_mode => format!(" {}", mode.octal()),
+                _ => String::new(),
+            };
+            out.line(format!("index {old}..{new}{suffix}"));
+        }
+    }
+
+    /// As many zeros as the other side's id has digits.
+    fn zeros(&self, change: &Change) -> usize {
+        change
+            .old
+            .or(change.new)
+            .map_or(7, |side| self.place.short(side.version.id).len())
+    }
+
+    fn contents(&mut self, change: &Change) -> Result<(Content, Content), ToolError> {
+        let from = change.from.as_ref().unwrap_or(&change.path);
+        let old = self.content(from.as_bstr(), change.old)?;
+        let new = self.content(change.path.as_bstr(), change.new)?;
+        Ok((old, new))
+    }
+
+    fn content(&mut self, path: &BStr, side: Option<Side>) -> Result<Content, ToolError> {
+        let Some(side) = side else {
+            return Ok(Content::Bytes(Vec::new()));
+        };
+        let id = side.version.id;
+        if side.version.mode == Mode::Submodule {
+            let text = format!("Subproject commit {id}\n");
+            return Ok(Content::Bytes(text.into_bytes()));
+        }
+        if !side.is_in_worktree {
+            return self.stored(id);
+        }
+        let max = self.place.limits().file_bytes;
+        let Some(files) = &mut self.files else {
+            return Err(ToolError::internal(
+                "a change of the working tree without one",
+            ));
+        };
+        match files.content_within(path)? {
+            Some(bytes) => Ok(Content::Bytes(bytes)),
+            None => Ok(Content::TooLarge(u64::try_from(max).unwrap_or(u64::MAX))),
+        }
+    }
+
+    fn stored(&self, id: ObjectId) -> Result<Content, ToolError> {
+        let header = self
+            .place
+            .repository
+            .find_header(id)
+            .doing("find a file's content")?;
+        let size = header.size();
+        if usize::try_from(size).map_or(true, |size| self.place.limits().file_bytes < size) {
+            return Ok(Content::TooLarge(size));
+        }
+        let mut blob = self
+            .place
+            .repository
+            .find_blob(id)
+            .doing("read a file's content")?;
+        Ok(Content::Bytes(blob.take_data()))
+    }
+}
+
+/// Both names of a change, as the lines before its hunks have them.
+pub(super) fn names(change: &Change) -> (String, String) {
+    let nothing = || "/dev/null".to_owned();
+    let from: &BString = change.from.as_ref().unwrap_or(&change.path);
+    let old = change
+        .old
+        .map_or_else(nothing, |_| with_prefix("a/", from.as_bstr()));
+    let new = change
+        .new
+        .map_or_else(nothing, |_| with_prefix("b/", change.path.as_bstr()));
+    (old, new)
+}
+
+/// Whether there is no text in some bytes: as Git decides it, by a zero near the beginning.
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
+    const LOOKED_AT: usize = 8000;
+    bytes[..bytes.len().min(LOOKED_AT)].contains(&0)
+}
+
+/// The lines that differ, with some around them.
+pub(super) fn hunks(old: &[u8], new: &[u8], context: usize, out: &mut Text) {
+    let input = InternedInput::new(old, new);
+    let mut diff = Diff::compute(Algorithm::Myers, &input);
+    diff.postprocess_lines(&input);
+    let context = u32::try_from(context).unwrap_or(u32::MAX / 4);
+    let mut group: Vec<Hunk> = Vec::new();
+    for hunk in diff.hunks() {
+        if let Some(last) = group.last()
+            && last.before.end.saturating_add(2 * context) < hunk.before.start
+        {
+            write_group(&group, &input, context, out);
+            group.clear();
+        }
+        if out.is_full() {
+            return;
+        }
+        group.push(hunk);
+    }
+    write_group(&group, &input, context, out);
+}
+
+fn write_group(group: &[Hunk], input: &InternedInput<&[u8]>, context: u32, out: &mut Text) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else {
+        return;
+    };
+    let length = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
+    let lead = context.min(first.before.start);
+    let trail = context.min(length(input.before.len()) - last.before.end);
+    let old = first.before.start - lead..last.before.end + trail;
+    let new = first.after.start - lead..last.after.end + trail;
+    let range = |range: &std::ops::Range<u32>| {
+        let count = range.end - range.start;
+        // Nothing lies behind a line, and something begins with one.
+        let start = if count == 0 {
+            range.start
+        } else {
+            range.start + 1
+        };
+        if count == 1 {
+            format!("{start}")
+        } else {
+            format!("{start},{count}")
+        }
+    };
+    out.push(format!("@@ -{} +{} @@", range(&old), range(&new)));
+    if let Some(heading) = heading(input, old.start) {
+        out.push(" ");
+        out.push(heading);
+    }
+    out.push("\n");
+    let before = |at: u32| input.interner[input.before[at as usize]];
+    let after = |at: u32| input.interner[input.after[at as usize]];
+    let mut at = old.start;
+    for hunk in group {
+        (at..hunk.before.start).for_each(|line| write_line(" ", before(line), out));
+        hunk.before
+            .clone()
+            .for_each(|line| write_line("-", before(line), out));
+        hunk.after
+            .clone()
+            .for_each(|line| write_line("+", after(line), out));
+        at = hunk.before.end;
+        if out.is_full() {
+            return;
+        }
+    }
+    (at..old.end).for_each(|line| write_line(" ", before(line), out));
+}
+
+fn write_line(sign: &str, line: &[u8], out: &mut Text) {
+    out.push(sign);
+    out.push(line);
+    if !line.ends_with(b"\n") {
+        out.push("\n\\ No newline at end of file\n");
+    }
+}
+
+/// The last line before a hunk that is not indented: mostly what it is in.
+fn heading<'a>(input: &InternedInput<&'a [u8]>, start: u32) -> Option<&'a [u8]> {
+    const LENGTH_MAX: usize = 80;
+    let is_heading = |line: &&[u8]| {
+        line.first()
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
+    };
+    let line = (0..start)
+        .rev()
+        .map(|at| input.interner[input.before[at as usize]])
+        .find(is_heading)?;
+    Some(line[..line.len().min(LENGTH_MAX)].trim_ascii_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(old: &str, new: &str, context: usize) -> String {
+        let mut out = Text::new(10_000);
+        hunks(old.as_bytes(), new.as_bytes(), context, &mut out);
+        out.finish()
+    }
+
+    #[test]
+    fn a_change_is_shown_with_the_lines_around_it_and_what_it_is_in() {
+        let old = "fn one() {\n    1\n}\n\nfn two() {\n    a\n    b\n    c\n    d\n    e\n}\n";
+        let new = old.replace("    d\n", "    D\n");
+        insta::assert_snapshot!(shown(old, &new, 3), @r"
+        @@ -6,6 +6,6 @@ fn two() {
+             a
+             b
+             c
+        -    d
+        +    D
+             e
+         }
+        ");
+        insta::assert_snapshot!(shown(old, &new, 0), @r"
+        @@ -9 +9 @@ fn two() {
+        -    d
+        +    D
+        ");
+    }
+
+    #[test]
+    fn a_missing_newline_at_the_end_is_told() {
+        insta::assert_snapshot!(shown("a\nb", "a\nb\n", 3), @r"
+        @@ -1,2 +1,2 @@
+         a
+        -b
+        \ No newline at end of file
+        +b
+        ");
+        insta::assert_snapshot!(shown("", "x", 3), @r"
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        ");
+        insta::assert_snapshot!(shown("x\n", "", 3), @r"
+        @@ -1 +0,0 @@
+        -x
+        ");
+    }
+
+    #[test]
+    fn changes_that_are_near_are_shown_together() {
+        let lines = |change: &[usize]| -> String {
+            (1..=20)
+                .map(|n| {
+                    if change.contains(&n) {
+                        format!("x{n}\n")
+                    } else {
+                        format!("{n}\n")
+                    }
+                })
+                .collect()
+        };
+        let near = shown(&lines(&[]), &lines(&[5, 12]), 3);
+        assert_eq!(near.matches("@@ -").count(), 1, "{near}");
+        let far = shown(&lines(&[]), &lines(&[5, 13]), 3);
+        assert_eq!(far.matches("@@ -").count(), 2, "{far}");
+        assert!(far.starts_with("@@ -2,7 +2,7 @@\n"), "{far}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Texts that are shown: no longer than they may be, and with paths as Git writes them.
+
+use gix::bstr::{BStr, ByteSlice};
+
+/// A text that grows up to a limit.
+#[derive(Debug)]
+pub(super) struct Text {
+    bytes: Vec<u8>,
+    max: usize,
+    is_cut: bool,
+}
+
+impl Text {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            max,
+            is_cut: false,
+        }
+    }
+
+    /// Adds to it, or as much as fits.
+    pub(super) fn push(&mut self, more: impl AsRef<[u8]>) {
+        if self.is_cut {
+            return;
+        }
+        let more = more.as_ref();
+        let room = self.max - self.bytes.len();
+        self.is_cut = room < more.len();
+        self.bytes.extend_from_slice(&more[..more.len().min(room)]);
+    }
+
+    /// Adds a line.
+    pub(super) fn line(&mut self, line: impl AsRef<[u8]>) {
+        self.push(line);
+        self.push("\n");
+    }
+
+    /// Whether nothing more fits.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The text, whose last line says so if something is missing. What is not UTF-8 in it becomes U+FFFD.
+    pub(super) fn finish(self) -> String {
+        let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
+        if self.is_cut {
+            text.push_str(&format!(
+                "\n[cut here: there is more than the {} bytes that are shown]",
+                self.max
+            ));
+        }
+        text
+    }
+}
+
+/// A path as Git writes it: in quotes if there is something in it that would be misread.
+pub(super) fn quoted(path: &BStr) -> String {
+    with_prefix("", path)
+}
+
+/// The same with `a/` or `b/` before it, inside the quotes.
+pub(super) fn with_prefix(prefix: &str, path: &BStr) -> String {
+    let is_plain = path
+        .iter()
+        .all(|byte| (0x20..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\'));
+    if is_plain {
+        return format!("{prefix}{}", path.to_str_lossy());
+    }
+    let mut text = format!("\"{prefix}");
+    for byte in path.iter() {
+        match byte {
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\t' => text.push_str("\\t"),
+            b'\r' => text.push_str("\\r"),
+            0x07 => text.push_str("\\a"),
+            0x08 => text.push_str("\\b"),
+            0x0b => text.push_str("\\v"),
+            0x0c => text.push_str("\\f"),
+            0x20..0x7f => text.push(char::from(*byte)),
+            other => text.push_str(&format!("\\{other:03o}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_ends_at_its_limit_and_says_so() {
+        let mut text = Text::new(4);
+        text.push("ab");
+        text.push("cd");
+        assert!(!text.is_full());
+        text.push("e");
+        text.push("f");
+        assert!(text.is_full());
+        let text = text.finish();
+        assert!(text.starts_with("abcd\n[cut here"), "{text}");
+        let mut whole = Text::new(5);
+        whole.line("ab\u{fc}");
+        assert_eq!(whole.finish(), "ab\u{fc}\n");
+    }
+
+    #[test]
+    fn paths_are_quoted_where_they_would_be_misread() {
+        for (path, shown) in [
+            ("a b/c", "a b/c"),
+            ("a\"b", r#""a\"b""#),
+            ("a\\b", r#""a\\b""#),
+            ("a\nb", r#""a\nb""#),
+            ("\u{fc}", r#""\303\274""#),
+            ("\x1b[31m", r#""\033[31m""#),
+        ] {
+            assert_eq!(quoted(path.into()), shown);
+        }
+        assert_eq!(with_prefix("a/", "\u{fc}".into()), r#""a/\303\274""#);
+    }
+}

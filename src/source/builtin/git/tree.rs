@@ -1,0 +1,235 @@
+//! Trees as flat lists of what is in them.
+
+use std::cmp::Ordering;
+
+use gix::ObjectId;
+use gix::bstr::{BStr, BString, ByteSlice};
+use gix::objs::TreeRefIter;
+use gix::objs::tree::EntryKind;
+
+use super::change::{Change, Side};
+use super::repository::{Doing, Place};
+use crate::catalog::ToolError;
+
+/// What a path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) mode: Mode,
+    pub(super) id: ObjectId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    File,
+    Executable,
+    Link,
+    /// A commit of another repository.
+    Submodule,
+}
+
+impl Mode {
+    pub(super) fn octal(self) -> &'static str {
+        match self {
+            Self::File => "100644",
+            Self::Executable => "100755",
+            Self::Link => "120000",
+            Self::Submodule => "160000",
+        }
+    }
+
+    /// Whether both are files, and differ at most in being executable.
+    pub(super) fn is_alike(self, other: Self) -> bool {
+        self.is_file() == other.is_file() && (self.is_file() || self == other)
+    }
+
+    pub(super) fn is_file(self) -> bool {
+        matches!(self, Self::File | Self::Executable)
+    }
+
+    pub(super) fn kind(self) -> EntryKind {
+        match self {
+            Self::File => EntryKind::Blob,
+            Self::Executable => EntryKind::BlobExecutable,
+            Self::Link => EntryKind::Link,
+            Self::Submodule => EntryKind::Commit,
+        }
+    }
+
+    /// None for a folder.
+    fn of_tree(kind: EntryKind) -> Option<Self> {
+        match kind {
+            EntryKind::Tree => None,
+            EntryKind::Blob => Some(Self::File),
+            EntryKind::BlobExecutable => Some(Self::Executable),
+            EntryKind::Link => Some(Self::Link),
+            EntryKind::Commit => Some(Self::Submodule),
+        }
+    }
+}
+
+/// One path of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) path: BString,
+    pub(super) version: Version,
+}
+
+/// What is directly in one tree, in the order of whole paths.
+struct Level {
+    entries: Vec<(BString, Option<Mode>, ObjectId)>,
+}
+
+/// How deep folders may lie in one another.
+const DEPTH_MAX: usize = 500;
+
+impl Place<'_> {
+    /// All paths of a tree, in order. Trees that hold one another many times are given up on at the limit of files.
+    pub(super) fn flat(&self, tree: Option<ObjectId>) -> Result<Vec<Entry>, ToolError> {
+        let changes = self.tree_changes(None, tree)?;
+        let entries = changes.into_iter().filter_map(|change| {
+            let new = change.new?;
+            Some(Entry {
+                path: change.path,
+                version: new.version,
+            })
+        });
+        Ok(entries.collect())
+    }
+
+    /// What differs between two trees, in the order of paths. What both have alike is not read.
+    pub(super) fn tree_changes(
+        &self,
+        old: Option<ObjectId>,
+        new: Option<ObjectId>,
+    ) -> Result<Vec<Change>, ToolError> {
+        let mut changes = Vec::new();
+        self.walk(old, new, &mut BString::default(), 0, &mut changes)?;
+        changes.sort_by(|a: &Change, b| a.path.cmp(&b.path));
+        Ok(changes)
+    }
+
+    fn walk(
+        &self,
+        old: Option<ObjectId>,
+        new: Option<ObjectId>,
+        path: &mut BString,
+        depth: usize,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), ToolError> {
+        self.stop.check()?;
+        if old == new {
+            return Ok(());
+        }
+        if depth == DEPTH_MAX {
+            return Err(ToolError::new("folders lie too deep in one another"));
+        }
+        let old = self.level(old)?;
+        let new = self.level(new)?;
+        let (mut olds, mut news) = (old.entries.iter().peekable(), new.entries.iter().peekable());
+        loop {
+            let order = match (olds.peek(), news.peek()) {
+                (None, None) => return Ok(()),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => a.0.cmp(&b.0),
+            };
+            let a = if order == Ordering::Greater {
+                None
+            } else {
+                olds.next()
+            };
+            let b = if order == Ordering::Less {
+                None
+            } else {
+                news.next()
+            };
+            if let (Some(a), Some(b)) = (a, b)
+                && (a.1, a.2) == (b.1, b.2)
+            {
+                continue;
+            }
+            let Some((name, ..)) = a.or(b) else { continue };
+            let length = path.len();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            let folder = |side: Option<&(BString, Option<Mode>, ObjectId)>| match side {
+                Some((_, None, id)) => Some(*id),
+                _ => None,
+            };
+            let file = |side: Option<&(BString, Option<Mode>, ObjectId)>| match side {
+                Some((_, Some(mode), id)) => Some(Side::stored(Version {
+                    mode: *mode,
+                    id: *id,
+                })),
+                _ => None,
+            };
+            if folder(a).is_some() || folder(b).is_some() {
+                self.walk(folder(a), folder(b), path, depth + 1, changes)?;
+            }
+            let (old, new) = (file(a), file(b));
+            if old.is_some() || new.is_some() {
+                if changes.len() == self.limits().files {
+                    return Err(too_many(self.limits().files));
+                }
+                changes.push(Change::new(path.clone(), old, new));
+            }
+            path.truncate(length);
+        }
+    }
+
+    fn level(&self, tree: Option<ObjectId>) -> Result<Level, ToolError> {
+        const TREE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+        let Some(id) = tree else {
+            return Ok(Level {
+                entries: Vec::new(),
+            });
+        };
+        self.bounded(id, TREE_BYTES_MAX)?;
+        let tree = self.repository.find_tree(id).doing("read a tree")?;
+        let mut entries = Vec::new();
+        for entry in TreeRefIter::from_bytes(&tree.data, id.kind()) {
+            let entry = entry.doing("read a tree")?;
+            if !is_component(entry.filename) {
+                return Err(ToolError::new(
+                    "a tree has a name in it that is no name of a file",
+                ));
+            }
+            let mode = Mode::of_tree(entry.mode.kind());
+            entries.push((entry.filename.to_owned(), mode, entry.oid.to_owned()));
+        }
+        // Trees sort folders as if their names ended in a slash; a file and a folder of one name then lie apart.
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        if entries.windows(2).any(|two| two[0].0 == two[1].0) {
+            return Err(ToolError::new("a tree has a name in it twice"));
+        }
+        Ok(Level { entries })
+    }
+}
+
+/// Whether something can be one step of a path inside of a working tree.
+pub(super) fn is_component(name: &BStr) -> bool {
+    use gix::validate::path::component::Options;
+    gix::validate::path::component(
+        name,
+        None,
+        Options {
+            protect_windows: false,
+            protect_hfs: true,
+            protect_ntfs: true,
+        },
+    )
+    .is_ok()
+}
+
+/// Whether something can be a path inside of a working tree.
+pub(super) fn is_path(path: &BStr) -> bool {
+    !path.contains(&0) && path.split_str("/").all(|step| is_component(step.as_bstr()))
+}
+
+pub(super) fn too_many(max: usize) -> ToolError {
+    ToolError::new(format!(
+        "there are more than {max} files; that is more than is looked at"
+    ))
+}

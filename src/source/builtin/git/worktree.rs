@@ -1,0 +1,441 @@
+//! Files of a working tree, by handles of folders.
+//!
+//! Every step to a file is taken from the folder before it, and none through a symbolic link; so what is read and written
+//! lies in the working tree, whatever changes in it meanwhile.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::rc::Rc;
+
+use gix::bstr::{BStr, BString, ByteSlice};
+use gix::index::entry::{Stat, stat::Time};
+use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags, RawMode};
+use rustix::io::Errno;
+
+use super::tree::Mode;
+
+#[derive(Debug)]
+pub(super) struct Worktree {
+    root: Rc<OwnedFd>,
+    /// The folder that was needed last; files are mostly asked for in order.
+    last: RefCell<Option<(BString, Rc<OwnedFd>)>>,
+}
+
+/// What stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Tracked {
+        mode: Mode,
+        stat: Stat,
+    },
+    Folder,
+    /// A pipe, a socket, a device: nothing that Git knows.
+    Other,
+}
+
+/// A file with what was known of it when it was opened.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) mode: Mode,
+    pub(super) stat: Stat,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Worktree {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let root = rustix::fs::open(path, FOLDER, Permissions::empty())?;
+        Ok(Self {
+            root: Rc::new(root),
+            last: RefCell::default(),
+        })
+    }
+
+    /// What stands at a path; nothing if one of the steps to it is missing, or is no folder.
+    pub(super) fn look(&self, path: &BStr) -> io::Result<Option<Found>> {
+        let Some((folder, name)) = self.parent(path)? else {
+            return Ok(None);
+        };
+        match rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(found(&stat))),
+            Err(error) if is_absence(error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A file, or where a link points to. Nothing if there is neither; an error if it is larger than may be.
+    pub(super) fn read(&self, path: &BStr, max: usize) -> io::Result<Option<Content>> {
+        let Some(Found::Tracked { mode, stat }) = self.look(path)? else {
+            return Ok(None);
+        };
+        let Some((folder, name)) = self.parent(path)? else {
+            return Ok(None);
+        };
+        if mode == Mode::Link {
+            let target = match rustix::fs::readlinkat(&*folder, name.as_bytes(), Vec::new()) {
+                Ok(target) => target,
+                Err(error) if is_absence(error) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            return Ok(Some(Content {
+                mode,
+                stat,
+                bytes: target.into_bytes(),
+            }));
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty())
+        {
+            Ok(file) => file,
+            Err(error) if is_absence(error) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let Found::Tracked { mode, stat } = found(&rustix::fs::fstat(&file)?) else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
+        File::from(file).take(limit).read_to_end(&mut bytes)?;
+        if max < bytes.len() {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the file is too large",
+            ));
+        }
+        Ok(Some(Content { mode, stat, bytes }))
+    }
+
+    /// A file of any size, for whoever reads it piece by piece.
+    pub(super) fn file(&self, path: &BStr) -> io::Result<Option<File>> {
+        let Some((folder, name)) = self.parent(path)? else {
+            return Ok(None);
+        };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty()) {
+            Ok(file) => Ok(Some(File::from(file))),
+            Err(error) if is_absence(error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts a file or a link in place of what stands at a path, or of nothing. Missing folders are made.
+    pub(super) fn write(&self, path: &BStr, mode: Mode, bytes: &[u8]) -> io::Result<Stat> {
+        let (folder, name) = self.made_parent(path)?;
+        let temporary = format!(".longshore-{:016x}", random()?);
+        let permissions = match mode {
+            Mode::Executable => Permissions::from_raw_mode(0o777),
+            _ => Permissions::from_raw_mode(0o666),
+        };
+        let placed = (|| {
+            if mode == Mode::Link {
+                rustix::fs::symlinkat(bytes, &*folder, temporary.as_str())?;
+            } else {
+                let flags = OFlags::WRONLY
+                    | OFlags::CREATE
+                    | OFlags::EXCL
+                    | OFlags::NOFOLLOW
+                    | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(&*folder, temporary.as_str(), flags, permissions)?;
+                File::from(file).write_all(bytes)?;
+            }
+            rustix::fs::renameat(&*folder, temporary.as_str(), &*folder, name.as_bytes())?;
+            let stat = rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok::<_, io::Error>(stat_of(&stat))
+        })();
+        if placed.is_err() {
+            let _ = rustix::fs::unlinkat(&*folder, temporary.as_str(), AtFlags::empty());
+        }
+        placed
+    }
+
+    /// Makes a folder, if there is nothing at its path.
+    pub(super) fn make_folder(&self, path: &BStr) -> io::Result<()> {
+        let (folder, name) = self.made_parent(path)?;
+        match rustix::fs::mkdirat(&*folder, name.as_bytes(), Permissions::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Everything in a folder that is none itself; an error if that is more than so many.
+    pub(super) fn beneath(&self, path: &BStr, max: usize) -> io::Result<Vec<BString>> {
+        let mut found = Vec::new();
+        let mut folders = vec![path.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let Some((handle, name)) = self.parent(folder.as_bstr())? else {
+                continue;
+            };
+            let handle =
+                match rustix::fs::openat(&*handle, name.as_bytes(), FOLDER, Permissions::empty()) {
+                    Ok(handle) => handle,
+                    Err(error) if is_absence(error) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+            for entry in rustix::fs::Dir::read_from(&handle)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b"..") {
+                    continue;
+                }
+                if max == found.len() + folders.len() {
+                    return Err(io::Error::other("there are too many files"));
+                }
+                let mut path = folder.clone();
+                path.push(b'/');
+                path.extend_from_slice(name);
+                if entry.file_type() == FileType::Directory {
+                    folders.push(path);
+                } else {
+                    found.push(path);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes a file or a link away, and the folders that are then empty.
+    pub(super) fn remove(&self, path: &BStr) -> io::Result<()> {
+        let Some((folder, name)) = self.parent(path)? else {
+            return Ok(());
+        };
+        match rustix::fs::unlinkat(&*folder, name.as_bytes(), AtFlags::empty()) {
+            Ok(()) => {}
+            Err(error) if is_absence(error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.last.replace(None);
+        let mut rest = path;
+        while let Some(at) = rest.rfind_byte(b'/') {
+            rest = rest[..at].as_bstr();
+            let Some((folder, name)) = self.parent(rest)? else {
+                break;
+            };
+            // It fails for a folder that is not empty, which ends it.
+            if rustix::fs::unlinkat(&*folder, name.as_bytes(), AtFlags::REMOVEDIR).is_err() {
+                break;
+            }
+            self.last.replace(None);
+        }
+        Ok(())
+    }
+
+    /// The folder that a path's last step is taken from, and that step.
+    fn parent<'p>(&self, path: &'p BStr) -> io::Result<Option<(Rc<OwnedFd>, &'p BStr)>> {
+        let (folder, name) = split(path);
+        check_step(name)?;
+        if folder.is_empty() {
+            return Ok(Some((Rc::clone(&self.root), name)));
+        }
+        if let Some((last, handle)) = &*self.last.borrow()
+            && last == folder
+        {
+            return Ok(Some((Rc::clone(handle), name)));
+        }
+        let mut handle = Rc::clone(&self.root);
+        for step in folder.split_str("/") {
+            check_step(step)?;
+            match rustix::fs::openat(&*handle, step, FOLDER, Permissions::empty()) {
+                Ok(next) => handle = Rc::new(next),
+                Err(error) if is_absence(error) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.last
+            .replace(Some((folder.to_owned(), Rc::clone(&handle))));
+        Ok(Some((handle, name)))
+    }
+
+    fn made_parent<'p>(&self, path: &'p BStr) -> io::Result<(Rc<OwnedFd>, &'p BStr)> {
+        let (folder, name) = split(path);
+        check_step(name)?;
+        let mut handle = Rc::clone(&self.root);
+        for step in folder.split_str("/").filter(|step| !step.is_empty()) {
+            check_step(step)?;
+            match rustix::fs::mkdirat(handle.as_fd(), step, Permissions::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            handle = Rc::new(rustix::fs::openat(
+                &*handle,
+                step,
+                FOLDER,
+                Permissions::empty(),
+            )?);
+        }
+        Ok((handle, name))
+    }
+}
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+fn split(path: &BStr) -> (&BStr, &BStr) {
+    match path.rfind_byte(b'/') {
+        Some(at) => (path[..at].as_bstr(), path[at + 1..].as_bstr()),
+        None => (b"".as_bstr(), path),
+    }
+}
+
+/// Paths were looked at where they came in; this is where they are used.
+fn check_step(step: &[u8]) -> io::Result<()> {
+    let is_sound = !matches!(step, b"" | b"." | b"..")
+        && !step.eq_ignore_ascii_case(b".git")
+        && !step.contains(&b'/')
+        && !step.contains(&0);
+    if is_sound {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path leads out of the working tree",
+        ))
+    }
+}
+
+/// Nothing is there, or a step to it is no folder: a file, or a link.
+fn is_absence(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK
+    )
+}
+
+fn found(stat: &rustix::fs::Stat) -> Found {
+    let raw = stat.st_mode as RawMode;
+    let mode = match FileType::from_raw_mode(raw) {
+        FileType::RegularFile if raw & 0o100 != 0 => Mode::Executable,
+        FileType::RegularFile => Mode::File,
+        FileType::Symlink => Mode::Link,
+        FileType::Directory => return Found::Folder,
+        _ => return Found::Other,
+    };
+    Found::Tracked {
+        mode,
+        stat: stat_of(stat),
+    }
+}
+
+/// As an index keeps it: the low 32 bits of everything.
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the types differ from system to system"
+)]
+fn stat_of(stat: &rustix::fs::Stat) -> Stat {
+    Stat {
+        mtime: Time {
+            secs: stat.st_mtime as u32,
+            nsecs: stat.st_mtime_nsec as u32,
+        },
+        ctime: Time {
+            secs: stat.st_ctime as u32,
+            nsecs: stat.st_ctime_nsec as u32,
+        },
+        dev: stat.st_dev as u32,
+        ino: stat.st_ino as u32,
+        uid: stat.st_uid as u32,
+        gid: stat.st_gid as u32,
+        size: stat.st_size as u32,
+    }
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_reached_through_a_link_or_outside() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = folder.path().join("tree");
+        std::fs::create_dir_all(tree.join("real")).expect("made");
+        std::fs::create_dir(folder.path().join("out")).expect("made");
+        std::fs::write(folder.path().join("out/secret"), "s").expect("written");
+        std::fs::write(tree.join("real/file"), "f").expect("written");
+        symlink("../out", tree.join("link")).expect("linked");
+        symlink("../out/secret", tree.join("straight")).expect("linked");
+        let worktree = Worktree::open(&tree).expect("open");
+        let read = |path: &str| worktree.read(path.into(), 100);
+
+        assert_eq!(read("real/file").expect("read").expect("there").bytes, b"f");
+        let link = read("straight").expect("read").expect("there");
+        assert_eq!(
+            (link.mode, &*link.bytes),
+            (Mode::Link, &b"../out/secret"[..])
+        );
+        assert!(read("link/secret").expect("read").is_none());
+        assert!(
+            worktree
+                .look("link/secret".into())
+                .expect("looked")
+                .is_none()
+        );
+        for outside in [
+            "../out/secret",
+            "real/../../out/secret",
+            "./real/file",
+            "real//file",
+            ".git/config",
+        ] {
+            assert!(read(outside).is_err(), "{outside}");
+        }
+        worktree
+            .write("link/secret".into(), Mode::File, b"x")
+            .expect_err("through a link");
+        worktree
+            .write("../new".into(), Mode::File, b"x")
+            .expect_err("outside");
+        assert_eq!(
+            std::fs::read(folder.path().join("out/secret")).expect("read"),
+            b"s"
+        );
+
+        // A link that stands where a file is to be is replaced, and not followed.
+        worktree
+            .write("straight".into(), Mode::File, b"x")
+            .expect("written");
+        assert_eq!(
+            std::fs::read(folder.path().join("out/secret")).expect("read"),
+            b"s"
+        );
+        assert_eq!(std::fs::read(tree.join("straight")).expect("read"), b"x");
+    }
+
+    #[test]
+    fn folders_are_made_and_taken_away_as_needed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let worktree = Worktree::open(folder.path()).expect("open");
+        worktree
+            .write("a/b/c".into(), Mode::Executable, b"1")
+            .expect("written");
+        worktree
+            .write("a/d".into(), Mode::Link, b"b/c")
+            .expect("written");
+        let content = worktree
+            .read("a/b/c".into(), 1)
+            .expect("read")
+            .expect("there");
+        assert_eq!(
+            (content.mode, &*content.bytes),
+            (Mode::Executable, &b"1"[..])
+        );
+        worktree.read("a/b/c".into(), 0).expect_err("too large");
+        worktree.remove("a/b/c".into()).expect("removed");
+        assert!(!folder.path().join("a/b").exists());
+        assert!(folder.path().join("a/d").is_symlink());
+        worktree.remove("a/d".into()).expect("removed");
+        assert!(!folder.path().join("a").exists());
+        assert!(folder.path().exists());
+        worktree.remove("a/d".into()).expect("it is gone already");
+    }
+}

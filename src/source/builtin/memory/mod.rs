@@ -1,0 +1,367 @@
+//! The memory toolset: a knowledge graph that outlives conversations. Tools, arguments, answers and the file's format are
+//! those of the official reference server.
+
+mod config;
+mod graph;
+mod lines;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use config::MemoryConfig;
+use graph::{Added, Addition, Bounds, Deletion, Entity, Graph, GraphError, Part, Relation};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use store::Store;
+
+use super::{Blocking, Grounds, Toolset, ToolsetError};
+use crate::catalog::{
+    Announcer, Arguments, CallContext, CallFuture, Definition, IntoOutput, IntoResource as _,
+    IntoTool as _, Output, ResourceDefinition, ResourceError, Tool, ToolError, resource_fn,
+    tool_fn,
+};
+use crate::protocol::Content;
+
+/// The graph as a resource.
+const URI: &str = "memory://knowledge-graph";
+/// How many calls read or write files at once.
+const AT_ONCE: usize = 4;
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+    let memory = Arc::new(Memory {
+        store: Arc::new(Store::new(&grounds.settings.memory)?),
+        threads: Blocking::new(AT_ONCE, TIMEOUT),
+        announcer: grounds.announcer.clone(),
+    });
+    let of_resource = Arc::clone(&memory);
+    let resource = resource_fn(
+        ResourceDefinition::new(URI, "knowledge-graph")
+            .title("Knowledge Graph")
+            .description("The full knowledge graph with all entities and relations")
+            .mime_type("application/json"),
+        move |context| {
+            let memory = Arc::clone(&of_resource);
+            async move {
+                let shown = memory.read(&context, |graph| pretty(&graph.whole())).await;
+                shown.map_err(|error| ResourceError::new(error.message().to_owned()))
+            }
+        },
+    );
+    Ok(Toolset {
+        tools: tools(&memory),
+        resources: vec![resource.into_resource()],
+        ..Toolset::default()
+    })
+}
+
+fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
+    vec![
+        memory.writer::<Entities, Created>(
+            adding("create_entities", "Create Entities")
+                .description("Adds entities to the knowledge graph. One whose name is taken is left out."),
+            |graph, wanted, bounds| {
+                let entities = graph.create_entities(&wanted.entities, bounds)?;
+                Ok(Created { entities })
+            },
+            |created| pretty(&created.entities),
+        ),
+        memory.writer::<Relations, Related>(
+            adding("create_relations", "Create Relations").description(
+                "Adds relations between entities of the knowledge graph, in active voice. One that is there already is left out.",
+            ),
+            |graph, wanted, bounds| {
+                let relations = graph.create_relations(&wanted.relations, bounds)?;
+                Ok(Related { relations })
+            },
+            |related| pretty(&related.relations),
+        ),
+        memory.writer::<Additions, Results>(
+            adding("add_observations", "Add Observations").description(
+                "Adds observations to entities that are in the knowledge graph. One that is known is left out.",
+            ),
+            |graph, wanted, bounds| {
+                let results = graph.add_observations(wanted.observations, bounds)?;
+                Ok(Results { results })
+            },
+            |results| pretty(&results.results),
+        ),
+        memory.writer::<Names, Done>(
+            removing("delete_entities", "Delete Entities")
+                .description("Deletes entities from the knowledge graph, with all relations that they have."),
+            |graph, wanted, _| {
+                graph.delete_entities(&wanted.entity_names);
+                Ok(Done::say("Entities deleted successfully"))
+            },
+            Done::text,
+        ),
+        memory.writer::<Deletions, Done>(
+            removing("delete_observations", "Delete Observations")
+                .description("Deletes observations from entities of the knowledge graph."),
+            |graph, wanted, _| {
+                graph.delete_observations(&wanted.deletions);
+                Ok(Done::say("Observations deleted successfully"))
+            },
+            Done::text,
+        ),
+        memory.writer::<Relations, Done>(
+            removing("delete_relations", "Delete Relations")
+                .description("Deletes relations from the knowledge graph."),
+            |graph, wanted, _| {
+                graph.delete_relations(&wanted.relations);
+                Ok(Done::say("Relations deleted successfully"))
+            },
+            Done::text,
+        ),
+        memory.reader::<Nothing>(
+            reading("read_graph", "Read Graph").description("Reads the whole knowledge graph."),
+            |graph, Nothing {}| graph.whole(),
+        ),
+        memory.reader::<Query>(
+            reading("search_nodes", "Search Nodes").description(
+                "Finds entities by a text in their names, types or observations, in whatever case, and the relations that \
+                 they have.",
+            ),
+            |graph, wanted| graph.search(&wanted.query),
+        ),
+        memory.reader::<Nodes>(
+            reading("open_nodes", "Open Nodes").description(
+                "Reads entities of the knowledge graph by their names, and the relations that they have.",
+            ),
+            |graph, wanted| graph.open(&wanted.names),
+        ),
+    ]
+}
+
+fn adding(name: &str, title: &str) -> Definition {
+    let definition = Definition::new(name).title(title).open_world(false);
+    definition
+        .read_only(false)
+        .destructive(false)
+        .idempotent(false)
+}
+
+fn removing(name: &str, title: &str) -> Definition {
+    let definition = Definition::new(name).title(title).open_world(false);
+    definition
+        .read_only(false)
+        .destructive(true)
+        .idempotent(true)
+}
+
+fn reading(name: &str, title: &str) -> Definition {
+    let definition = Definition::new(name).title(title).open_world(false);
+    definition
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+}
+
+/// What the tools share.
+struct Memory {
+    store: Arc<Store>,
+    threads: Blocking,
+    announcer: Announcer,
+}
+
+impl Memory {
+    /// Shows something of the caller's graph.
+    async fn read<T: Send + 'static>(
+        &self,
+        context: &CallContext,
+        show: impl FnOnce(Graph) -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let place = self.store.place(context.principal());
+        let store = Arc::clone(&self.store);
+        let shown = self.threads.run(move |stop| {
+            stop.check()?;
+            show(store.read(&place)?)
+        });
+        shown.await
+    }
+
+    fn reader<A>(
+        self: &Arc<Self>,
+        definition: Definition,
+        show: fn(Graph, A) -> Part,
+    ) -> Arc<dyn Tool>
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+    {
+        let memory = Arc::clone(self);
+        told::<_, Part, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
+            let memory = Arc::clone(&memory);
+            async move {
+                let output = memory.read(&context, move |graph| {
+                    let part = show(graph, wanted);
+                    output(pretty(&part)?, &part)
+                });
+                output.await
+            }
+        })
+    }
+
+    /// A tool that changes the caller's graph, and says in a text and as a value what has changed.
+    fn writer<A, R>(
+        self: &Arc<Self>,
+        definition: Definition,
+        change: fn(&mut Graph, A, &Bounds) -> Result<R, GraphError>,
+        text: fn(&R) -> Result<String, ToolError>,
+    ) -> Arc<dyn Tool>
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize + JsonSchema + 'static,
+    {
+        let memory = Arc::clone(self);
+        told::<_, R, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
+            let memory = Arc::clone(&memory);
+            async move {
+                let place = memory.store.place(context.principal());
+                let is_shared = place.is_shared();
+                let store = Arc::clone(&memory.store);
+                let changed = memory.threads.run(move |stop| {
+                    let bounds = store.bounds();
+                    let (value, is_changed) =
+                        store.change(&place, stop, |graph| change(graph, wanted, bounds))?;
+                    Ok((output(text(&value)?, &value)?, is_changed))
+                });
+                let (output, is_changed) = changed.await?;
+                // A word on a graph that is one caller's would reach all who look at theirs.
+                if is_changed && is_shared {
+                    memory.announcer.resource_changed(URI);
+                }
+                Ok(output)
+            }
+        })
+    }
+}
+
+/// A tool whose output has the schema of `R`.
+fn told<A, R, F, Fut>(mut definition: Definition, function: F) -> Arc<dyn Tool>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    R: IntoOutput,
+    F: Fn(Arc<CallContext>, A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, ToolError>> + Send + 'static,
+{
+    if let Some(schema) = R::output_schema() {
+        definition = definition.output_schema(schema);
+    }
+    Told(tool_fn(definition, function)).into_tool()
+}
+
+/// A tool whose outputs come from the type that its schema comes from, so that nobody need look at them again.
+struct Told<T>(T);
+
+impl<T: Tool> Tool for Told<T> {
+    fn definition(&self) -> &Definition {
+        self.0.definition()
+    }
+
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        self.0.call(context, arguments)
+    }
+
+    fn checks_arguments(&self) -> bool {
+        self.0.checks_arguments()
+    }
+
+    fn checks_output(&self) -> bool {
+        true
+    }
+}
+
+fn output<T: Serialize>(text: String, value: &T) -> Result<Output, ToolError> {
+    Ok(Output::structured(value)?.with_content([Content::text(text)]))
+}
+
+fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, ToolError> {
+    Ok(serde_json::to_string_pretty(value)?)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Entities {
+    entities: Vec<Entity>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Relations {
+    relations: Vec<Relation>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Additions {
+    observations: Vec<Addition>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Names {
+    /// An array of entity names to delete
+    entity_names: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Deletions {
+    deletions: Vec<Deletion>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Query {
+    /// The search query to match against entity names, types, and observation content
+    query: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nodes {
+    /// An array of entity names to retrieve
+    names: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Created {
+    entities: Vec<Entity>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Related {
+    relations: Vec<Relation>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Results {
+    results: Vec<Added>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Done {
+    success: bool,
+    message: &'static str,
+}
+
+impl Done {
+    fn say(message: &'static str) -> Self {
+        Self {
+            success: true,
+            message,
+        }
+    }
+
+    /// What is said of it as text too.
+    #[expect(clippy::unnecessary_wraps, reason = "other texts can fail")]
+    fn text(&self) -> Result<String, ToolError> {
+        Ok(self.message.to_owned())
+    }
+}

@@ -1,0 +1,448 @@
+//! Where graphs lie: a file for those who share one, and one for each caller who is known.
+//!
+//! A graph is written to another file, which then takes its file's place, so that whoever reads sees the one or the other
+//! and a crash leaves one of them whole. Who writes holds a lock, on a file beside it that stays, so that no two processes
+//! lose what the other has written.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::MemoryConfig;
+use super::graph::{Bounds, Graph, GraphError};
+use super::lines::{self, BadLine};
+use crate::auth::{Principal, PrincipalKind};
+use crate::seal::{KeyRing, Purpose, SealConfig};
+use crate::source::builtin::{Stop, ToolsetError};
+
+/// All graphs.
+pub(super) struct Store {
+    file: PathBuf,
+    per_principal: bool,
+    keys: Option<KeyRing>,
+    bounds: Bounds,
+    max_bytes: usize,
+    max_graphs: usize,
+}
+
+/// One graph's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    file: PathBuf,
+    /// Whose it is: empty for the one that is shared.
+    owner: String,
+}
+
+/// Why a graph cannot be read or written. The texts are for callers, who learn nothing of files.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    #[error(
+        "the memory cannot be read: {0} of its file. Nothing was changed; whoever runs the server has to mend the file"
+    )]
+    Line(BadLine),
+    #[error(
+        "the memory cannot be read: its file has more than {max} bytes. Nothing was changed; builtin.memory.max_bytes sets the limit"
+    )]
+    Large { max: usize },
+    #[error(
+        "the memory cannot be read: its file is encrypted with a key that this server does not have. Nothing was changed"
+    )]
+    Sealed,
+    #[error("the memory cannot be read: its file is no regular file")]
+    NoFile,
+    #[error(
+        "the memory would have {bytes} bytes; it may have {max}. Nothing was changed; delete what is no longer needed"
+    )]
+    Full { bytes: usize, max: usize },
+    #[error("there are {max} memories already, and no room for another one. Nothing was changed")]
+    Graphs { max: usize },
+    #[error("the memory is being written by another process; try again later")]
+    Locked,
+    #[error("the memory cannot be {doing}: {}. Nothing was changed", source.kind())]
+    Io {
+        doing: &'static str,
+        source: io::Error,
+    },
+}
+
+/// What an encrypted file begins with.
+const SEALED: &[u8] = b"longshore-sealed-1\n";
+/// What encrypting adds to a file beyond a third: its first line and the rest of the last block.
+const SEALED_BYTES: usize = 128;
+/// How long to wait before looking again whether a lock is free.
+const LOCK_PAUSE: Duration = Duration::from_millis(3);
+
+impl Store {
+    /// The graphs that a configuration describes; the shared one is read, to see whether it can be.
+    pub(super) fn new(config: &MemoryConfig) -> Result<Self, ToolsetError> {
+        let file = config.file.as_deref().ok_or_else(|| {
+            ToolsetError::setting(
+                "builtin.memory.file",
+                "is not set; name the file in which the memory is kept, for example /var/lib/longshore/memory.jsonl",
+            )
+        })?;
+        let wrong = |problem: String| ToolsetError::setting("builtin.memory.file", problem);
+        let file = resolved(file).map_err(|e| {
+            wrong(format!(
+                "is {}, and its folder cannot be used: {e}; make the folder first",
+                file.display()
+            ))
+        })?;
+        let store = Self {
+            keys: keys(config)?,
+            per_principal: config.per_principal,
+            bounds: Bounds::of(config),
+            max_bytes: config.max_bytes,
+            max_graphs: config.max_graphs,
+            file,
+        };
+        let shared = store.shared();
+        match store.load(&shared) {
+            Ok(_) => Ok(store),
+            Err(StoreError::Line(bad)) => Err(wrong(format!(
+                "is {}, of which line {} {}; mend or remove the line. Nothing was changed",
+                shared.file.display(),
+                bad.line,
+                bad.problem
+            ))),
+            Err(error @ StoreError::Io { .. }) => {
+                let cause = std::error::Error::source(&error)
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                Err(wrong(format!(
+                    "is {}, which cannot be read: {cause}",
+                    shared.file.display()
+                )))
+            }
+            Err(error) => Err(wrong(format!("is {}: {error}", shared.file.display()))),
+        }
+    }
+
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    fn shared(&self) -> Place {
+        Place {
+            file: self.file.clone(),
+            owner: String::new(),
+        }
+    }
+
+    /// Where a caller's graph lies. A caller's name is not in it, since names may hold anything.
+    pub(super) fn place(&self, principal: &Principal) -> Place {
+        let is_known = !matches!(
+            principal.kind(),
+            PrincipalKind::Anonymous | PrincipalKind::Local
+        );
+        if !self.per_principal || !is_known {
+            return self.shared();
+        }
+        let hash = digest(
+            &SHA256,
+            format!("longshore memory\0{}", principal.id()).as_bytes(),
+        );
+        let owner: String = hash.as_ref()[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let (stem, extension) = self.name();
+        let file = self
+            .file
+            .with_file_name(format!("{stem}.{owner}{extension}"));
+        Place { file, owner }
+    }
+
+    /// Name and extension of the shared file.
+    fn name(&self) -> (String, String) {
+        let part = |part: Option<&std::ffi::OsStr>| {
+            part.unwrap_or_default().to_string_lossy().into_owned()
+        };
+        let extension = part(self.file.extension());
+        let dot = if extension.is_empty() { "" } else { "." };
+        (part(self.file.file_stem()), format!("{dot}{extension}"))
+    }
+
+    /// A graph as it is now. One that has no file is empty.
+    pub(super) fn read(&self, place: &Place) -> Result<Graph, StoreError> {
+        let loaded = self.load(place).inspect_err(|error| log(place, error))?;
+        Ok(loaded.map(|loaded| loaded.graph).unwrap_or_default())
+    }
+
+    /// Changes a graph, whatever other processes do meanwhile. Returns also whether there was anything to change.
+    pub(super) fn change<T>(
+        &self,
+        place: &Place,
+        stop: &Stop,
+        change: impl FnOnce(&mut Graph) -> Result<T, GraphError>,
+    ) -> Result<(T, bool), StoreError> {
+        self.try_change(place, stop, change)
+            .inspect_err(|error| log(place, error))
+    }
+
+    fn try_change<T>(
+        &self,
+        place: &Place,
+        stop: &Stop,
+        change: impl FnOnce(&mut Graph) -> Result<T, GraphError>,
+    ) -> Result<(T, bool), StoreError> {
+        if !place.owner.is_empty() && !place.file.exists() && self.max_graphs <= self.count()? {
+            return Err(StoreError::Graphs {
+                max: self.max_graphs,
+            });
+        }
+        let _lock = lock(&beside(&place.file, "lock"), stop)?;
+        let loaded = self.load(place)?;
+        let mut graph = loaded
+            .as_ref()
+            .map(|loaded| loaded.graph.clone())
+            .unwrap_or_default();
+        let outcome = change(&mut graph)?;
+        let text = lines::write(&graph);
+        let is_changed = loaded
+            .as_ref()
+            .map_or(!text.is_empty(), |loaded| loaded.graph != graph);
+        let is_plain = loaded.as_ref().is_some_and(|loaded| !loaded.is_sealed);
+        let is_to_be_sealed = is_plain && self.keys.is_some();
+        if !is_changed && !is_to_be_sealed {
+            return Ok((outcome, false));
+        }
+        let grows = loaded.is_none_or(|loaded| loaded.bytes < text.len());
+        if self.max_bytes < text.len() && grows {
+            return Err(StoreError::Full {
+                bytes: text.len(),
+                max: self.max_bytes,
+            });
+        }
+        let bytes = match &self.keys {
+            Some(keys) => [
+                SEALED,
+                keys.seal(place.purpose(), text.as_bytes()).as_bytes(),
+            ]
+            .concat(),
+            None => text.into_bytes(),
+        };
+        replace(&place.file, &bytes).map_err(|source| StoreError::Io {
+            doing: "written",
+            source,
+        })?;
+        Ok((outcome, is_changed))
+    }
+
+    /// How many callers have a graph.
+    fn count(&self) -> Result<usize, StoreError> {
+        let (stem, extension) = self.name();
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let entries = fs::read_dir(folder).map_err(|source| StoreError::Io {
+            doing: "read",
+            source,
+        })?;
+        let names = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let is_graph = |name: &String| {
+            let owner = name
+                .strip_prefix(&*stem)
+                .and_then(|rest| rest.strip_prefix('.'));
+            let owner = owner.and_then(|rest| rest.strip_suffix(&*extension));
+            owner.is_some_and(|owner| {
+                owner.len() == 32 && owner.bytes().all(|b| b.is_ascii_hexdigit())
+            })
+        };
+        Ok(names.filter(is_graph).count())
+    }
+
+    fn load(&self, place: &Place) -> Result<Option<Loaded>, StoreError> {
+        let failed = |source| StoreError::Io {
+            doing: "read",
+            source,
+        };
+        let about = match fs::metadata(&place.file) {
+            Ok(about) => about,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed(e)),
+        };
+        // Opening anything else could wait for ever.
+        if !about.is_file() {
+            return Err(StoreError::NoFile);
+        }
+        let large = || StoreError::Large {
+            max: self.max_bytes,
+        };
+        let encoded = self.max_bytes.saturating_add(self.max_bytes / 3);
+        let max = encoded.saturating_add(SEALED_BYTES);
+        let mut bytes = Vec::new();
+        let file = File::open(&place.file).map_err(failed)?;
+        let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
+        file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+        if max < bytes.len() {
+            return Err(large());
+        }
+        let sealed = bytes.strip_prefix(SEALED);
+        let is_sealed = sealed.is_some();
+        if let Some(sealed) = sealed {
+            let keys = self.keys.as_ref().ok_or(StoreError::Sealed)?;
+            bytes = keys
+                .open(place.purpose(), sealed)
+                .ok_or(StoreError::Sealed)?;
+        }
+        if self.max_bytes < bytes.len() {
+            return Err(large());
+        }
+        let graph = lines::read(&bytes).map_err(StoreError::Line)?;
+        Ok(Some(Loaded {
+            graph,
+            bytes: bytes.len(),
+            is_sealed,
+        }))
+    }
+}
+
+struct Loaded {
+    graph: Graph,
+    /// Of its text.
+    bytes: usize,
+    is_sealed: bool,
+}
+
+impl Place {
+    pub(super) fn is_shared(&self) -> bool {
+        self.owner.is_empty()
+    }
+
+    /// A file that was encrypted for one place opens at no other.
+    fn purpose(&self) -> Purpose<'_> {
+        Purpose {
+            kind: "memory-1",
+            mount: &self.owner,
+        }
+    }
+}
+
+/// What a caller cannot mend, operators have to know of.
+fn log(place: &Place, error: &StoreError) {
+    match error {
+        StoreError::Graph(_) | StoreError::Full { .. } => {}
+        _ => {
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            tracing::error!(file = %place.file.display(), cause, "{error}");
+        }
+    }
+}
+
+fn keys(config: &MemoryConfig) -> Result<Option<KeyRing>, ToolsetError> {
+    if config.keys.is_empty() {
+        return Ok(None);
+    }
+    for (index, key) in config.keys.iter().enumerate() {
+        let bytes = key.expose().len();
+        if bytes < 32 {
+            return Err(ToolsetError::setting(
+                format!("builtin.memory.keys[{index}]"),
+                format!(
+                    "has {bytes} bytes; a key needs at least 32, for example from `openssl rand -base64 32`"
+                ),
+            ));
+        }
+    }
+    let config = SealConfig {
+        keys: config.keys.clone(),
+    };
+    let ring = KeyRing::new(&config)
+        .map_err(|e| ToolsetError::setting("builtin.memory.keys", e.to_string()))?;
+    Ok(Some(ring))
+}
+
+/// A file's path without links, so that it is the file that is replaced, and no link to it.
+fn resolved(file: &Path) -> io::Result<PathBuf> {
+    match file.canonicalize() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let folder = file
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+            Ok(folder.canonicalize()?.join(name))
+        }
+        resolved => resolved,
+    }
+}
+
+/// A file beside another one.
+fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    file.with_file_name(name)
+}
+
+/// Holds a lock until it is dropped.
+fn lock(file: &Path, stop: &Stop) -> Result<File, StoreError> {
+    let failed = |source| StoreError::Io {
+        doing: "locked",
+        source,
+    };
+    let lock = private(OpenOptions::new().write(true).create(true).truncate(false))
+        .open(file)
+        .map_err(failed)?;
+    loop {
+        let is_locked = match lock.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        };
+        // Whoever has been told that it took too long finds nothing written afterwards.
+        stop.check().map_err(|_| StoreError::Locked)?;
+        if is_locked {
+            return Ok(lock);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+}
+
+/// Puts other contents in a file's place, all or none of them.
+fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let other = beside(file, "tmp");
+    let written = write_whole(&other, file, bytes).and_then(|()| fs::rename(&other, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&other);
+        return written;
+    }
+    // The new name has to outlast a crash too. Where a folder cannot be synchronised it is left to the system.
+    if let Some(folder) = file.parent() {
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    }
+    Ok(())
+}
+
+fn write_whole(other: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    // One that a crash has left.
+    match fs::remove_file(other) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut written = private(OpenOptions::new().write(true).create_new(true)).open(other)?;
+    if let Ok(about) = fs::metadata(file) {
+        written.set_permissions(about.permissions())?;
+    }
+    written.write_all(bytes)?;
+    written.sync_all()
+}
+
+/// What is made is for its owner only.
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests;

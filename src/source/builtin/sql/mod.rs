@@ -1,0 +1,19 @@
+//! The toolset `sql`: questions to databases. Reading only, unless configured otherwise.
+
+mod config;
+#[cfg(feature = "sql")]
+mod error;
+#[cfg(feature = "sql")]
+mod placeholder;
+#[cfg(feature = "sql")]
+mod postgres;
+#[cfg(feature = "sql")]
+mod rows;
+#[cfg(feature = "sql")]
+mod sqlite;
+#[cfg(feature = "sql")]
+mod tools;
+
+pub use config::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
+#[cfg(feature = "sql")]
+pub(super) use tools::toolset;

@@ -1,0 +1,463 @@
+//! Questions to a PostgreSQL server.
+//!
+//! Each is asked in a transaction of its own that only reads, unless it is configured to write. A reading query is put
+//! into another one, which has the server write its rows as JSON and stop after as many as may be sent; so it can be
+//! nothing but a query, whatever its text says. Parameters are sent as text, and the server reads them as the types it
+//! wants.
+//!
+//! Connections live on a thread of their own, since they outlive the requests that made them. It begins with the first
+//! question and ends with the toolset.
+
+use std::error::Error as StdError;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::{StreamExt, pin_mut};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{Format, IsNull, Kind as TypeKind, ToSql, Type, to_sql_checked};
+use tokio_postgres::{CancelToken, Client, Config, Error};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::config::SqlLimits;
+use super::error::SqlError;
+use super::rows::{Room, Rows};
+use super::tools::{Answer, Kind, Question};
+use crate::environment::Secret;
+
+/// The tables and views that there are.
+pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
+     CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END AS type \
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' \
+     AND n.nspname NOT LIKE 'pg\\_%' AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1";
+
+/// The columns of one of them.
+pub(super) const COLUMNS: &str = "SELECT a.attnum - 1 AS cid, a.attname AS name, \
+     format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS notnull, \
+     pg_get_expr(d.adbin, d.adrelid) AS dflt_value, coalesce(a.attnum = ANY (i.indkey), false) AS pk \
+     FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
+     LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary \
+     WHERE a.attrelid = to_regclass(:table_name) AND 0 < a.attnum AND NOT a.attisdropped ORDER BY a.attnum";
+
+/// How long it may take to tell a server that nobody waits for an answer any more.
+const CANCEL: Duration = Duration::from_secs(5);
+
+pub(super) struct Postgres {
+    name: String,
+    config: Config,
+    tls: MakeRustlsConnect,
+    limits: SqlLimits,
+    places: Semaphore,
+    idle: Arc<Mutex<Vec<Session>>>,
+    thread: OnceLock<Thread>,
+}
+
+/// A connection that is open.
+struct Session {
+    client: Client,
+    is_superuser: bool,
+}
+
+/// Where connections live. It ends when this is dropped.
+struct Thread {
+    handle: Handle,
+    _ends: oneshot::Sender<()>,
+}
+
+impl Postgres {
+    /// A database at a URL. It is connected to when it is first asked.
+    pub(super) fn new(
+        name: &str,
+        url: &Secret,
+        ca_file: Option<&Path>,
+        limits: &SqlLimits,
+    ) -> Result<Self, (&'static str, String)> {
+        // The parser's own words may repeat what it could not read.
+        let mut config: Config = url.expose().parse().map_err(|_| {
+            let problem =
+                "is no URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
+            (".postgres", problem.to_owned())
+        })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err((".postgres", "names no host".to_owned()));
+        }
+        if !url.expose().contains("sslmode") && !config.get_hosts().iter().all(is_local) {
+            config.ssl_mode(SslMode::Require);
+        }
+        config
+            .application_name("longshore")
+            .connect_timeout(limits.timeout());
+        Ok(Self {
+            name: name.to_owned(),
+            config,
+            tls: tls(ca_file).map_err(|problem| (".ca_file", problem))?,
+            limits: limits.clone(),
+            places: Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            idle: Arc::default(),
+            thread: OnceLock::new(),
+        })
+    }
+
+    pub(super) async fn ask(&self, question: Question) -> Result<Answer, SqlError> {
+        let limit = self.limits.timeout();
+        let asked = timeout(limit, async {
+            let place = self.places.acquire().await;
+            let handle = self.thread()?;
+            let session = match self.idle_session() {
+                Some(session) => session,
+                None => self.connect(handle).await?,
+            };
+            let underway = OnTheWay::new(session, &self.tls, handle);
+            let answer = match underway.session() {
+                Some(session) => self.answer(session, &question).await,
+                None => Err(SqlError::Busy),
+            };
+            if let Some(session) = underway.back() {
+                // A query that was refused spoils the transaction, not the connection.
+                self.keep(session, question.kind, answer.is_ok()).await;
+            }
+            drop(place);
+            answer
+        });
+        asked.await.unwrap_or_else(|_| {
+            if self.places.available_permits() == 0 {
+                Err(SqlError::Busy)
+            } else {
+                Err(SqlError::TooLong(limit))
+            }
+        })
+    }
+
+    fn idle_session(&self) -> Option<Session> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(session) = idle.pop() {
+            if !session.client.is_closed() {
+                return Some(session);
+            }
+        }
+        None
+    }
+
+    /// Ends the transaction, and keeps the connection for the next question unless that fails.
+    async fn keep(&self, session: Session, kind: Kind, went_well: bool) {
+        let is_over = kind == Kind::Write && went_well;
+        if !is_over && session.client.batch_execute("ROLLBACK").await.is_err() {
+            return;
+        }
+        // A query can set what outlasts its transaction, by functions.
+        if kind == Kind::Free && session.client.batch_execute("DISCARD ALL").await.is_err() {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < self.limits.concurrency {
+            idle.push(session);
+        }
+    }
+
+    async fn connect(&self, handle: &Handle) -> Result<Session, SqlError> {
+        let (config, tls) = (self.config.clone(), self.tls.clone());
+        let connected = handle.spawn(async move {
+            let (client, connection) = config.connect(tls).await?;
+            // It ends when the client is dropped.
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection to a database has ended");
+                }
+            });
+            let row = client
+                .query_one("SELECT current_setting('is_superuser') = 'on'", &[])
+                .await?;
+            Ok::<_, Error>(Session {
+                is_superuser: row.get(0),
+                client,
+            })
+        });
+        match connected.await {
+            Ok(Ok(session)) => Ok(session),
+            Ok(Err(error)) => {
+                tracing::warn!(database = %self.name, error = %chain(&error), "a database cannot be reached");
+                Err(SqlError::unusable(&self.name, error))
+            }
+            Err(error) => Err(SqlError::unusable(&self.name, error)),
+        }
+    }
+
+    fn thread(&self) -> Result<&Handle, SqlError> {
+        if let Some(thread) = self.thread.get() {
+            return Ok(&thread.handle);
+        }
+        let begin = || -> std::io::Result<Thread> {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let handle = runtime.handle().clone();
+            let (ends, ended) = oneshot::channel::<()>();
+            std::thread::Builder::new()
+                .name("longshore-sql".to_owned())
+                .spawn(move || {
+                    let _ = runtime.block_on(ended);
+                })?;
+            Ok(Thread {
+                handle,
+                _ends: ends,
+            })
+        };
+        let thread = begin().map_err(|error| SqlError::unusable(&self.name, error))?;
+        // Of two that begin at once one is kept; the other ends here.
+        Ok(&self.thread.get_or_init(|| thread).handle)
+    }
+
+    async fn answer(&self, session: &Session, question: &Question) -> Result<Answer, SqlError> {
+        let client = &session.client;
+        let free = question.kind == Kind::Free;
+        if free && session.is_superuser {
+            let problem = "read_query is not available as a superuser, who can do more than read; \
+                           whoever runs this server has to give it a role of its own";
+            return Err(SqlError::Refused(problem.to_owned()));
+        }
+        let mode = match question.kind {
+            Kind::Write => "READ WRITE",
+            Kind::Fixed | Kind::Free => "READ ONLY",
+        };
+        let milliseconds = self.limits.timeout().as_millis();
+        let begin = format!(
+            "BEGIN {mode}; SET LOCAL statement_timeout = {milliseconds}; \
+             SET LOCAL idle_in_transaction_session_timeout = {milliseconds}"
+        );
+        let ask = async {
+            client.batch_execute(&begin).await?;
+            let text = &question.statement.numbered;
+            if question.kind == Kind::Write {
+                let count = client
+                    .execute_raw(text, question.values.iter().map(Parameter))
+                    .await?;
+                client.batch_execute("COMMIT").await?;
+                return Ok(Ok(Answer::Changed(count)));
+            }
+            if free {
+                // By itself first: what is wrong with it is told in its own terms, and it is one statement.
+                let prepared = client.prepare(text).await?;
+                if prepared.columns().is_empty() {
+                    let problem = "only queries that read may be asked here";
+                    return Ok(Err(SqlError::Refused(problem.to_owned())));
+                }
+            }
+            self.rows(client, text, &question.values)
+                .await
+                .map(|rows| Ok(Answer::Rows(rows)))
+        };
+        ask.await.map_err(|error: Error| self.in_words(error))?
+    }
+
+    async fn rows(&self, client: &Client, text: &str, values: &[Value]) -> Result<Rows, Error> {
+        // One more than there may be, to know whether there are more.
+        let rows_max = self.limits.rows.saturating_add(1).min(i64::MAX as usize);
+        let bytes_max = self
+            .limits
+            .result_bytes
+            .saturating_add(1)
+            .min(i32::MAX as usize);
+        let query = format!(
+            "SELECT left(row_to_json(longshore)::text, {bytes_max}) FROM (\n{text}\n) AS longshore LIMIT {rows_max}"
+        );
+        let mut found = Rows::new(&self.limits);
+        let rows = client
+            .query_raw(&query, values.iter().map(Parameter))
+            .await?;
+        pin_mut!(rows);
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            let text: &str = row.try_get(0)?;
+            if found.push(text) == Room::Full {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn in_words(&self, error: Error) -> SqlError {
+        let Some(answer) = error.as_db_error() else {
+            if error.is_closed() || error.source().is_some_and(|e| e.is::<std::io::Error>()) {
+                return SqlError::unusable(&self.name, error);
+            }
+            return SqlError::Answer(chain(&error));
+        };
+        if *answer.code() == SqlState::QUERY_CANCELED {
+            return SqlError::TooLong(self.limits.timeout());
+        }
+        let mut text = answer.message().to_owned();
+        if let Some(hint) = answer.hint() {
+            text.push_str("; ");
+            text.push_str(hint);
+        }
+        let refusals = [
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            SqlState::INSUFFICIENT_PRIVILEGE,
+        ];
+        if refusals.contains(answer.code()) {
+            return SqlError::Refused(format!("this may not be asked here: {text}"));
+        }
+        SqlError::Answer(text)
+    }
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Postgres").field(&self.name).finish()
+    }
+}
+
+/// A connection that is being asked something. If that is given up, the server is told to stop, and the connection is
+/// closed.
+struct OnTheWay(Option<Underway>);
+
+struct Underway {
+    session: Session,
+    cancel: CancelToken,
+    tls: MakeRustlsConnect,
+    handle: Handle,
+}
+
+impl OnTheWay {
+    fn new(session: Session, tls: &MakeRustlsConnect, handle: &Handle) -> Self {
+        Self(Some(Underway {
+            cancel: session.client.cancel_token(),
+            session,
+            tls: tls.clone(),
+            handle: handle.clone(),
+        }))
+    }
+
+    fn session(&self) -> Option<&Session> {
+        self.0.as_ref().map(|underway| &underway.session)
+    }
+
+    fn back(mut self) -> Option<Session> {
+        self.0.take().map(|underway| underway.session)
+    }
+}
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        if let Some(given_up) = self.0.take() {
+            given_up.handle.spawn(async move {
+                let cancelled = given_up.cancel.cancel_query(given_up.tls);
+                let _ = timeout(CANCEL, cancelled).await;
+            });
+        }
+    }
+}
+
+/// An argument as PostgreSQL reads it.
+#[derive(Debug)]
+struct Parameter<'a>(&'a Value);
+
+impl ToSql for Parameter<'_> {
+    fn to_sql(
+        &self,
+        r#type: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        let is_array = matches!(r#type.kind(), TypeKind::Array(_));
+        match self.0 {
+            Value::Null => return Ok(IsNull::Yes),
+            Value::String(text) => out.extend_from_slice(text.as_bytes()),
+            Value::Array(items) if is_array => out.extend_from_slice(array(items).as_bytes()),
+            other => out.extend_from_slice(other.to_string().as_bytes()),
+        }
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+/// A list as PostgreSQL writes arrays.
+fn array(items: &[Value]) -> String {
+    let items: Vec<String> = items
+        .iter()
+        .map(|item| match item {
+            Value::Null => "NULL".to_owned(),
+            Value::Array(items) => array(items),
+            Value::Bool(_) | Value::Number(_) => item.to_string(),
+            Value::String(text) => quoted(text),
+            Value::Object(_) => quoted(&item.to_string()),
+        })
+        .collect();
+    format!("{{{}}}", items.join(","))
+}
+
+fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{escaped}\"")
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn tls(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            let shown = path.display();
+            let certificates = CertificateDer::pem_file_iter(path)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(|error| format!("names {shown}, which cannot be read: {error}"))?;
+            let (added, _) = roots.add_parsable_certificates(certificates);
+            if added == 0 {
+                return Err(format!("names {shown}, which has no certificate in it"));
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("cannot be used: {error}"))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+/// An error with all that is behind it.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "postgres_tests.rs"]
+mod tests;

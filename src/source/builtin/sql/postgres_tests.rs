@@ -1,0 +1,77 @@
+use serde_json::json;
+
+use super::*;
+
+fn at(url: &str) -> Result<Postgres, (&'static str, String)> {
+    Postgres::new(
+        "shop",
+        &Secret::from(url.to_owned()),
+        None,
+        &SqlLimits::default(),
+    )
+}
+
+#[test]
+fn a_url_is_never_repeated() {
+    for url in [
+        "postgres://me:hunter2@host:port/shop",
+        "mysql://me:hunter2@host/shop",
+        "postgres://",
+        "hunter2",
+    ] {
+        let (setting, problem) = at(url).expect_err(url);
+        assert_eq!(setting, ".postgres");
+        assert!(!problem.contains("hunter2"), "{problem}");
+    }
+    let postgres = at("postgres://me:hunter2@host/shop").expect("a URL");
+    assert!(!format!("{postgres:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
+    for (url, mode) in [
+        ("postgres://me@db.internal/shop", SslMode::Require),
+        ("postgres://me@10.0.0.1/shop", SslMode::Require),
+        ("postgres://me@localhost/shop", SslMode::Prefer),
+        ("postgres://me@127.0.0.1/shop", SslMode::Prefer),
+        (
+            "postgres://me@db.internal/shop?sslmode=disable",
+            SslMode::Disable,
+        ),
+        ("postgres://me@localhost,db.internal/shop", SslMode::Require),
+    ] {
+        let postgres = at(url).expect("a URL");
+        assert_eq!(postgres.config.get_ssl_mode(), mode, "{url}");
+    }
+}
+
+#[test]
+fn arguments_are_written_as_the_server_reads_them() {
+    let written = |value: Value, r#type: &Type| {
+        let mut out = BytesMut::new();
+        let null = Parameter(&value).to_sql(r#type, &mut out).expect("written");
+        match null {
+            IsNull::Yes => None,
+            IsNull::No => Some(String::from_utf8(out.to_vec()).expect("UTF-8")),
+        }
+    };
+    for (value, r#type, expected) in [
+        (json!(5), Type::INT4, Some("5")),
+        (json!(2.5), Type::NUMERIC, Some("2.5")),
+        (json!(true), Type::BOOL, Some("true")),
+        (json!("a'b"), Type::TEXT, Some("a'b")),
+        (json!({"a": 1}), Type::JSONB, Some(r#"{"a":1}"#)),
+        (json!([1, 2]), Type::JSONB, Some("[1,2]")),
+        (json!([1, 2]), Type::INT4_ARRAY, Some("{1,2}")),
+        (
+            json!(["a,b", "c\"d\\", null, "NULL"]),
+            Type::TEXT_ARRAY,
+            Some(r#"{"a,b","c\"d\\",NULL,"NULL"}"#),
+        ),
+        (json!([[1], [2]]), Type::INT4_ARRAY, Some("{{1},{2}}")),
+        (Value::Null, Type::TEXT, None),
+    ] {
+        let shown = format!("{value} as {}", r#type.name());
+        assert_eq!(written(value, &r#type).as_deref(), expected, "{shown}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Rows as they are sent: written as JSON while they come in, and no more of them than may be.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::config::SqlLimits;
+use crate::catalog::{Output, ToolError};
+
+/// What a query found, within its limits.
+#[derive(Debug)]
+pub(super) struct Rows {
+    /// JSON objects, separated by commas.
+    json: String,
+    count: usize,
+    truncated: bool,
+    count_max: usize,
+    bytes_max: usize,
+}
+
+/// Whether there is room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    More,
+    Full,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    rows: &'a RawValue,
+    truncated: bool,
+}
+
+#[derive(Serialize)]
+struct Changed {
+    changed: u64,
+}
+
+impl Rows {
+    pub(super) fn new(limits: &SqlLimits) -> Self {
+        Self {
+            json: String::new(),
+            count: 0,
+            truncated: false,
+            count_max: limits.rows,
+            bytes_max: limits.result_bytes,
+        }
+    }
+
+    /// Adds a row, if there is room for it.
+    pub(super) fn push(&mut self, row: &str) -> Room {
+        if self.count == self.count_max || self.bytes_max < self.json.len() + 1 + row.len() {
+            self.truncated = true;
+            return Room::Full;
+        }
+        if 0 < self.count {
+            self.json.push(',');
+        }
+        self.json.push_str(row);
+        self.count += 1;
+        Room::More
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && !self.truncated
+    }
+
+    pub(super) fn output(self) -> Result<Output, ToolError> {
+        let rows = RawValue::from_string(format!("[{}]", self.json))?;
+        let found = Found {
+            rows: &rows,
+            truncated: self.truncated,
+        };
+        Ok(Output::structured(&found)?)
+    }
+}
+
+/// How many rows a statement has changed, as a result.
+pub(super) fn changed(count: u64) -> Result<Output, ToolError> {
+    Ok(Output::structured(&Changed { changed: count })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(count: usize, bytes: usize) -> Rows {
+        Rows::new(&SqlLimits {
+            rows: count,
+            result_bytes: bytes,
+            ..SqlLimits::default()
+        })
+    }
+
+    #[test]
+    fn a_result_says_whether_it_is_whole() {
+        let mut whole = rows(2, 100);
+        assert!(whole.is_empty());
+        assert_eq!(whole.push(r#"{"a":1}"#), Room::More);
+        assert_eq!(whole.push(r#"{"a":2}"#), Room::More);
+        let expected = r#"{"rows":[{"a":1},{"a":2}],"truncated":false}"#;
+        let output = whole.output().expect("JSON");
+        assert_eq!(output.structured.as_deref(), Some(expected));
+
+        let mut cut = rows(1, 100);
+        assert_eq!(cut.push(r#"{"a":1}"#), Room::More);
+        assert_eq!(cut.push(r#"{"a":2}"#), Room::Full);
+        let expected = r#"{"rows":[{"a":1}],"truncated":true}"#;
+        let output = cut.output().expect("JSON");
+        assert_eq!(output.structured.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_row_that_does_not_fit_is_left_out_whole() {
+        let mut narrow = rows(10, 8);
+        assert_eq!(narrow.push(r#"{"a":1}"#), Room::More);
+        assert_eq!(narrow.push("{}"), Room::Full);
+        let mut narrower = rows(10, 7);
+        assert_eq!(narrower.push(r#"{"a":1}"#), Room::Full);
+        assert!(!narrower.is_empty());
+    }
+}

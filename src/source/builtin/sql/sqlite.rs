@@ -1,0 +1,305 @@
+//! Questions to a file of SQLite's.
+//!
+//! Each is asked on a connection of its own, so that nothing is left of one when the next is asked, and a file that was
+//! replaced is seen at once. What a statement may do is asked of the authorizer while it is prepared, not read off its
+//! text. The file itself is opened for reading alone, and the connection told so besides, unless a query writes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::config::DbConfig;
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::types::{Value as SqlValue, ValueRef};
+use rusqlite::{Batch, Connection, Error, ErrorCode, OpenFlags};
+use serde_json::{Map, Number, Value};
+
+use super::config::SqlLimits;
+use super::error::SqlError;
+use super::placeholder::Statement;
+use super::rows::{Room, Rows};
+use super::tools::{Answer, Kind, Question};
+use crate::catalog::ToolError;
+use crate::source::builtin::{Blocking, Stop};
+
+/// The tables and views that there are.
+pub(super) const TABLES: &str = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') \
+     AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name";
+
+/// The columns of one of them.
+pub(super) const COLUMNS: &str =
+    "SELECT cid, name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(:table_name)";
+
+/// How many bytes a value, a row or a statement may have.
+const VALUE_BYTES: i32 = 16 * 1024 * 1024;
+/// How many bytes all queries together may take at once, in this process.
+const HEAP_BYTES: i64 = 256 * 1024 * 1024;
+/// How many steps of SQLite's machine lie between two looks at the clock.
+const STEPS: i32 = 2000;
+/// How long one waits while another process writes, in milliseconds; never longer than the query may take.
+const BUSY_MS: u64 = 2000;
+
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    name: String,
+    path: PathBuf,
+    limits: SqlLimits,
+    pool: Blocking,
+}
+
+impl Sqlite {
+    /// A database whose file is there and can be read.
+    pub(super) fn new(name: &str, path: &Path, limits: &SqlLimits) -> Result<Self, String> {
+        let database = Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            limits: limits.clone(),
+            pool: Blocking::new(limits.concurrency, limits.timeout()),
+        };
+        let shown = path.display();
+        std::fs::metadata(path).map_err(|error| {
+            format!("names {shown}, which cannot be read: {error}; create the database first")
+        })?;
+        database
+            .connect(false)
+            .and_then(|connection| {
+                connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))
+            })
+            .map_err(|error| format!("names {shown}, which cannot be used: {}", message(&error)))?;
+        Ok(database)
+    }
+
+    /// Whether a statement can be asked, without asking it.
+    pub(super) fn check(&self, statement: &Statement, kind: Kind) -> Result<(), String> {
+        let mut connection = self
+            .connect(kind == Kind::Write)
+            .map_err(|error| message(&error))?;
+        authorize(&mut connection, kind).map_err(|error| message(&error))?;
+        prepared(&connection, statement, kind)
+            .map(|_| ())
+            .map_err(|error| match error {
+                Problem::Database(error) => message(&error),
+                Problem::Refused(problem) => problem.to_owned(),
+            })
+    }
+
+    pub(super) async fn ask(self: &Arc<Self>, question: Question) -> Result<Answer, ToolError> {
+        let this = Arc::clone(self);
+        let work = move |stop: &Stop| this.answer(&question, stop).map_err(ToolError::from);
+        self.pool.run(work).await
+    }
+
+    fn answer(&self, question: &Question, stop: &Stop) -> Result<Answer, SqlError> {
+        self.try_answer(question, stop)
+            .map_err(|problem| match problem {
+                Problem::Database(error) => self.in_words(error),
+                Problem::Refused(problem) => SqlError::Refused(problem.to_owned()),
+            })
+    }
+
+    fn try_answer(&self, question: &Question, stop: &Stop) -> Result<Answer, Problem> {
+        let mut connection = self.connect(question.kind == Kind::Write)?;
+        authorize(&mut connection, question.kind)?;
+        let stop = stop.clone();
+        connection.progress_handler(STEPS, Some(move || stop.check().is_err()))?;
+        let mut statement = prepared(&connection, &question.statement, question.kind)?;
+        for (name, value) in question.statement.names.iter().zip(&question.values) {
+            if let Some(index) = statement.parameter_index(&format!(":{name}"))? {
+                statement.raw_bind_parameter(index, bound(value))?;
+            }
+        }
+        if question.kind == Kind::Write {
+            let mut rows = statement.raw_query();
+            while rows.next()?.is_some() {}
+            drop(rows);
+            return Ok(Answer::Changed(connection.changes()));
+        }
+        let names = unique(statement.column_names());
+        let mut found = Rows::new(&self.limits);
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            let mut object = Map::with_capacity(names.len());
+            for (index, name) in names.iter().enumerate() {
+                object.insert(name.clone(), shown(row.get_ref(index)?));
+            }
+            if found.push(&Value::Object(object).to_string()) == Room::Full {
+                break;
+            }
+        }
+        Ok(Answer::Rows(found))
+    }
+
+    fn connect(&self, write: bool) -> Result<Connection, Error> {
+        let mode = if write {
+            OpenFlags::SQLITE_OPEN_READ_WRITE
+        } else {
+            OpenFlags::SQLITE_OPEN_READ_ONLY
+        };
+        let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection
+            .busy_timeout(std::time::Duration::from_millis(BUSY_MS).min(self.limits.timeout()))?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        for (limit, value) in [
+            (Limit::SQLITE_LIMIT_ATTACHED, 0),
+            (Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, 1024 * 1024),
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+            (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 100),
+            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
+            (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+        ] {
+            connection.set_limit(limit, value)?;
+        }
+        // What does not fit into memory is refused, rather than written to a disk nobody has set aside for it.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        let heap = format!("PRAGMA hard_heap_limit = {HEAP_BYTES}");
+        connection.query_row(&heap, (), |_| Ok(()))?;
+        connection.pragma_update(None, "query_only", !write)?;
+        Ok(connection)
+    }
+
+    fn in_words(&self, error: Error) -> SqlError {
+        let Some(code) = error.sqlite_error_code() else {
+            return SqlError::Answer(message(&error));
+        };
+        match code {
+            ErrorCode::OperationInterrupted => SqlError::TooLong(self.limits.timeout()),
+            ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly => {
+                let problem = format!("this may not be asked here: {}", message(&error));
+                SqlError::Refused(problem)
+            }
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                SqlError::Answer("somebody else is writing; try again in a moment".to_owned())
+            }
+            ErrorCode::OutOfMemory => {
+                SqlError::Answer("the query needs too much memory; ask for less".to_owned())
+            }
+            ErrorCode::CannotOpen
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::DiskFull
+            | ErrorCode::NotADatabase
+            | ErrorCode::PermissionDenied
+            | ErrorCode::SystemIoFailure => SqlError::unusable(&self.name, error),
+            _ => SqlError::Answer(message(&error)),
+        }
+    }
+}
+
+/// Why there is no answer, before it is put into words.
+enum Problem {
+    Database(Error),
+    Refused(&'static str),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+fn prepared<'a>(
+    connection: &'a Connection,
+    statement: &Statement,
+    kind: Kind,
+) -> Result<rusqlite::Statement<'a>, Problem> {
+    // `prepare` calls itself for each statement that follows; a text of many semicolons would end the stack.
+    let mut statements = Batch::new(connection, &statement.named);
+    let Some(prepared) = statements.next()? else {
+        return Err(Problem::Refused("there is no statement"));
+    };
+    if statements.next()?.is_some() {
+        return Err(Problem::Refused(
+            "there are several statements; ask one at a time",
+        ));
+    }
+    if kind != Kind::Write && !(prepared.readonly() && 0 < prepared.column_count()) {
+        return Err(Problem::Refused("only queries that read may be asked here"));
+    }
+    Ok(prepared)
+}
+
+/// What a statement may do besides computing: read tables, and write them if it is there for that.
+fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
+    let write = kind == Kind::Write;
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        let is_allowed = match context.action {
+            AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
+            AuthAction::Function { function_name } => !matches!(
+                &*function_name.to_ascii_lowercase(),
+                "load_extension" | "fts3_tokenizer"
+            ),
+            // As the function `pragma_table_info`, which only looks.
+            AuthAction::Pragma { pragma_name, .. } => {
+                pragma_name.eq_ignore_ascii_case("table_info")
+            }
+            AuthAction::Insert { table_name }
+            | AuthAction::Update { table_name, .. }
+            | AuthAction::Delete { table_name } => write && !table_name.starts_with("sqlite_"),
+            _ => false,
+        };
+        if is_allowed {
+            Authorization::Allow
+        } else {
+            Authorization::Deny
+        }
+    }))
+}
+
+/// What SQLite says, without the statement, which whoever asked knows.
+fn message(error: &Error) -> String {
+    match error {
+        Error::SqliteFailure(_, Some(message)) => message.clone(),
+        Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Names of columns as an object's keys: the second `id` is `id_2`.
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for name in names {
+        let mut key = name.to_owned();
+        let mut number = 2;
+        while unique.contains(&key) {
+            key = format!("{name}_{number}");
+            number += 1;
+        }
+        unique.push(key);
+    }
+    unique
+}
+
+/// A value of a column as JSON; bytes are written in base64.
+fn shown(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+        ValueRef::Blob(bytes) => STANDARD.encode(bytes).into(),
+    }
+}
+
+/// An argument as SQLite takes it.
+fn bound(value: &Value) -> SqlValue {
+    match value {
+        Value::Null => SqlValue::Null,
+        Value::Bool(truth) => SqlValue::Integer((*truth).into()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => SqlValue::Integer(whole),
+            (None, Some(number)) => SqlValue::Real(number),
+            (None, None) => SqlValue::Text(number.to_string()),
+        },
+        Value::String(text) => SqlValue::Text(text.clone()),
+        other => SqlValue::Text(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[path = "sqlite_tests.rs"]
+mod tests;

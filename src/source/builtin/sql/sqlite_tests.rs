@@ -1,0 +1,274 @@
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A database with a table of three, in a folder of its own.
+fn database(limits: &SqlLimits) -> (TempDir, Arc<Sqlite>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shop.db");
+    let connection = Connection::open(&path).expect("a database");
+    connection
+        .execute_batch(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INT NOT NULL, total REAL DEFAULT 0, note TEXT, seal BLOB);
+             INSERT INTO orders VALUES (1, 7, 9.5, 'first', x'00ff'), (2, 7, 1e300, NULL, NULL), (3, 8, 3, 'ü', NULL);
+             CREATE VIEW large AS SELECT * FROM orders WHERE 5 < total;",
+        )
+        .expect("sound");
+    let sqlite = Sqlite::new("shop", &path, limits).expect("a database");
+    (folder, Arc::new(sqlite))
+}
+
+fn question(sql: &str, values: Vec<Value>, kind: Kind) -> Question {
+    Question {
+        statement: Arc::new(Statement::read(sql)),
+        values,
+        kind,
+    }
+}
+
+fn rows(answer: Answer) -> Value {
+    match answer {
+        Answer::Rows(rows) => {
+            let output = rows.output().expect("JSON");
+            let text = output.structured.expect("structured");
+            serde_json::from_str(&text).expect("JSON")
+        }
+        Answer::Changed(count) => json!({ "changed": count }),
+    }
+}
+
+fn ask(sqlite: &Sqlite, sql: &str, kind: Kind) -> Result<Value, String> {
+    sqlite
+        .answer(&question(sql, vec![], kind), &Stop::never())
+        .map(rows)
+        .map_err(|error| error.to_string())
+}
+
+fn free(sqlite: &Sqlite, sql: &str) -> Result<Value, String> {
+    ask(sqlite, sql, Kind::Free)
+}
+
+#[test]
+fn rows_are_objects_with_the_columns_in_their_order() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let found = free(
+        &sqlite,
+        "SELECT id, total, note, seal FROM orders ORDER BY id",
+    );
+    let expected = r#"{"rows":[{"id":1,"total":9.5,"note":"first","seal":"AP8="},{"id":2,"total":1e+300,"note":null,"seal":null},{"id":3,"total":3.0,"note":"ü","seal":null}],"truncated":false}"#;
+    assert_eq!(found.expect("rows").to_string(), expected);
+    let twice = free(&sqlite, "SELECT id, id, id FROM orders WHERE id = 1").expect("rows");
+    assert_eq!(twice["rows"], json!([{"id": 1, "id_2": 1, "id_3": 1}]));
+}
+
+#[test]
+fn values_are_bound_and_never_become_a_part_of_the_text() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let by_note = |note: Value| {
+        let question = question(
+            "SELECT id FROM orders WHERE note = :note OR (:note IS NULL AND note IS NULL)",
+            vec![note],
+            Kind::Fixed,
+        );
+        rows(sqlite.answer(&question, &Stop::never()).expect("rows"))["rows"].clone()
+    };
+    assert_eq!(by_note(json!("first")), json!([{"id": 1}]));
+    assert_eq!(by_note(json!("' OR '1'='1")), json!([]));
+    assert_eq!(by_note(Value::Null), json!([{"id": 2}]));
+
+    let kinds = question(
+        "SELECT typeof(:a) AS a, typeof(:b) AS b, typeof(:c) AS c, json_extract(:d, '$[1]') AS d",
+        vec![json!(1), json!(1.5), json!(true), json!([1, 2])],
+        Kind::Fixed,
+    );
+    let found = rows(sqlite.answer(&kinds, &Stop::never()).expect("rows"));
+    let expected = json!([{"a": "integer", "b": "real", "c": "integer", "d": 2}]);
+    assert_eq!(found["rows"], expected);
+}
+
+#[test]
+fn the_tables_and_their_columns_can_be_looked_at() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let tables = ask(&sqlite, TABLES, Kind::Fixed).expect("tables");
+    assert_eq!(
+        tables["rows"],
+        json!([{"name": "large", "type": "view"}, {"name": "orders", "type": "table"}])
+    );
+    let columns = question(COLUMNS, vec![json!("orders")], Kind::Fixed);
+    let found = rows(sqlite.answer(&columns, &Stop::never()).expect("columns"));
+    assert_eq!(
+        found["rows"][1],
+        json!({"cid": 1, "name": "customer", "type": "INT", "notnull": 1, "dflt_value": null, "pk": 0})
+    );
+    assert_eq!(found["rows"][2]["dflt_value"], "0");
+    let none = question(
+        COLUMNS,
+        vec![json!("orders; DROP TABLE orders")],
+        Kind::Fixed,
+    );
+    let Answer::Rows(none) = sqlite.answer(&none, &Stop::never()).expect("no columns") else {
+        panic!("rows");
+    };
+    assert!(none.is_empty());
+}
+
+#[test]
+fn nothing_but_reading_is_possible() {
+    let (folder, sqlite) = database(&SqlLimits::default());
+    let elsewhere = folder.path().join("elsewhere.db");
+    let attach = format!("ATTACH '{}' AS other", elsewhere.display());
+    let into = format!("VACUUM INTO '{}'", elsewhere.display());
+    for sql in [
+        "INSERT INTO orders (customer) VALUES (1)",
+        "UPDATE orders SET total = 0",
+        "DELETE FROM orders",
+        "DROP TABLE orders",
+        "CREATE TABLE x (y)",
+        "CREATE TEMP TABLE x (y)",
+        "REPLACE INTO orders (id, customer) VALUES (1, 1)",
+        "WITH x AS (SELECT 1) INSERT INTO orders (customer) SELECT * FROM x",
+        "INSERT INTO orders (customer) VALUES (1) RETURNING id",
+        "BEGIN",
+        "COMMIT",
+        "SAVEPOINT x",
+        "VACUUM",
+        "REINDEX",
+        "ANALYZE",
+        "PRAGMA query_only = 0",
+        "PRAGMA journal_mode = DELETE",
+        "PRAGMA table_info(orders)",
+        "PRAGMA hard_heap_limit = 0",
+        "SELECT * FROM pragma_database_list",
+        "SELECT * FROM pragma_journal_mode",
+        "SELECT load_extension('x')",
+        "SELECT LOAD_EXTENSION('x', 'y')",
+        "SELECT fts3_tokenizer('simple')",
+        "DETACH main",
+        "",
+        "-- nothing",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP TABLE orders",
+        "SELECT 1;; DELETE FROM orders",
+        &attach,
+        &into,
+    ] {
+        // `pragma_table_info` is the one pragma; as a statement it changes nothing either.
+        if sql == "PRAGMA table_info(orders)" {
+            assert!(free(&sqlite, sql).is_ok());
+            continue;
+        }
+        let error = free(&sqlite, sql).expect_err(sql);
+        assert!(!error.is_empty(), "{sql}");
+    }
+    assert!(!elsewhere.exists());
+    free(&sqlite, &";".repeat(60_000)).expect_err("nothing, many times");
+    free(&sqlite, &"SELECT 1;".repeat(6_000)).expect_err("many");
+    let count = free(
+        &sqlite,
+        "SELECT count(*) AS n, sum(total) AS s FROM orders WHERE id <> 2",
+    );
+    assert_eq!(count.expect("rows")["rows"], json!([{"n": 2, "s": 12.5}]));
+    let error = free(&sqlite, "SELECT 1; SELECT 2").expect_err("two");
+    assert_eq!(error, "there are several statements; ask one at a time");
+}
+
+#[test]
+fn mistakes_are_told_in_the_terms_of_the_question() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let error = free(&sqlite, "SELECT nme FROM orders").expect_err("no such column");
+    assert_eq!(error, "no such column: nme");
+    let error = free(&sqlite, "SELEC 1").expect_err("no SQL");
+    assert!(error.contains("syntax error"), "{error}");
+}
+
+#[test]
+fn a_result_has_no_more_rows_and_bytes_than_it_may() {
+    let (_folder, sqlite) = database(&SqlLimits {
+        rows: 2,
+        ..SqlLimits::default()
+    });
+    let found = free(&sqlite, "SELECT id FROM orders ORDER BY id").expect("rows");
+    let expected = json!({"rows": [{"id": 1}, {"id": 2}], "truncated": true});
+    assert_eq!(found, expected);
+
+    let (_folder, sqlite) = database(&SqlLimits {
+        result_bytes: 100,
+        ..SqlLimits::default()
+    });
+    let found = free(&sqlite, "SELECT 1 AS a UNION ALL SELECT zeroblob(1000)").expect("rows");
+    assert_eq!(found, json!({"rows": [{"a": 1}], "truncated": true}));
+}
+
+#[test]
+fn a_query_without_an_end_is_stopped() {
+    let limits = SqlLimits {
+        timeout_seconds: 1,
+        ..SqlLimits::default()
+    };
+    let (_folder, sqlite) = database(&limits);
+    let endless =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let error = runtime.block_on(async {
+        let asked = sqlite.ask(question(endless, vec![], Kind::Free));
+        asked.await.expect_err("it has no end")
+    });
+    assert!(
+        error.message().contains("more than 1 s"),
+        "{}",
+        error.message()
+    );
+    // The thread that ran it is free again, or this would wait for ever.
+    runtime.shutdown_timeout(Duration::from_secs(60));
+}
+
+#[test]
+fn a_query_that_wants_too_much_memory_is_refused() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let error = free(&sqlite, "SELECT length(zeroblob(1000000000))").expect_err("too big");
+    assert!(error.contains("too big"), "{error}");
+    let hoard = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
+                 SELECT count(*) FROM (SELECT i, randomblob(1000000) AS b FROM n ORDER BY b)";
+    let error = free(&sqlite, hoard).expect_err("a gigabyte");
+    assert!(error.contains("memory"), "{error}");
+    assert!(free(&sqlite, "SELECT count(*) FROM orders").is_ok());
+}
+
+#[test]
+fn a_query_that_writes_writes_and_does_no_more() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let write = |sql: &str| ask(&sqlite, sql, Kind::Write);
+    let changed = write("UPDATE orders SET note = 'seen' WHERE customer = 7");
+    assert_eq!(changed.expect("written"), json!({"changed": 2}));
+    let seen = free(
+        &sqlite,
+        "SELECT count(*) AS n FROM orders WHERE note = 'seen'",
+    );
+    assert_eq!(seen.expect("rows")["rows"], json!([{"n": 2}]));
+    for sql in [
+        "DROP TABLE orders",
+        "PRAGMA user_version = 7",
+        "ATTACH ':memory:' AS x",
+    ] {
+        write(sql).expect_err(sql);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_at_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.db");
+    let limits = SqlLimits::default();
+    let error = Sqlite::new("x", &path, &limits).expect_err("not there");
+    assert!(error.contains("create the database first"), "{error}");
+    assert!(!path.exists());
+    std::fs::write(&path, "no database, but long enough to look at as one").expect("written");
+    let error = Sqlite::new("x", &path, &limits).expect_err("no database");
+    assert!(error.contains("not a database"), "{error}");
+}

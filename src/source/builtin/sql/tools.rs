@@ -1,0 +1,466 @@
+//! What is offered of the databases, as tools.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::config::{DatabaseConfig, QueryConfig, SqlConfig};
+use super::error::SqlError;
+use super::placeholder::Statement;
+use super::postgres::{self, Postgres};
+use super::rows::{Rows, changed};
+use super::sqlite::{self, Sqlite};
+use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::protocol::ToolAnnotations;
+use crate::source::argument::{fill_in, input_schema};
+use crate::source::builtin::{Toolset, ToolsetError};
+use crate::source::config::GRACE;
+
+/// A question to a database.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) statement: Arc<Statement>,
+    /// For each of the statement's names.
+    pub(super) values: Vec<Value>,
+    pub(super) kind: Kind,
+}
+
+/// How far a question is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Its text is from the configuration, or from here.
+    Fixed,
+    /// Its text is from the configuration, and it changes something.
+    Write,
+    /// Its text is a model's.
+    Free,
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Rows(Rows),
+    /// So many rows.
+    Changed(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Backend {
+    Sqlite(Arc<Sqlite>),
+    Postgres(Arc<Postgres>),
+}
+
+#[derive(Debug)]
+struct Database {
+    name: String,
+    backend: Backend,
+    read_query: bool,
+    writable: bool,
+}
+
+/// Tools for what the configuration has.
+pub(in crate::source::builtin) fn toolset(config: &SqlConfig) -> Result<Toolset, ToolsetError> {
+    if config.databases.is_empty() {
+        return Err(ToolsetError::setting(
+            "builtin.sql.databases",
+            "is empty, and toolsets has sql; describe a database, or take sql out",
+        ));
+    }
+    let mut databases: Vec<Arc<Database>> = Vec::new();
+    for (position, one) in config.databases.iter().enumerate() {
+        let refuse = |setting: &str, problem: String| {
+            let setting = format!("builtin.sql.databases[{position}]{setting}");
+            ToolsetError::setting(setting, problem)
+        };
+        if one.name.is_empty() {
+            return Err(refuse(
+                ".name",
+                "is empty; give the database a name".to_owned(),
+            ));
+        }
+        if databases.iter().any(|other| other.name == one.name) {
+            let problem = format!(
+                "is {:?}, as another's is; give each a name of its own",
+                one.name
+            );
+            return Err(refuse(".name", problem));
+        }
+        let database =
+            Database::new(one, config).map_err(|(setting, problem)| refuse(setting, problem))?;
+        databases.push(Arc::new(database));
+    }
+    let mut toolset = Toolset::default();
+    let mut offer = |tool: SqlTool| toolset.tools.push(Arc::new(tool));
+    let timeout = config.limits.timeout() + GRACE;
+    let free: Vec<_> = databases.iter().filter(|d| d.read_query).cloned().collect();
+    if !free.is_empty() {
+        offer(read_query(free, config.limits.query_bytes).within(timeout));
+    }
+    if config.inspection {
+        offer(list_tables(&databases).within(timeout));
+        offer(describe_table(&databases).within(timeout));
+    }
+    for (position, query) in config.queries.iter().enumerate() {
+        let tool = named(query, &databases).map_err(|(setting, problem)| {
+            let setting = format!("builtin.sql.queries[{position}]{setting}");
+            ToolsetError::setting(setting, problem)
+        })?;
+        offer(tool.within(timeout));
+    }
+    Ok(toolset)
+}
+
+/// A setting below the one in question, and what is wrong with it.
+type Wrong = (&'static str, String);
+
+impl Database {
+    fn new(config: &DatabaseConfig, all: &SqlConfig) -> Result<Self, Wrong> {
+        let limits = &all.limits;
+        let backend = match (&config.sqlite, &config.postgres) {
+            (Some(path), None) => {
+                let sqlite = Sqlite::new(&config.name, path, limits);
+                Backend::Sqlite(Arc::new(sqlite.map_err(|problem| (".sqlite", problem))?))
+            }
+            (None, Some(url)) => {
+                let ca_file = config.ca_file.as_deref();
+                let postgres = Postgres::new(&config.name, url, ca_file, limits)?;
+                Backend::Postgres(Arc::new(postgres))
+            }
+            _ => {
+                let problem =
+                    "has to say where the database is; give it sqlite or postgres, one of them";
+                return Err(("", problem.to_owned()));
+            }
+        };
+        Ok(Self {
+            name: config.name.clone(),
+            backend,
+            read_query: config.read_query,
+            writable: config.writable,
+        })
+    }
+
+    async fn ask(&self, question: Question) -> Result<Answer, ToolError> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.ask(question).await,
+            Backend::Postgres(postgres) => Ok(postgres.ask(question).await?),
+        }
+    }
+}
+
+/// A tool that asks a database.
+struct SqlTool {
+    definition: Definition,
+    asks: Arc<Asks>,
+}
+
+struct Asks {
+    databases: Vec<Arc<Database>>,
+    what: What,
+    schema: Value,
+}
+
+enum What {
+    /// Statements for SQLite and for PostgreSQL; what to say if nothing is found.
+    Inspect {
+        sqlite: Arc<Statement>,
+        postgres: Arc<Statement>,
+        nothing: Option<&'static str>,
+    },
+    Free {
+        bytes_max: usize,
+    },
+    Named {
+        statement: Arc<Statement>,
+        kind: Kind,
+    },
+}
+
+fn read_query(databases: Vec<Arc<Database>>, bytes_max: usize) -> SqlTool {
+    let definition = Definition::new("read_query")
+        .title("Ask a database")
+        .description("Execute a SELECT query on the database");
+    let query = json!({"type": "string", "description": "SELECT SQL query to execute"});
+    SqlTool::reading(
+        definition,
+        &[("query", query)],
+        databases,
+        What::Free { bytes_max },
+    )
+}
+
+fn list_tables(databases: &[Arc<Database>]) -> SqlTool {
+    let definition = Definition::new("list_tables")
+        .title("Tables of a database")
+        .description("List all tables and views in the database");
+    let what = What::Inspect {
+        sqlite: Arc::new(Statement::read(sqlite::TABLES)),
+        postgres: Arc::new(Statement::read(postgres::TABLES)),
+        nothing: None,
+    };
+    SqlTool::reading(definition, &[], databases.to_vec(), what)
+}
+
+fn describe_table(databases: &[Arc<Database>]) -> SqlTool {
+    let definition = Definition::new("describe_table")
+        .title("Columns of a table")
+        .description("Get the schema information for a specific table");
+    let table = json!({"type": "string", "description": "Name of the table to describe"});
+    let what = What::Inspect {
+        sqlite: Arc::new(Statement::read(sqlite::COLUMNS)),
+        postgres: Arc::new(Statement::read(postgres::COLUMNS)),
+        nothing: Some("there is no table of this name; list_tables says which there are"),
+    };
+    SqlTool::reading(
+        definition,
+        &[("table_name", table)],
+        databases.to_vec(),
+        what,
+    )
+}
+
+/// A query of the configuration's as a tool.
+fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wrong> {
+    let database = match (&query.database, databases) {
+        (Some(name), _) => databases
+            .iter()
+            .find(|one| one.name == *name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
+                let problem = format!("is {name:?}, and there is {}", names.join(", "));
+                (".database", problem)
+            })?,
+        (None, [only]) => only,
+        (None, _) => {
+            return Err((
+                ".database",
+                "is missing, and there are several; name one".to_owned(),
+            ));
+        }
+    };
+    if query.write && !database.writable {
+        let problem =
+            "is true, and the database is not writable; set writable there, or take write away";
+        return Err((".write", problem.to_owned()));
+    }
+    let statement = Statement::read(&query.sql);
+    for name in &statement.names {
+        if !query.arguments.contains_key(name) {
+            let problem = format!("has :{name}, which is no argument; describe it in arguments");
+            return Err((".sql", problem));
+        }
+    }
+    for name in query.arguments.keys() {
+        if !statement.names.contains(name) {
+            let problem =
+                format!("has {name}, which sql does not use; write :{name} there, or take it away");
+            return Err((".arguments", problem));
+        }
+    }
+    let kind = if query.write {
+        Kind::Write
+    } else {
+        Kind::Fixed
+    };
+    if let Backend::Sqlite(sqlite) = &database.backend {
+        sqlite
+            .check(&statement, kind)
+            .map_err(|problem| (".sql", format!("cannot be asked: {problem}")))?;
+    }
+    let schema = input_schema(&query.arguments, None)
+        .map_err(|problem| ("", format!("has a mistake: {problem}")))?;
+    let hints = ToolAnnotations {
+        read_only_hint: Some(!query.write),
+        open_world_hint: Some(false),
+        ..ToolAnnotations::default()
+    };
+    let mut definition = Definition::new(&query.name)
+        .input_schema(schema.clone())
+        .annotations(hints);
+    if let Some(title) = &query.title {
+        definition = definition.title(title);
+    }
+    if let Some(description) = &query.description {
+        definition = definition.description(description);
+    }
+    if !query.write {
+        definition = definition.output_schema(rows_schema());
+    }
+    Ok(SqlTool {
+        definition,
+        asks: Arc::new(Asks {
+            databases: vec![Arc::clone(database)],
+            what: What::Named {
+                statement: Arc::new(statement),
+                kind,
+            },
+            schema,
+        }),
+    })
+}
+
+fn rows_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "rows": {"type": "array", "items": {"type": "object"}, "description": "What was found, row by row"},
+            "truncated": {"type": "boolean", "description": "Whether there is more that was left out"},
+        },
+        "required": ["rows", "truncated"],
+    })
+}
+
+impl SqlTool {
+    /// A tool that reads from one of some databases.
+    fn reading(
+        definition: Definition,
+        arguments: &[(&str, Value)],
+        databases: Vec<Arc<Database>>,
+        what: What,
+    ) -> Self {
+        let mut properties = Map::new();
+        for (name, schema) in arguments {
+            properties.insert((*name).to_owned(), schema.clone());
+        }
+        if 1 < databases.len() {
+            let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
+            let schema =
+                json!({"type": "string", "description": "Name of the database", "enum": names});
+            properties.insert("database".to_owned(), schema);
+        }
+        let required: Vec<String> = properties.keys().cloned().collect();
+        let mut schema = json!({"type": "object", "properties": properties});
+        if !required.is_empty() {
+            schema["required"] = required.into();
+        }
+        schema["additionalProperties"] = false.into();
+        let hints = ToolAnnotations {
+            read_only_hint: Some(true),
+            destructive_hint: Some(false),
+            idempotent_hint: Some(true),
+            open_world_hint: Some(false),
+            ..ToolAnnotations::default()
+        };
+        Self {
+            definition: definition
+                .input_schema(schema.clone())
+                .output_schema(rows_schema())
+                .annotations(hints),
+            asks: Arc::new(Asks {
+                databases,
+                what,
+                schema,
+            }),
+        }
+    }
+
+    fn within(mut self, timeout: std::time::Duration) -> Self {
+        self.definition = self.definition.timeout(timeout);
+        self
+    }
+}
+
+impl Tool for SqlTool {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn call(&self, _: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        let asks = Arc::clone(&self.asks);
+        Box::pin(async move { asks.ask(&arguments).await })
+    }
+
+    fn checks_output(&self) -> bool {
+        true
+    }
+}
+
+impl Asks {
+    async fn ask(&self, arguments: &Arguments) -> Result<Output, ToolError> {
+        let mut arguments = arguments.to_map()?;
+        fill_in(&mut arguments, &self.schema);
+        let database = self.database(&arguments)?;
+        let question = self.question(database, &mut arguments)?;
+        match database.ask(question).await? {
+            Answer::Rows(rows) if rows.is_empty() => match self.what {
+                What::Inspect {
+                    nothing: Some(nothing),
+                    ..
+                } => Err(ToolError::new(nothing)),
+                _ => rows.output(),
+            },
+            Answer::Rows(rows) => rows.output(),
+            Answer::Changed(count) => changed(count),
+        }
+    }
+
+    fn database(&self, arguments: &Map<String, Value>) -> Result<&Database, ToolError> {
+        let wanted = arguments.get("database").and_then(Value::as_str);
+        let found = match &*self.databases {
+            [only] => Some(only),
+            several => several.iter().find(|one| Some(&*one.name) == wanted),
+        };
+        found
+            .map(|database| &**database)
+            .ok_or_else(|| ToolError::new("there is no such database"))
+    }
+
+    fn question(
+        &self,
+        database: &Database,
+        arguments: &mut Map<String, Value>,
+    ) -> Result<Question, ToolError> {
+        let (statement, kind) = match &self.what {
+            What::Inspect {
+                sqlite, postgres, ..
+            } => match &database.backend {
+                Backend::Sqlite(_) => (Arc::clone(sqlite), Kind::Fixed),
+                Backend::Postgres(_) => (Arc::clone(postgres), Kind::Fixed),
+            },
+            What::Named { statement, kind } => (Arc::clone(statement), *kind),
+            What::Free { bytes_max } => {
+                let text = arguments.get("query").and_then(Value::as_str);
+                (
+                    Arc::new(free(text.unwrap_or_default(), *bytes_max)?),
+                    Kind::Free,
+                )
+            }
+        };
+        let values = statement
+            .names
+            .iter()
+            .map(|name| arguments.remove(name).unwrap_or_default())
+            .collect();
+        Ok(Question {
+            statement,
+            values,
+            kind,
+        })
+    }
+}
+
+/// A model's own query. What looks like a placeholder in it is left to the database, which knows none.
+fn free(text: &str, bytes_max: usize) -> Result<Statement, SqlError> {
+    if bytes_max < text.len() {
+        let problem = format!("the query has more than {bytes_max} bytes; ask in fewer words");
+        return Err(SqlError::Refused(problem));
+    }
+    let text = text.trim();
+    let text = text.strip_suffix(';').unwrap_or(text).trim_end();
+    if text.is_empty() {
+        return Err(SqlError::Refused("the query is empty".to_owned()));
+    }
+    Ok(Statement {
+        named: text.to_owned(),
+        numbered: text.to_owned(),
+        names: Vec::new(),
+    })
+}
+
+impl fmt::Debug for SqlTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqlTool")
+            .field(&self.definition.name)
+            .finish()
+    }
+}

@@ -1,0 +1,349 @@
+//! Connections to whoever is to be asked: to one server, to the master that sentinels name, to a cluster.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{
+    ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub,
+};
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _,
+    Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, TlsMode, Value,
+};
+use tokio::time::{Instant, timeout};
+
+use super::address::{Address, Login};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How often a cluster is asked again that sends somewhere else.
+const REDIRECTIONS: u32 = 3;
+
+/// How the store is reached.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// One server; its connection comes back by itself.
+    One(Arc<One>),
+    /// Whoever is the master; it is asked for anew when its connection is lost.
+    Sentinel(Arc<Kept<Sentinels>>),
+    /// A cluster; its connections come back by themselves, once there was one.
+    Cluster(Arc<Kept<Nodes>>),
+}
+
+pub(super) struct One {
+    client: Client,
+    /// Made at the first call, on a runtime that runs then.
+    manager: OnceLock<ConnectionManager>,
+    within: Duration,
+}
+
+/// A connection that is made when it is needed, by one task for all who wait for it: whoever gives up waiting does not
+/// keep it from coming about.
+pub(super) struct Kept<W: Connect> {
+    way: W,
+    held: Mutex<Held<W::Connection>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+struct Held<C> {
+    connection: Option<C>,
+    /// Grows with each connection, so that one that is lost is not taken for the one after it.
+    number: u64,
+    failed: Option<Instant>,
+}
+
+/// Somebody to connect to.
+pub(super) trait Connect: Send + Sync + 'static {
+    type Connection: Clone + Send + 'static;
+
+    fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
+}
+
+pub(super) struct Sentinels {
+    client: tokio::sync::Mutex<SentinelClient>,
+    config: AsyncConnectionConfig,
+}
+
+pub(super) struct Nodes {
+    client: ClusterClient,
+    addresses: Vec<ConnectionAddr>,
+    login: Login,
+}
+
+/// A connection of one of the kinds.
+pub(super) enum Connection {
+    One(ConnectionManager),
+    Sentinel(MultiplexedConnection, u64),
+    Cluster(ClusterConnection),
+}
+
+impl Way {
+    /// The way to an address. Nothing is connected yet.
+    pub(super) fn new(address: Address, within: Duration) -> RedisResult<Self> {
+        Ok(match address {
+            Address::One(server) => Self::One(Arc::new(One {
+                client: Client::open(server)?,
+                manager: OnceLock::new(),
+                within,
+            })),
+            Address::Sentinel {
+                sentinels,
+                service,
+                is_secure,
+                login,
+                sentinel_login,
+            } => {
+                let mut builder =
+                    SentinelClientBuilder::new(sentinels, service, SentinelServerType::Master)?
+                        .set_client_to_redis_db(login.database);
+                if is_secure {
+                    builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+                }
+                if let Some(user) = &login.user {
+                    builder = builder.set_client_to_redis_username(user);
+                }
+                if let Some(password) = &login.password {
+                    builder = builder.set_client_to_redis_password(password);
+                }
+                if let Some(user) = &sentinel_login.user {
+                    builder = builder.set_client_to_sentinel_username(user);
+                }
+                if let Some(password) = &sentinel_login.password {
+                    builder = builder.set_client_to_sentinel_password(password);
+                }
+                Self::Sentinel(Kept::new(Sentinels {
+                    client: tokio::sync::Mutex::new(builder.build()?),
+                    config: AsyncConnectionConfig::new()
+                        .set_connection_timeout(Some(CONNECT))
+                        .set_response_timeout(Some(within)),
+                }))
+            }
+            Address::Cluster {
+                nodes,
+                is_secure,
+                login,
+            } => {
+                let mut builder = ClusterClientBuilder::new(nodes.clone())
+                    .retries(REDIRECTIONS)
+                    .connection_timeout(CONNECT)
+                    .response_timeout(within);
+                if is_secure {
+                    builder = builder.tls(TlsMode::Secure);
+                }
+                if let Some(user) = &login.user {
+                    builder = builder.username(user);
+                }
+                if let Some(password) = &login.password {
+                    builder = builder.password(password);
+                }
+                Self::Cluster(Kept::new(Nodes {
+                    client: builder.build()?,
+                    addresses: nodes,
+                    login,
+                }))
+            }
+        })
+    }
+
+    /// A connection to ask over.
+    pub(super) async fn connection(&self) -> RedisResult<Connection> {
+        Ok(match self {
+            Self::One(one) => Connection::One(one.connection()?),
+            Self::Sentinel(kept) => {
+                let (connection, number) = kept.connection().await?;
+                Connection::Sentinel(connection, number)
+            }
+            Self::Cluster(kept) => Connection::Cluster(kept.connection().await?.0),
+        })
+    }
+
+    /// Gives up a connection over which nobody answers, or over which somebody answers who is the master no more.
+    pub(super) fn judge(&self, connection: &Connection, error: &RedisError) {
+        if let (Self::Sentinel(kept), Connection::Sentinel(_, number)) = (self, connection)
+            && is_of_a_lost_master(error)
+        {
+            kept.lose(*number);
+        }
+    }
+
+    /// A connection to listen on. In a cluster every node tells what was said at any.
+    pub(super) async fn listen(&self) -> RedisResult<PubSub> {
+        match self {
+            Self::One(one) => one.client.get_async_pubsub().await,
+            Self::Sentinel(kept) => {
+                let master = kept.way.client.lock().await.async_get_client().await?;
+                master.get_async_pubsub().await
+            }
+            Self::Cluster(kept) => kept.way.listen().await,
+        }
+    }
+}
+
+fn is_of_a_lost_master(error: &RedisError) -> bool {
+    error.is_connection_dropped()
+        || error.is_timeout()
+        || error.is_unrecoverable_error()
+        || matches!(
+            error.kind(),
+            ErrorKind::Io
+                | ErrorKind::Server(
+                    ServerErrorKind::ReadOnly
+                        | ServerErrorKind::MasterDown
+                        | ServerErrorKind::BusyLoading
+                )
+        )
+}
+
+impl One {
+    fn connection(&self) -> RedisResult<ConnectionManager> {
+        if let Some(manager) = self.manager.get() {
+            return Ok(manager.clone());
+        }
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_min_delay(Duration::from_millis(20))
+            .set_max_delay(Duration::from_millis(200))
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(self.within));
+        let manager = ConnectionManager::new_lazy_with_config(self.client.clone(), config)?;
+        Ok(self.manager.get_or_init(|| manager).clone())
+    }
+}
+
+impl<W: Connect> Kept<W> {
+    fn new(way: W) -> Arc<Self> {
+        let held = Held {
+            connection: None,
+            number: 0,
+            failed: None,
+        };
+        Arc::new(Self {
+            way,
+            held: Mutex::new(held),
+            turn: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held<W::Connection>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn there(&self) -> Option<(W::Connection, u64)> {
+        let held = self.held();
+        Some((held.connection.clone()?, held.number))
+    }
+
+    async fn connection(self: &Arc<Self>) -> RedisResult<(W::Connection, u64)> {
+        if let Some(there) = self.there() {
+            return Ok(there);
+        }
+        let (this, asked) = (Arc::clone(self), Instant::now());
+        let made = tokio::spawn(async move { this.make(asked).await }).await;
+        made.unwrap_or_else(|_| Err(unreachable("connecting came to an unexpected end")))
+    }
+
+    async fn make(&self, asked: Instant) -> RedisResult<(W::Connection, u64)> {
+        let _turn = self.turn.lock().await;
+        if let Some(there) = self.there() {
+            return Ok(there);
+        }
+        if self.held().failed.is_some_and(|failed| asked <= failed) {
+            return Err(unreachable("it could not be connected to"));
+        }
+        let made = timeout(CONNECT, self.way.connect())
+            .await
+            .unwrap_or_else(|_| Err(unreachable("connecting took too long")));
+        let mut held = self.held();
+        match made {
+            Ok(connection) => {
+                held.number += 1;
+                held.connection = Some(connection.clone());
+                Ok((connection, held.number))
+            }
+            Err(error) => {
+                held.failed = Some(Instant::now());
+                Err(error)
+            }
+        }
+    }
+
+    fn lose(&self, number: u64) {
+        let mut held = self.held();
+        if held.number == number {
+            held.connection = None;
+        }
+    }
+}
+
+fn unreachable(why: &'static str) -> RedisError {
+    RedisError::from((ErrorKind::Io, why))
+}
+
+impl Connect for Sentinels {
+    type Connection = MultiplexedConnection;
+
+    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        let mut client = self.client.lock().await;
+        client.get_async_connection_with_config(&self.config).await
+    }
+}
+
+impl Connect for Nodes {
+    type Connection = ClusterConnection;
+
+    async fn connect(&self) -> RedisResult<ClusterConnection> {
+        self.client.get_async_connection().await
+    }
+}
+
+impl Nodes {
+    async fn listen(&self) -> RedisResult<PubSub> {
+        let mut problem = unreachable("there is no node");
+        for address in &self.addresses {
+            let server = address.clone().into_connection_info()?;
+            let client = Client::open(server.set_redis_settings(self.login.settings()))?;
+            match timeout(CONNECT, client.get_async_pubsub()).await {
+                Ok(Ok(listening)) => return Ok(listening),
+                Ok(Err(error)) => problem = error,
+                Err(_) => problem = unreachable("connecting took too long"),
+            }
+        }
+        Err(problem)
+    }
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::One(connection) => connection.req_packed_command(command),
+            Self::Sentinel(connection, _) => connection.req_packed_command(command),
+            Self::Cluster(connection) => connection.req_packed_command(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::One(connection) => connection.req_packed_commands(pipeline, offset, count),
+            Self::Sentinel(connection, _) => {
+                connection.req_packed_commands(pipeline, offset, count)
+            }
+            Self::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::One(connection) => connection.get_db(),
+            Self::Sentinel(connection, _) => connection.get_db(),
+            Self::Cluster(connection) => connection.get_db(),
+        }
+    }
+}

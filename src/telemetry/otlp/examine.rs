@@ -1,0 +1,114 @@
+//! Whether a collector takes what it would be sent, for whoever examines a configuration.
+
+use std::error::Error;
+
+use bytes::Bytes;
+use http::Request;
+use opentelemetry_http::HttpClient as _;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use tonic::metadata::MetadataMap;
+use url::Url;
+
+use super::client::{OverHttp, channel};
+use super::send::metadata;
+use crate::telemetry::export::{Examined, Reached};
+use crate::telemetry::settings::{ExportSettings, Protocol, Target};
+
+type Problem = Box<dyn Error + Send + Sync>;
+
+/// Sends each signal's collector a message without anything in it.
+pub(in crate::telemetry) async fn examine(settings: ExportSettings) -> Examined {
+    let mut reached = Vec::new();
+    for (signal, target) in [
+        ("traces", &settings.traces),
+        ("metrics", &settings.metrics),
+        ("logs", &settings.logs),
+    ] {
+        let Some(target) = target else { continue };
+        reached.push(Reached {
+            signal,
+            endpoint: shown(&target.endpoint),
+            answer: send(signal, target).await.map_err(|error| told(&*error)),
+        });
+    }
+    Examined {
+        doubts: settings.doubts,
+        reached,
+    }
+}
+
+async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
+    if target.protocol == Protocol::Http {
+        let mut request = Request::post(&target.endpoint)
+            .header(http::header::CONTENT_TYPE, "application/x-protobuf");
+        for (name, value) in &target.headers {
+            request = request.header(name, value);
+        }
+        // No bytes are a message of which every field has its default.
+        let request = request.body(Bytes::new())?;
+        let response = OverHttp::new(target)?.send_bytes(request).await?;
+        if !response.status().is_success() {
+            return Err(format!("it answers {}", response.status()).into());
+        }
+        return Ok(());
+    }
+    let (channel, metadata) = (channel(target)?, metadata(target));
+    match signal {
+        "traces" => {
+            let message = ExportTraceServiceRequest::default();
+            TraceServiceClient::new(channel)
+                .export(with(message, metadata))
+                .await?;
+        }
+        "metrics" => {
+            let message = ExportMetricsServiceRequest::default();
+            MetricsServiceClient::new(channel)
+                .export(with(message, metadata))
+                .await?;
+        }
+        _ => {
+            let message = ExportLogsServiceRequest::default();
+            LogsServiceClient::new(channel)
+                .export(with(message, metadata))
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+fn with<M>(message: M, metadata: MetadataMap) -> tonic::Request<M> {
+    let mut request = tonic::Request::new(message);
+    *request.metadata_mut() = metadata;
+    request
+}
+
+/// An endpoint without what may be secret in it.
+fn shown(endpoint: &str) -> String {
+    let Ok(mut url) = Url::parse(endpoint) else {
+        return "the endpoint".to_owned();
+    };
+    // They fail only for URLs that have no host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.to_string()
+}
+
+/// An error with what lies behind it.
+fn told(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,273 @@
+//! Arguments without what nobody should read in a log or a trace.
+
+use std::collections::BTreeSet;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use serde_json::{Map, Value, json};
+
+/// What stands in the place of a secret.
+const MASK: &str = "[redacted]";
+/// Longer texts are cut.
+const TEXT_MAX_BYTES: usize = 512;
+
+/// Which members are left out, and how much is shown of the others.
+#[derive(Debug)]
+pub(crate) struct Redaction {
+    names: GlobSet,
+    max_bytes: usize,
+}
+
+impl Redaction {
+    /// Names that everybody knows, and these; `*` and `?` stand for anything. `max_bytes` is how much is shown at most.
+    ///
+    /// # Errors
+    ///
+    /// The first name that is none.
+    pub(crate) fn new(names: &[String], max_bytes: usize) -> Result<Self, String> {
+        let mut globs = GlobSetBuilder::new();
+        for name in names {
+            let glob = GlobBuilder::new(name).case_insensitive(true).build();
+            globs.add(glob.map_err(|_| name.clone())?);
+        }
+        let names = globs.build().map_err(|_| names.join(", "))?;
+        Ok(Self { names, max_bytes })
+    }
+
+    /// The arguments as they may be read; or how large they are, if that is too much. `marked` are names that schemas
+    /// call secret.
+    pub(crate) fn show(&self, json: &str, marked: &BTreeSet<String>) -> Value {
+        // What does not parse was refused already, or will be.
+        let Ok(mut value) = serde_json::from_str::<Value>(json) else {
+            return omitted(json);
+        };
+        self.redact(&mut value, marked);
+        if self.max_bytes < value.to_string().len() {
+            return omitted(json);
+        }
+        value
+    }
+
+    fn redact(&self, value: &mut Value, marked: &BTreeSet<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    if self.is_secret_name(name, marked) && !value.is_null() {
+                        *value = MASK.into();
+                    } else {
+                        self.redact(value, marked);
+                    }
+                }
+            }
+            Value::Array(values) => values
+                .iter_mut()
+                .for_each(|value| self.redact(value, marked)),
+            Value::String(text) if is_secret_text(text) => *value = MASK.into(),
+            Value::String(text) if TEXT_MAX_BYTES < text.len() => {
+                *value = format!(
+                    "{}... ({} bytes)",
+                    &text[..text.floor_char_boundary(TEXT_MAX_BYTES)],
+                    text.len()
+                )
+                .into();
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn is_secret_name(&self, name: &str, marked: &BTreeSet<String>) -> bool {
+        const SECRET: [&str; 14] = [
+            "password",
+            "passwd",
+            "passphrase",
+            "pwd",
+            "secret",
+            "token",
+            "apikey",
+            "accesskey",
+            "privatekey",
+            "authorization",
+            "bearer",
+            "cookie",
+            "credential",
+            "signature",
+        ];
+        let letters = |c: char| c.is_ascii_alphanumeric().then(|| c.to_ascii_lowercase());
+        let plain: String = name.chars().filter_map(letters).collect();
+        SECRET.iter().any(|secret| plain.contains(secret))
+            || plain == "pin"
+            || plain == "auth"
+            || marked.contains(name)
+            || self.names.is_match(name)
+    }
+}
+
+fn omitted(json: &str) -> Value {
+    json!({ "omitted_bytes": json.len() })
+}
+
+/// The names of properties that a schema says are for writing only, or passwords.
+pub(crate) fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
+    let is_secret = |property: &Map<String, Value>| {
+        property.get("writeOnly") == Some(&Value::Bool(true))
+            || property
+                .get("format")
+                .is_some_and(|format| format == "password")
+    };
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::Object(properties)) = members.get("properties") {
+                for (name, property) in properties {
+                    if property.as_object().is_some_and(is_secret) {
+                        found.insert(name.clone());
+                    }
+                }
+            }
+            members
+                .values()
+                .for_each(|value| secret_properties(value, found));
+        }
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| secret_properties(value, found)),
+        _ => {}
+    }
+}
+
+/// Whether a text is of a form that only credentials have.
+fn is_secret_text(text: &str) -> bool {
+    const BEGINNINGS: [&str; 14] = [
+        "lsk_",
+        "sk-",
+        "sk_live_",
+        "rk_live_",
+        "ghp_",
+        "gho_",
+        "ghs_",
+        "github_pat_",
+        "glpat-",
+        "xoxb-",
+        "xoxp-",
+        "AKIA",
+        "AIza",
+        "-----BEGIN ",
+    ];
+    let text = text.trim_start();
+    let scheme = |scheme: &str| {
+        let beginning = text.get(..scheme.len());
+        beginning.is_some_and(|b| b.eq_ignore_ascii_case(scheme))
+    };
+    let is_token = text.starts_with("eyJ") && text.split('.').count() >= 3 && !text.contains(' ');
+    // A password in a URL.
+    let has_userinfo = text.split_once("://").is_some_and(|(_, rest)| {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        authority
+            .rsplit_once('@')
+            .is_some_and(|(user, _)| user.contains(':'))
+    });
+    BEGINNINGS
+        .iter()
+        .any(|beginning| text.starts_with(beginning))
+        || scheme("bearer ")
+        || scheme("basic ")
+        || is_token
+        || has_userinfo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown_with(names: &[&str], json: &str, schema: &Value) -> Value {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut marked = BTreeSet::new();
+        secret_properties(schema, &mut marked);
+        Redaction::new(&names, 4096)
+            .expect("sound")
+            .show(json, &marked)
+    }
+
+    fn shown(json: &str) -> Value {
+        shown_with(&[], json, &Value::Null)
+    }
+
+    #[test]
+    fn what_is_named_like_a_secret_is_left_out_at_any_depth() {
+        let arguments = json!({
+            "path": "/a", "Password": "canary", "api-key": "canary", "nested": [{"clientSecret": {"a": "canary"}}],
+            "access_token": ["canary"], "pin": 1234, "auth": "canary", "pinned": true, "author": "Ada", "password": null,
+        });
+        let shown = shown(&arguments.to_string());
+        assert!(!shown.to_string().contains("canary"), "{shown}");
+        assert_eq!(shown["nested"][0]["clientSecret"], MASK);
+        assert_eq!(shown["pin"], MASK);
+        assert_eq!(
+            (
+                &shown["path"],
+                &shown["pinned"],
+                &shown["author"],
+                &shown["password"]
+            ),
+            (&json!("/a"), &json!(true), &json!("Ada"), &Value::Null)
+        );
+    }
+
+    #[test]
+    fn what_has_the_form_of_a_credential_is_left_out_whatever_it_is_called() {
+        for secret in [
+            "Bearer abc",
+            "basic YTpi",
+            "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln",
+            "ghp_abcdef",
+            "sk-abc",
+            "lsk_abc",
+            "-----BEGIN PRIVATE KEY-----\nabc",
+            "https://user:pass@example.com/a",
+            "redis://:pass@host",
+        ] {
+            let shown = shown(&json!({"x": [secret]}).to_string());
+            assert_eq!(shown["x"][0], MASK, "{secret}");
+        }
+        for plain in [
+            "bear",
+            "https://example.com/a:b@c",
+            "eyJust.so",
+            "a sk-8 skate",
+            "mailto:a@b",
+        ] {
+            let shown = shown(&json!({"x": plain}).to_string());
+            assert_eq!(shown["x"], plain);
+        }
+    }
+
+    #[test]
+    fn settings_and_schemas_add_names() {
+        let schema = json!({"properties": {
+            "key": {"type": "string", "writeOnly": true},
+            "inner": {"type": "object", "properties": {"word": {"format": "password"}}},
+        }});
+        let arguments =
+            json!({"card_number": 1, "ssn": "2", "key": "3", "inner": {"word": "4", "ward": "5"}});
+        let shown = shown_with(&["card_*", "SSN"], &arguments.to_string(), &schema);
+        assert_eq!(
+            shown,
+            json!({"card_number": MASK, "ssn": MASK, "key": MASK, "inner": {"word": MASK, "ward": "5"}})
+        );
+        let error = Redaction::new(&["[".to_owned()], 1).expect_err("no name");
+        assert_eq!(error, "[");
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_what_is_still_too_large_is_counted_only() {
+        let text = "ü".repeat(TEXT_MAX_BYTES);
+        let json = json!({ "text": text }).to_string();
+        let cut = shown(&json);
+        assert!(
+            cut["text"]
+                .as_str()
+                .is_some_and(|t| t.ends_with("... (1024 bytes)") && t.len() < 540)
+        );
+        let many = json!(vec![text; 20]).to_string();
+        assert_eq!(shown(&many), json!({"omitted_bytes": many.len()}));
+        assert_eq!(shown("{"), json!({"omitted_bytes": 1}));
+    }
+}

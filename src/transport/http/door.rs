@@ -1,0 +1,157 @@
+//! Where clients come in: a port, or a socket in the file system.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream as StdStream};
+#[cfg(unix)]
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) enum Door {
+    Port(TcpListener),
+    #[cfg(unix)]
+    File(SocketFile),
+}
+
+/// A client that has come in.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    ByPort(TcpStream, IpAddr),
+    #[cfg(unix)]
+    ByFile(UnixStream),
+}
+
+/// A socket in the file system, which is removed at the end unless somebody else has put another there.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and number of the file.
+    identity: (u64, u64),
+}
+
+/// What whoever comes in by a file counts as: only this machine has files.
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+impl Door {
+    /// Where it is; `None` if it is a file.
+    pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
+        match self {
+            Self::Port(listener) => listener.local_addr().map(Some),
+            #[cfg(unix)]
+            Self::File(_) => Ok(None),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Arrived> {
+        match self {
+            Self::Port(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok(Arrived::ByPort(stream, peer.ip()))
+            }
+            #[cfg(unix)]
+            Self::File(file) => {
+                let (stream, _) = file.listener.accept().await?;
+                Ok(Arrived::ByFile(stream))
+            }
+        }
+    }
+}
+
+impl Arrived {
+    pub(super) fn peer(&self) -> IpAddr {
+        match self {
+            Self::ByPort(_, peer) => *peer,
+            #[cfg(unix)]
+            Self::ByFile(_) => HERE,
+        }
+    }
+
+    /// The bare socket, ready to be served. Whoever serves it reads and writes, and asks for nothing that only one of the
+    /// two kinds has.
+    pub(super) fn into_socket(self) -> io::Result<StdStream> {
+        match self {
+            Self::ByPort(stream, _) => {
+                prepare(&stream)?;
+                stream.into_std()
+            }
+            #[cfg(unix)]
+            Self::ByFile(stream) => {
+                let socket = std::os::fd::OwnedFd::from(stream.into_std()?);
+                Ok(StdStream::from(socket))
+            }
+        }
+    }
+}
+
+/// Small answers at once, and news of peers that are gone.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+#[cfg(unix)]
+impl SocketFile {
+    /// Listens at a path. What a server that is gone has left there is removed; a socket that somebody listens on, and
+    /// anything that is no socket, is not.
+    pub(crate) fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
+        use socket2::{Domain, SockAddr, Socket, Type};
+        use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+        use std::os::unix::net::UnixStream as StdUnixStream;
+
+        match std::fs::symlink_metadata(path) {
+            Ok(there) if !there.file_type().is_socket() => {
+                let problem = "there is a file that is no socket";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+            }
+            Ok(_) => match StdUnixStream::connect(path) {
+                Ok(_) => {
+                    let problem = "another program listens there";
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path)?;
+                }
+                Err(error) => return Err(error),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Nobody can connect before it listens.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        socket.listen(backlog)?;
+        let file = std::fs::symlink_metadata(path)?;
+        Ok(Self {
+            listener: UnixListener::from_std(socket.into())?,
+            path: path.to_owned(),
+            identity: (file.dev(), file.ino()),
+        })
+    }
+}
+
+#[cfg(unix)]
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let is_ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|file| (file.dev(), file.ino()) == self.identity);
+        if is_ours {
+            // Whoever comes next removes it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! `longshore doctor`, on this machine and against servers that are well and that are not.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longshore::seal::Secret;
+use serde_json::Value;
+
+use crate::support::{Running, Serve};
+
+/// What the doctor says, and its exit code.
+struct Said {
+    code: Option<i32>,
+    json: Value,
+}
+
+impl Said {
+    /// The finding of a check, which has to be there.
+    fn finding(&self, area: &str, check: &str) -> &Value {
+        self.find(area, check)
+            .unwrap_or_else(|| panic!("there is no {area}: {check} in {:#}", self.json))
+    }
+
+    fn find(&self, area: &str, check: &str) -> Option<&Value> {
+        let findings = self.json["findings"].as_array().expect("findings");
+        findings
+            .iter()
+            .find(|finding| finding["area"] == area && finding["check"] == check)
+    }
+
+    fn assert(&self, area: &str, check: &str, status: &str, parts: &[&str]) {
+        let finding = self.finding(area, check);
+        assert_eq!(finding["status"], status, "{finding:#}");
+        let text = finding.to_string();
+        for part in parts {
+            assert!(text.contains(part), "{part:?} is not in {finding:#}");
+        }
+        let needs_advice = matches!(status, "warning" | "failure");
+        let has_advice = finding["advice"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty());
+        assert!(has_advice || !needs_advice, "{finding:#}");
+        assert!(status != "ok" || !has_advice, "{finding:#}");
+    }
+}
+
+fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(["doctor", "--json"])
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    Said {
+        code: output.status.code(),
+        json: serde_json::from_str(&text).unwrap_or_else(|error| {
+            panic!(
+                "{error}: {text} {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+        }),
+    }
+}
+
+fn at(address: SocketAddr) -> String {
+    format!("http://{address}/mcp")
+}
+
+/// A server that others may stand in front of.
+fn demo() -> Serve {
+    Serve::new().configured(|c| {
+        c.toolsets.push("demo".to_owned());
+        c.http.allowed_hosts = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    })
+}
+
+/// What stands between the doctor and its server: each connection is given to a function.
+fn in_front(each: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let each = Arc::new(each);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let each = Arc::clone(&each);
+            std::thread::spawn(move || each(stream));
+        }
+    });
+    address
+}
+
+/// What becomes of an answer, given what of it has come.
+enum Filter {
+    Pass,
+    /// No more than so many bytes of it are passed on.
+    HoldAfter(usize),
+}
+
+/// Passes on both ways, what the server says through a filter.
+fn pass_on(client: TcpStream, server: SocketAddr, filter: impl Fn(&[u8]) -> Filter) {
+    let Ok(mut server) = TcpStream::connect(server) else {
+        return;
+    };
+    let (Ok(mut up), Ok(mut to_server)) = (client.try_clone(), server.try_clone()) else {
+        return;
+    };
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut up, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Write);
+    });
+    let mut client = client;
+    let (mut said, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+    while let Ok(read @ 1..) = server.read(&mut buffer) {
+        let before = said.len();
+        said.extend_from_slice(&buffer[..read]);
+        let until = match filter(&said) {
+            Filter::Pass => said.len(),
+            Filter::HoldAfter(bytes) => bytes.max(before),
+        };
+        if client
+            .write_all(&said[before..until.min(said.len())])
+            .is_err()
+        {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+fn is_stream(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).contains("text/event-stream")
+}
+
+/// Answers everything alike.
+fn answering(head: &'static str) -> SocketAddr {
+    in_front(move |mut stream| {
+        let mut buffer = [0; 16 * 1024];
+        let _ = stream.read(&mut buffer);
+        let _ = stream.write_all(head.as_bytes());
+    })
+}
+
+#[test]
+fn nothing_is_wrong_with_a_server_of_ours() {
+    let server = demo().start();
+    let said = doctor(&["--url", &at(server.address()), "--hold", "1"], &[]);
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    assert_eq!(said.json["failures"], 0, "{:#}", said.json);
+    assert_eq!(said.json["warnings"], 0, "{:#}", said.json);
+    for (area, check) in [
+        ("tls", "encryption"),
+        ("network", "clock"),
+        ("health", "pages"),
+        ("protocol", "sessions"),
+        ("protocol", "stateless"),
+        ("protocol", "negotiation"),
+        ("protocol", "Accept"),
+        ("protocol", "trailing slash"),
+        ("protocol", "content type"),
+        ("guards", "Host"),
+        ("guards", "Origin"),
+        ("guards", "preflight"),
+        ("sessions", "replicas"),
+        ("sessions", "unknown session"),
+        ("sessions", "end"),
+        ("streams", "subscriptions/listen"),
+        ("streams", "headers"),
+        ("streams", "compression"),
+        ("streams", "cut-off"),
+    ] {
+        said.assert(area, check, "ok", &[]);
+    }
+}
+
+#[test]
+fn streams_that_are_held_back_are_told_with_what_to_change() {
+    let server = demo().start();
+    let behind = server.address();
+    let front = in_front(move |client| {
+        // Everything but what follows the head of a stream.
+        pass_on(client, behind, |said| {
+            let head = said.windows(4).position(|part| part == b"\r\n\r\n");
+            match head {
+                Some(head) if is_stream(said) => Filter::HoldAfter(head + 4),
+                _ => Filter::Pass,
+            }
+        });
+    });
+    let said = doctor(&["--url", &at(front), "--hold", "1"], &[]);
+    assert_eq!(said.code, Some(1), "{:#}", said.json);
+    said.assert(
+        "streams",
+        "subscriptions/listen",
+        "failure",
+        &[
+            "holds streams back",
+            "proxy_buffering off",
+            "nginx.ingress.kubernetes.io/proxy-buffering",
+        ],
+    );
+}
+
+#[test]
+fn streams_that_are_cut_off_are_told_with_when() {
+    let server = demo().start();
+    let behind = server.address();
+    let front = in_front(move |client| {
+        // As a balancer whose time is over.
+        let watched = client.try_clone().expect("a handle");
+        pass_on(client, behind, move |said| {
+            if is_stream(said) && said.ends_with(b"\n\n\r\n") {
+                let watched = watched.try_clone().expect("a handle");
+                std::thread::spawn(move || {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    let _ = watched.shutdown(Shutdown::Both);
+                });
+            }
+            Filter::Pass
+        });
+    });
+    let said = doctor(&["--url", &at(front), "--hold", "5"], &[]);
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("streams", "subscriptions/listen", "ok", &[]);
+    said.assert(
+        "streams",
+        "cut-off",
+        "warning",
+        &["after 0 s", "proxy_read_timeout", "idle_timeout"],
+    );
+}
+
+/// Two servers that are taken in turns.
+fn in_turns(servers: [&Running; 2]) -> SocketAddr {
+    let behind = servers.map(Running::address);
+    let turn = AtomicUsize::new(0);
+    in_front(move |client| {
+        let turn = turn.fetch_add(1, Ordering::Relaxed);
+        pass_on(client, behind[turn % behind.len()], |_| Filter::Pass);
+    })
+}
+
+#[test]
+fn replicas_that_do_not_share_a_key_are_found_and_those_that_do_are_fine() {
+    let (one, other) = (demo().start(), demo().start());
+    let said = doctor(
+        &["--url", &at(in_turns([&one, &other])), "--hold", "1"],
+        &[],
+    );
+    assert_eq!(said.code, Some(1));
+    said.assert(
+        "sessions",
+        "replicas",
+        "failure",
+        &["404", "seal.keys", "mcp_session_id"],
+    );
+    let (one, other) = (demo().shared_key().start(), demo().shared_key().start());
+    let said = doctor(
+        &["--url", &at(in_turns([&one, &other])), "--hold", "1"],
+        &[],
+    );
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("sessions", "replicas", "ok", &["8 connections"]);
+}
+
+#[test]
+fn a_way_that_does_not_lead_to_the_server_is_told() {
+    let redirecting = answering(
+        "HTTP/1.1 301 Moved\r\nlocation: /elsewhere/mcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    let said = doctor(&["--url", &at(redirecting)], &[]);
+    assert_eq!(said.code, Some(1));
+    said.assert(
+        "access",
+        "endpoint",
+        "failure",
+        &["301", "/elsewhere/mcp", "GET of the POST"],
+    );
+    let bad_gateway = answering(
+        "HTTP/1.1 502 Bad Gateway\r\nserver: nginx\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    let said = doctor(&["--url", &at(bad_gateway)], &[]);
+    said.assert("access", "endpoint", "failure", &["502", "targetPort"]);
+    let page = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi",
+    );
+    let said = doctor(&["--url", &at(page)], &[]);
+    said.assert("access", "endpoint", "failure", &["/mcp at its end"]);
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = free.local_addr().expect("bound");
+    drop(free);
+    let said = doctor(&["--url", &at(nobody)], &[]);
+    assert_eq!(said.code, Some(1));
+    said.assert("network", "connection", "failure", &["refused"]);
+}
+
+#[test]
+fn a_server_that_answers_everybody_is_told() {
+    // It takes every message for the same one, wherever it comes from.
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"naive","version":"0"}}}"#;
+    let head: &'static str = Box::leak(
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: x\r\naccess-control-allow-origin: *\r\n\
+             access-control-allow-credentials: true\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .into_boxed_str(),
+    );
+    let said = doctor(&["--url", &at(answering(head)), "--hold", "1"], &[]);
+    assert_eq!(said.code, Some(1));
+    said.assert(
+        "protocol",
+        "sessions",
+        "warning",
+        &["2025-06-18", "not 2025-11-25"],
+    );
+    said.assert("protocol", "content type", "warning", &["text/plain"]);
+    said.assert("guards", "Host", "failure", &["http.allowed_hosts"]);
+    said.assert("guards", "Origin", "failure", &["http.allowed_origins"]);
+    said.assert("guards", "preflight", "failure", &["cookies"]);
+    said.assert("sessions", "unknown session", "warning", &["404"]);
+}
+
+#[test]
+fn certificates_are_looked_at_as_clients_do() {
+    let file = |name: &str| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    let server = demo()
+        .configured(|c| {
+            c.http.tls.certificate = Some(file("server.crt").into());
+            c.http.tls.key = Some(file("server.key").into());
+        })
+        .start();
+    let url = format!("https://localhost:{}/mcp", server.address().port());
+    let said = doctor(&["--url", &url, "--hold", "1"], &[]);
+    assert_eq!(said.code, Some(1));
+    said.assert("tls", "chain", "failure", &["--ca", "whole chain"]);
+    said.assert("streams", "subscriptions/listen", "ok", &[]);
+    let said = doctor(
+        &["--url", &url, "--hold", "1", "--ca", &file("ca.crt")],
+        &[],
+    );
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("tls", "chain", "ok", &[]);
+    said.assert("tls", "expiry", "ok", &["not before 2"]);
+    said.assert("tls", "versions", "ok", &["TLS 1.3 and 1.2; HTTP/2"]);
+}
+
+#[test]
+fn who_asks_for_a_proof_is_asked_with_one() {
+    const KEY: &str = "a-key-that-is-long-enough-for-everybody";
+    let server = demo()
+        .configured(|c| {
+            c.auth.api_keys = vec![longshore::auth::ApiKeyConfig {
+                name: "ci".to_owned(),
+                keys: vec![Secret::from(KEY.to_owned())],
+                ..longshore::auth::ApiKeyConfig::default()
+            }];
+        })
+        .start();
+    let url = at(server.address());
+    let said = doctor(&["--url", &url], &[]);
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("protocol", "everything", "skipped", &[]);
+    assert!(said.finding("protocol", "everything")["seen"].is_string());
+    let said = doctor(&["--url", &url, "--hold", "1"], &[("LONGSHORE_TOKEN", KEY)]);
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("sessions", "replicas", "ok", &[]);
+    assert!(!said.json.to_string().contains(KEY));
+}
+
+#[test]
+fn pages_that_are_to_call_are_tried_as_a_browser_would() {
+    let server = demo()
+        .configured(|c| c.http.allowed_origins = vec!["https://app.example.com".to_owned()])
+        .start();
+    let url = at(server.address());
+    let with = |origin: &str| doctor(&["--url", &url, "--hold", "1", "--origin", origin], &[]);
+    with("https://app.example.com").assert("guards", "preflight", "ok", &["read what they need"]);
+    with("https://other.example.com").assert(
+        "guards",
+        "preflight",
+        "failure",
+        &["http.allowed_origins", "https://other.example.com"],
+    );
+}
+
+#[test]
+fn this_machine_and_its_settings_are_examined() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("bound").port().to_string();
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let away = nobody.local_addr().expect("bound");
+    drop(nobody);
+    let collector = format!("http://{away}");
+    let redis = format!("redis://:a-password@{away}");
+    let said = doctor(
+        &["--port", &port],
+        &[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", &collector),
+            ("LONGSHORE_STATE__URL", &redis),
+            ("LONGSHORE_UPSTREAMS__X__COMMAND", "no-such-program"),
+        ],
+    );
+    assert_eq!(said.code, Some(1), "{:#}", said.json);
+    said.assert(
+        "machine",
+        "port",
+        "failure",
+        &["http.port", "LONGSHORE_PORT"],
+    );
+    said.assert(
+        "programs",
+        "upstreams.x",
+        "failure",
+        &["no-such-program", "image.variant"],
+    );
+    said.assert(
+        "collector",
+        "traces",
+        "failure",
+        &["telemetry.endpoint", "OTEL_TRACES_EXPORTER=none"],
+    );
+    said.assert("collector", "logs", "failure", &[]);
+    said.assert("state", "store", "failure", &["state.url"]);
+    assert!(!said.json.to_string().contains("a-password"));
+    for check in ["open files", "processor", "memory", "clock", "callers"] {
+        assert!(said.find("machine", check).is_some(), "{check}");
+    }
+}
+
+#[test]
+fn a_machine_where_all_is_well_needs_no_more_than_warnings() {
+    let said = doctor(&["--port", "0"], &[]);
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("machine", "port", "ok", &[]);
+    said.assert("documentation", "tools", "ok", &["all"]);
+    said.assert("documentation", "listing", "ok", &["tokens"]);
+    let wrong = doctor(&[], &[("LONGSHORE_PROT", "1")]);
+    assert_eq!(wrong.code, Some(1));
+    wrong.assert("configuration", "settings", "failure", &["LONGSHORE_PORT"]);
+}

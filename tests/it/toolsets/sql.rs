@@ -1,0 +1,642 @@
+//! The sql toolset, over HTTP: on a file of SQLite's, and on PostgreSQL where there is one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{call, refusal, serve};
+use crate::support::{Running, Stateless};
+
+const TABLES: &str = "
+    CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+    CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER NOT NULL, total REAL);
+    INSERT INTO customers VALUES (1, 'Ada'), (2, 'Grace');
+    INSERT INTO orders VALUES (1, 1, 9.5), (2, 1, 20), (3, 2, 5);
+";
+
+fn file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shop.db");
+    let connection = rusqlite::Connection::open(&path).expect("a database");
+    connection.execute_batch(TABLES).expect("sound");
+    (folder, path)
+}
+
+fn queries() -> Value {
+    json!([{
+        "name": "orders_of_customer",
+        "description": "What a customer has ordered.",
+        "arguments": {
+            "customer": {"type": "integer", "description": "Number of a customer"},
+            "least": {"type": "number", "default": 0},
+        },
+        "sql": "SELECT id, total FROM orders WHERE customer = :customer AND total >= :least ORDER BY id",
+    }])
+}
+
+fn names(server: &Running) -> Vec<String> {
+    let listed = Stateless::new("tools/list", json!({}))
+        .send(server)
+        .result();
+    let tools = listed["tools"].as_array().expect("a list").iter();
+    let mut names: Vec<_> = tools
+        .map(|tool| tool["name"].as_str().expect("a name").to_owned())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn rows(server: &Running, tool: &str, arguments: Value) -> Value {
+    let result = call(server, tool, arguments);
+    assert_ne!(result["isError"], true, "{tool}: {result}");
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    let same: Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(same, result["structuredContent"]);
+    result["structuredContent"]["rows"].clone()
+}
+
+fn failure(server: &Running, tool: &str, arguments: Value) -> String {
+    let result = call(server, tool, arguments);
+    assert_eq!(result["isError"], true, "{result}");
+    result["content"][0]["text"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
+}
+
+#[test]
+fn a_file_is_asked_what_configuration_and_models_want_to_know() {
+    let (_folder, path) = file();
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "shop", "sqlite": path, "read_query": true}],
+            "queries": queries(),
+        }}),
+    );
+    assert_eq!(
+        names(&server),
+        [
+            "describe_table",
+            "list_tables",
+            "orders_of_customer",
+            "read_query"
+        ]
+    );
+    assert_eq!(
+        rows(&server, "list_tables", json!({})),
+        json!([{"name": "customers", "type": "table"}, {"name": "orders", "type": "table"}])
+    );
+    let columns = rows(
+        &server,
+        "describe_table",
+        json!({"table_name": "customers"}),
+    );
+    assert_eq!(
+        columns[1],
+        json!({"cid": 1, "name": "name", "type": "TEXT", "notnull": 1, "dflt_value": null, "pk": 0})
+    );
+    let said = failure(&server, "describe_table", json!({"table_name": "nothing"}));
+    assert!(said.contains("list_tables"), "{said}");
+    assert_eq!(
+        rows(
+            &server,
+            "orders_of_customer",
+            json!({"customer": 1, "least": 10})
+        ),
+        json!([{"id": 2, "total": 20.0}])
+    );
+    assert_eq!(
+        rows(&server, "orders_of_customer", json!({"customer": 2})),
+        json!([{"id": 3, "total": 5.0}])
+    );
+    let wrong = call(
+        &server,
+        "orders_of_customer",
+        json!({"customer": "1 OR 1=1"}),
+    );
+    assert_eq!(wrong["isError"], true);
+    assert_eq!(
+        rows(
+            &server,
+            "read_query",
+            json!({"query": "SELECT count(*) AS n FROM orders;"})
+        ),
+        json!([{"n": 3}])
+    );
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"query": "DELETE FROM orders"}),
+    );
+    assert!(
+        said.contains("may not be asked here") || said.contains("only queries that read"),
+        "{said}"
+    );
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"query": "SELECT 1; SELECT 2"}),
+    );
+    assert!(said.contains("several statements"), "{said}");
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"query": format!("SELECT '{}'", "x".repeat(70_000))}),
+    );
+    assert!(said.contains("more than 65536 bytes"), "{said}");
+}
+
+#[test]
+fn only_what_is_configured_is_offered() {
+    let (_folder, path) = file();
+    let plain = serve(
+        "sql",
+        json!({"sql": {"databases": [{"name": "shop", "sqlite": path}]}}),
+    );
+    assert_eq!(names(&plain), ["describe_table", "list_tables"]);
+    let (_other_folder, other) = file();
+    let two = serve(
+        "sql",
+        json!({"sql": {
+            "inspection": true,
+            "databases": [{"name": "shop", "sqlite": path}, {"name": "old", "sqlite": other, "read_query": true}],
+        }}),
+    );
+    assert_eq!(names(&two), ["describe_table", "list_tables", "read_query"]);
+    let found = rows(&two, "list_tables", json!({"database": "old"}));
+    assert_eq!(found.as_array().map(Vec::len), Some(2));
+    let wrong = call(&two, "list_tables", json!({"database": "none"}));
+    assert_eq!(wrong["isError"], true);
+    // With one database that may be asked freely there is nothing to choose.
+    assert_eq!(
+        rows(&two, "read_query", json!({"query": "SELECT 1 AS a"})),
+        json!([{"a": 1}])
+    );
+    let bare = serve(
+        "sql",
+        json!({"sql": {
+            "inspection": false, "databases": [{"name": "shop", "sqlite": path}], "queries": queries(),
+        }}),
+    );
+    assert_eq!(names(&bare), ["orders_of_customer"]);
+}
+
+#[test]
+fn a_query_that_writes_needs_leave_twice() {
+    let (_folder, path) = file();
+    let query = json!({
+        "name": "rename", "write": true,
+        "arguments": {"id": {"type": "integer"}, "name": {"max_length": 20}},
+        "sql": "UPDATE customers SET name = :name WHERE id = :id",
+    });
+    let told = refusal(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "shop", "sqlite": path}], "queries": [query],
+        }}),
+    );
+    assert!(told.contains("builtin.sql.queries[0].write"), "{told}");
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "shop", "sqlite": path, "writable": true, "read_query": true}], "queries": [query],
+        }}),
+    );
+    let result = call(
+        &server,
+        "rename",
+        json!({"id": 2, "name": "'; DROP TABLE orders"}),
+    );
+    assert_eq!(result["structuredContent"], json!({"changed": 1}));
+    assert_eq!(
+        rows(
+            &server,
+            "read_query",
+            json!({"query": "SELECT name FROM customers WHERE id = 2"})
+        ),
+        json!([{"name": "'; DROP TABLE orders"}])
+    );
+    failure(
+        &server,
+        "read_query",
+        json!({"query": "UPDATE customers SET name = ''"}),
+    );
+}
+
+#[test]
+fn mistakes_in_the_configuration_stop_the_start() {
+    let (_folder, path) = file();
+    let with = |query: Value| json!({"sql": {"databases": [{"name": "shop", "sqlite": path}], "queries": [query]}});
+    for (settings, setting, word) in [
+        (json!({"sql": {}}), "builtin.sql.databases", "is empty"),
+        (
+            json!({"sql": {"databases": [{"sqlite": path}]}}),
+            "databases[0].name",
+            "give the database a name",
+        ),
+        (
+            json!({"sql": {"databases": [{"name": "x"}]}}),
+            "databases[0]",
+            "sqlite or postgres",
+        ),
+        (
+            json!({"sql": {"databases": [{"name": "x", "sqlite": "/nonexistent/x.db"}]}}),
+            "databases[0].sqlite",
+            "create the database first",
+        ),
+        (
+            json!({"sql": {"databases": [{"name": "x", "postgres": "http://me:hunter2@host/"}]}}),
+            "databases[0].postgres",
+            "postgres://",
+        ),
+        (
+            json!({"sql": {"databases": [{"name": "x", "sqlite": path}, {"name": "x", "sqlite": path}]}}),
+            "databases[1].name",
+            "a name of its own",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT :a"})),
+            "queries[0].sql",
+            ":a",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT 1", "arguments": {"a": {}}})),
+            "queries[0].arguments",
+            "has a",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT nme FROM orders"})),
+            "queries[0].sql",
+            "no such column",
+        ),
+        (
+            with(json!({"name": "q", "sql": "DELETE FROM orders"})),
+            "queries[0].sql",
+            "cannot be asked",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT 1; SELECT 2"})),
+            "queries[0].sql",
+            "several statements",
+        ),
+        (
+            with(json!({"name": "q", "sql": "SELECT 1", "database": "other"})),
+            "queries[0].database",
+            "shop",
+        ),
+    ] {
+        let told = refusal("sql", settings);
+        assert!(told.contains(setting) && told.contains(word), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+}
+
+/// A PostgreSQL server of the test's own.
+struct Postgres {
+    child: Child,
+    _folder: TempDir,
+    port: u16,
+}
+
+impl Postgres {
+    /// None where there is no such program, or it does not run.
+    fn start() -> Option<Self> {
+        let skipped = |why: &str| {
+            super::skipped(&format!("{why}, and no question is put to PostgreSQL"));
+            None
+        };
+        let Some(programs) = programs() else {
+            return skipped("there is no PostgreSQL on this machine");
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("data");
+        // It refuses to run as the superuser.
+        let is_root = fs::metadata("/proc/self")
+            .is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
+        let as_user = |program: &Path| {
+            if !is_root {
+                return Command::new(program);
+            }
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+                .arg(program);
+            command
+        };
+        if is_root {
+            std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("given away");
+        }
+        let made = as_user(&programs.join("initdb"))
+            .args([
+                "--auth=trust",
+                "--username=owner",
+                "--encoding=UTF8",
+                "--no-sync",
+                "-D",
+            ])
+            .arg(&data)
+            .current_dir(folder.path())
+            .output();
+        match made {
+            Ok(made) if made.status.success() => {}
+            Ok(made) => {
+                return skipped(&format!(
+                    "initdb: {}",
+                    String::from_utf8_lossy(&made.stderr)
+                ));
+            }
+            Err(error) => return skipped(&format!("initdb: {error}")),
+        }
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = socket.local_addr().expect("an address").port();
+        drop(socket);
+        let child = as_user(&programs.join("postgres"))
+            .arg("-D")
+            .arg(&data)
+            .args([
+                "-F",
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "max_connections=20",
+            ])
+            .args([
+                "-c",
+                &format!("port={port}"),
+                "-c",
+                &format!("unix_socket_directories={}", folder.path().display()),
+            ])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let server = Self {
+            child,
+            _folder: folder,
+            port,
+        };
+        for _ in 0..200 {
+            if server.execute("SELECT 1").is_ok() {
+                return Some(server);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        skipped("it does not come up")
+    }
+
+    /// What is done as the owner, besides what the server under test does.
+    fn execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        let url = self.url("owner");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
+            let connection = tokio::spawn(connection);
+            let done = client.batch_execute(sql).await;
+            drop(client);
+            let _ = connection.await;
+            done
+        })
+    }
+
+    fn url(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/postgres", self.port)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = Command::new("kill")
+            .args(["-INT", &self.child.id().to_string()])
+            .status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where `initdb` and `postgres` are.
+fn programs() -> Option<PathBuf> {
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
+        folders.extend(versions.flatten().map(|version| version.path().join("bin")));
+    }
+    folders
+        .into_iter()
+        .find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+}
+
+#[test]
+fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
+    let Some(postgres) = Postgres::start() else {
+        return;
+    };
+    postgres
+        .execute(&format!(
+            "{TABLES}
+             CREATE TABLE \"Odd Name\" (tags text[], at timestamptz, doc jsonb, big numeric);
+             INSERT INTO \"Odd Name\" VALUES ('{{a,b}}', '2024-01-15 12:00:00+00', '{{\"a\": [1]}}', 12345678901234567890.5);
+             CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
+             CREATE ROLE writer LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;
+             CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders; RETURN 1; END $$;"
+        ))
+        .expect("prepared");
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [
+                {"name": "free", "postgres": postgres.url("writer"), "read_query": true, "writable": true},
+                {"name": "owned", "postgres": postgres.url("owner"), "read_query": true},
+            ],
+            "limits": {"timeout_seconds": 2, "rows": 100, "result_bytes": 10_000},
+            "queries": [
+                {
+                    "name": "orders_of_customer", "database": "free",
+                    "arguments": {"customer": {"type": "integer"}, "least": {"type": "number", "default": 0}},
+                    "sql": "SELECT id, total FROM orders WHERE customer = :customer AND total >= :least ORDER BY id",
+                },
+                {
+                    "name": "some_orders", "database": "free", "arguments": {"ids": {"type": "array", "items": "integer"}},
+                    "sql": "SELECT id FROM orders WHERE id = ANY(:ids::int[]) ORDER BY id",
+                },
+                {
+                    "name": "rename", "database": "free", "write": true,
+                    "arguments": {"id": {"type": "integer"}, "name": {}},
+                    "sql": "UPDATE customers SET name = :name WHERE id = :id",
+                },
+            ],
+        }}),
+    );
+    let free = |query: &str| {
+        call(
+            &server,
+            "read_query",
+            json!({"database": "free", "query": query}),
+        )
+    };
+    let found = |query: &str| {
+        let result = free(query);
+        assert_ne!(result["isError"], true, "{query}: {result}");
+        result["structuredContent"]["rows"].clone()
+    };
+    assert_eq!(
+        rows(&server, "list_tables", json!({"database": "free"})),
+        json!([
+            {"name": "\"Odd Name\"", "type": "table"},
+            {"name": "customers", "type": "table"},
+            {"name": "orders", "type": "table"},
+        ])
+    );
+    let columns = rows(
+        &server,
+        "describe_table",
+        json!({"database": "free", "table_name": "customers"}),
+    );
+    assert_eq!(
+        columns,
+        json!([
+            {"cid": 0, "name": "id", "type": "integer", "notnull": true, "dflt_value": null, "pk": true},
+            {"cid": 1, "name": "name", "type": "text", "notnull": true, "dflt_value": null, "pk": false},
+        ])
+    );
+    let odd = rows(
+        &server,
+        "describe_table",
+        json!({"database": "free", "table_name": "\"Odd Name\""}),
+    );
+    assert_eq!(odd.as_array().map(Vec::len), Some(4));
+    assert_eq!(
+        rows(
+            &server,
+            "orders_of_customer",
+            json!({"customer": 1, "least": 9.75})
+        ),
+        json!([{"id": 2, "total": 20}])
+    );
+    assert_eq!(
+        rows(&server, "some_orders", json!({"ids": [3, 1, 9]})),
+        json!([{"id": 1}, {"id": 3}])
+    );
+    let odd = found("SELECT tags, doc, big::text FROM \"Odd Name\" -- and nothing else");
+    assert_eq!(
+        odd,
+        json!([{"tags": ["a", "b"], "doc": {"a": [1]}, "big": "12345678901234567890.5"}])
+    );
+    assert_eq!(
+        found("WITH x AS (SELECT 1 AS a) SELECT a FROM x;"),
+        json!([{"a": 1}])
+    );
+    let result = call(
+        &server,
+        "rename",
+        json!({"id": 2, "name": "x'; DROP TABLE orders; --"}),
+    );
+    assert_eq!(
+        result["structuredContent"],
+        json!({"changed": 1}),
+        "{result}"
+    );
+    assert_eq!(
+        found("SELECT name FROM customers WHERE id = 2"),
+        json!([{"name": "x'; DROP TABLE orders; --"}])
+    );
+
+    for query in [
+        "DELETE FROM orders",
+        "DELETE FROM orders RETURNING id",
+        "WITH x AS (DELETE FROM orders RETURNING id) SELECT * FROM x",
+        "SELECT sly()",
+        "SELECT 1; DELETE FROM orders",
+        "SELECT 1; COMMIT; DELETE FROM orders",
+        "COMMIT",
+        "ROLLBACK",
+        "BEGIN",
+        "SET ROLE owner",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+        "SELECT 1) q; DELETE FROM orders; SELECT (1",
+        "SELECT 1) AS longshore; COMMIT; DELETE FROM orders; --",
+        "SELECT set_config('transaction_read_only', 'off', true)",
+        "CREATE TABLE x (y int)",
+        "SELECT 1 INTO x",
+        "COPY orders TO '/tmp/x'",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT nextval('s')",
+        "EXPLAIN ANALYZE DELETE FROM orders",
+        "LOCK orders",
+        "DO $$ BEGIN DELETE FROM orders; END $$",
+        "CALL x()",
+        "VACUUM",
+        "SELECT 1; SELECT 2",
+        "SELECT nothing",
+        "",
+    ] {
+        let result = free(query);
+        assert_eq!(result["isError"], true, "{query}: {result}");
+    }
+    // What outlasts a transaction does not reach the next question.
+    found(
+        "SELECT set_config('default_transaction_read_only', 'off', false), set_config('statement_timeout', '0', false)",
+    );
+    found("SELECT set_config('search_path', 'pg_catalog', false)");
+    assert_eq!(found("SELECT count(*) AS n FROM orders"), json!([{"n": 3}]));
+
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "free", "query": "SELECT pg_sleep(60)"}),
+    );
+    assert!(said.contains("more than 2 s"), "{said}");
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000000000)";
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "free", "query": endless}),
+    );
+    assert!(said.contains("more than 2 s"), "{said}");
+    let result = free("SELECT n FROM generate_series(1, 1000) AS n");
+    assert_eq!(result["structuredContent"]["truncated"], true, "{result}");
+    assert_eq!(
+        result["structuredContent"]["rows"].as_array().map(Vec::len),
+        Some(100)
+    );
+    let result = free("SELECT repeat('x', 10000000) AS x");
+    assert_eq!(
+        result["structuredContent"],
+        json!({"rows": [], "truncated": true}),
+        "{result}"
+    );
+
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "owned", "query": "SELECT 1"}),
+    );
+    assert!(said.contains("superuser"), "{said}");
+
+    // A connection that was lost is made again.
+    postgres
+        .execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'longshore'")
+        .expect("done");
+    let alive = (0..20).any(|_| free("SELECT 1 AS a")["isError"] != true);
+    assert!(alive, "it comes back");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_without_saying_where_it_is() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("an address").port();
+    drop(socket);
+    let url = format!("postgres://me:hunter2@127.0.0.1:{port}/shop");
+    let server = serve(
+        "sql",
+        json!({"sql": {"databases": [{"name": "shop", "postgres": url}]}}),
+    );
+    let said = failure(&server, "list_tables", json!({}));
+    assert_eq!(said, "the database shop cannot be used at the moment");
+}

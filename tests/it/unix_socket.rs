@@ -1,0 +1,208 @@
+//! A socket in the file system instead of a port.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Stateless;
+
+fn program(arguments: &[&str], socket: &Path, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("LONGSHORE_HTTP__UNIX_SOCKET", socket)
+        .env("LONGSHORE_LOG", "info")
+        .env("LONGSHORE_LOG__FORMAT", "json")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+struct Served {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Served {
+    fn start(socket: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut child = program(&["run"], socket, variables)
+            .spawn()
+            .expect("started");
+        let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        // By its greeting, or its log.
+        while !line.contains("serves") && !line.contains("serving") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).expect("text"), 0, "it ended");
+        }
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut said, &mut std::io::sink());
+        });
+        Self {
+            child,
+            socket: socket.to_owned(),
+        }
+    }
+
+    fn ask(&self, text: &str) -> String {
+        let mut stream = UnixStream::connect(&self.socket).expect("it listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a socket");
+        stream.write_all(text.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    fn stop(&mut self) -> Option<i32> {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(20) {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn call() -> String {
+    Stateless::call("echo", serde_json::json!({"message": "through a file"}))
+        .and("connection", "close")
+        .text()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("longshore.sock");
+    let mut server = Served::start(&socket, &[]);
+    let mode = std::fs::metadata(&socket)
+        .expect("there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let answer = server.ask(&call());
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("through a file"), "{answer}");
+    let healthy = program(&["healthcheck"], &socket, &[])
+        .output()
+        .expect("run");
+    assert!(healthy.status.success(), "{}", complaint(&healthy));
+    // A second server leaves it alone.
+    let second = program(&["run"], &socket, &[]).output().expect("run");
+    assert_eq!(second.status.code(), Some(1));
+    let said = complaint(&second);
+    assert!(
+        said.contains("longshore.sock") && said.contains("http.unix_socket"),
+        "{said}"
+    );
+    assert_eq!(server.stop(), Some(0));
+    assert!(!socket.exists());
+    let sick = program(&["healthcheck"], &socket, &[])
+        .output()
+        .expect("run");
+    assert_eq!(sick.status.code(), Some(1));
+}
+
+#[test]
+fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("longshore.sock");
+    // Whoever is killed does not clean up.
+    drop(UnixListener::bind(&socket).expect("bound"));
+    assert!(socket.exists());
+    let mut server = Served::start(&socket, &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", "600")]);
+    let mode = std::fs::metadata(&socket)
+        .expect("there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(server.ask(&call()).contains("through a file"));
+    // Another one has put its own there meanwhile.
+    std::fs::remove_file(&socket).expect("removed");
+    let _other = UnixListener::bind(&socket).expect("bound");
+    assert_eq!(server.stop(), Some(0));
+    assert!(socket.exists(), "what is somebody else's stays");
+
+    let file = folder.path().join("notes.txt");
+    std::fs::write(&file, "dear diary").expect("written");
+    let refused = program(&["run"], &file, &[]).output().expect("run");
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), "dear diary");
+    for mode in ["rw", "888", "1777"] {
+        let refused = program(
+            &["run"],
+            &socket,
+            &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", mode)],
+        )
+        .output()
+        .expect("run");
+        assert_eq!(refused.status.code(), Some(1));
+        let said = complaint(&refused);
+        assert!(said.contains("digits of chmod"), "{said}");
+    }
+}
+
+#[test]
+fn a_signal_before_anything_is_served_ends_it_well() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let started = folder.path().join("started");
+    let script = folder.path().join("upstream.sh");
+    // It never answers, so that the server never gets to serve.
+    let text = format!("#!/bin/sh\ntouch {}\nexec sleep 60\n", started.display());
+    std::fs::write(&script, text).expect("written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let socket = folder.path().join("longshore.sock");
+    let variables = [
+        (
+            "LONGSHORE_UPSTREAMS__SLOW__COMMAND",
+            script.to_str().expect("UTF-8"),
+        ),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let child = program(&["run"], &socket, &variables)
+        .spawn()
+        .expect("started");
+    let mut server = Served {
+        child,
+        socket: socket.clone(),
+    };
+    let begun = Instant::now();
+    while !started.exists() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it does not start"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!server.socket.exists());
+    let told = Instant::now();
+    assert_eq!(server.stop(), Some(0));
+    assert!(
+        told.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        told.elapsed()
+    );
+}
