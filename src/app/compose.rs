@@ -17,8 +17,9 @@ use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
 };
 use crate::config::Config;
+use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
-use crate::source::{Grounds, Upstreams, builtin, offered};
+use crate::source::{Artifacts, Grounds, Upstreams, builtin, offered};
 
 /// What an application offers beside what its settings name.
 #[derive(Clone, Default)]
@@ -33,6 +34,8 @@ pub(super) struct Offers {
     pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
     /// Tells that one of those has something else to offer.
     pub(super) changed: Changed,
+    /// Where large results are kept, if they are.
+    pub(super) artifacts: Option<Arc<Artifacts>>,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
@@ -58,6 +61,8 @@ impl Offers {
             let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
             self.upstreams = Some(Arc::new(upstreams));
         }
+        let keys = KeyRing::new(&config.seal)?;
+        self.artifacts = Artifacts::new(&config.artifacts, keys)?.map(Arc::new);
         Ok(())
     }
 
@@ -165,11 +170,21 @@ impl Offers {
             .with_resources(gathered.resources)?
             .with_prompts(gathered.prompts)?
             .with_skills(gathered.skills)?;
-        for (source, offered) in gathered.sources.into_iter().chain(gathered.mounted) {
+        let around = |offered: Offered| match &self.artifacts {
+            Some(artifacts) => artifacts.around(offered),
+            None => offered,
+        };
+        if let Some(artifacts) = &self.artifacts {
+            catalog = catalog.with_resources([artifacts.resource()])?;
+        }
+        for (source, offered) in gathered.sources {
+            catalog = catalog.with_offered(&source, around(offered));
+        }
+        for (source, offered) in gathered.mounted {
             catalog = catalog.with_offered(&source, offered);
         }
         if let Some(upstreams) = &self.upstreams {
-            catalog = catalog.with_offered("upstreams", upstreams.offer()?);
+            catalog = catalog.with_offered("upstreams", around(upstreams.offer()?));
         }
         Ok(catalog.with_extensions(self.extensions.clone())?)
     }

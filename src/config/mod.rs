@@ -41,7 +41,7 @@ use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::{MountConfig, ServerConfig};
-use crate::source::{BuiltinConfig, SourceConfig, UpstreamConfig};
+use crate::source::{ArtifactConfig, BuiltinConfig, SourceConfig, UpstreamConfig};
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -107,6 +107,8 @@ pub struct Config {
     /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
     #[schemars(extend("x-reload" = "live"))]
     pub sources: Vec<SourceConfig>,
+    /// Large results of tools that need no code: kept, and linked to.
+    pub artifacts: ArtifactConfig,
     /// How often, and how many at once.
     #[schemars(extend("x-reload" = "live"))]
     pub limits: LimitConfig,

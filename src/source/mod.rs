@@ -4,6 +4,7 @@
 //! A mistake in one of them keeps that one from being offered, and no other; see [`Refused`](crate::catalog::Refused).
 
 mod argument;
+mod artifact;
 mod builtin;
 mod command;
 mod config;
@@ -20,6 +21,8 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
+pub use artifact::ArtifactConfig;
+pub(crate) use artifact::Artifacts;
 pub use builtin::{
     AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
     GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,

@@ -7,6 +7,7 @@
 )]
 
 mod abuse;
+mod artifacts;
 mod asking;
 mod audit;
 mod auth;

@@ -1,0 +1,415 @@
+//! Results that are larger than a model should read: kept for a while, and linked to.
+
+mod store;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::Principal;
+use crate::catalog::{
+    AnyResource, Arguments, CallContext, CallFuture, Definition, Offered, Output, OutputContent,
+    Parameters, ReadFuture, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
+};
+use crate::protocol::{Content, ResourceContents};
+use crate::seal::{KeyRing, Purpose, random_bytes};
+use store::{Kept, Store};
+
+/// Large results of tools that need no code: kept for a while and linked to, instead of being sent whole.
+///
+/// ```yaml
+/// artifacts: { above_bytes: 100000, folder: /var/lib/longshore/artifacts }
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArtifactConfig {
+    /// Texts, pictures and sounds of more bytes are kept, and the result has a link to them. Default: none are.
+    pub above_bytes: Option<usize>,
+    /// A folder to keep them in, for all replicas that have it. Default: none, and they are kept in memory.
+    pub folder: Option<PathBuf>,
+    /// How long a link is good, in seconds. Default: 3600, an hour.
+    pub ttl_seconds: u64,
+    /// How many bytes are kept together. In memory the oldest make room; in a folder what has no room is sent whole. Default:
+    /// 268435456, 256 MiB.
+    pub total_bytes: u64,
+}
+
+impl Default for ArtifactConfig {
+    fn default() -> Self {
+        Self {
+            above_bytes: None,
+            folder: None,
+            ttl_seconds: 3600,
+            total_bytes: 256 * 1024 * 1024,
+        }
+    }
+}
+
+/// What is kept, and who vouches for links to it.
+pub(crate) struct Artifacts {
+    above: usize,
+    life: Duration,
+    keys: KeyRing,
+    store: Store,
+}
+
+const KIND: &str = "artifact 1";
+const URI: &str = "artifact://longshore/";
+/// How much of a text is told beside its link.
+const BEGINNING: usize = 1000;
+
+fn purpose() -> Purpose<'static> {
+    Purpose {
+        kind: KIND,
+        mount: "",
+    }
+}
+
+impl Artifacts {
+    /// `None` if nothing is to be kept.
+    ///
+    /// # Errors
+    ///
+    /// There is no such folder, and none can be made.
+    pub(crate) fn new(config: &ArtifactConfig, keys: KeyRing) -> std::io::Result<Option<Self>> {
+        let Some(above) = config.above_bytes else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            above,
+            life: Duration::from_secs(config.ttl_seconds.max(1)),
+            keys,
+            store: Store::open(config.folder.as_deref(), config.total_bytes)?,
+        }))
+    }
+
+    /// Has what a source offers keep its large results.
+    pub(crate) fn around(self: &Arc<Self>, mut offered: Offered) -> Offered {
+        let tools = offered.tools.into_iter();
+        offered.tools = tools
+            .map(|tool| -> Arc<dyn Tool> {
+                // Whoever promises a structured result has to keep the promise.
+                if tool.definition().output_schema.is_some() {
+                    return tool;
+                }
+                Arc::new(Spilling {
+                    inner: tool,
+                    artifacts: Arc::clone(self),
+                })
+            })
+            .collect();
+        offered
+    }
+
+    /// What links lead to.
+    pub(crate) fn resource(self: &Arc<Self>) -> AnyResource {
+        let definition = ResourceDefinition::new(format!("{URI}{{token}}"), "artifact")
+            .title("Large results")
+            .description("What a tool's result links to. A link is good for a while, and for whoever got it.");
+        AnyResource::Template(Arc::new(Linked {
+            definition,
+            artifacts: Arc::clone(self),
+        }))
+    }
+
+    /// Keeps what is too large in a result, and puts links in its place.
+    fn spill(
+        &self,
+        principal: &Principal,
+        tool: &str,
+        mut output: Output,
+        now: SystemTime,
+    ) -> Output {
+        let blocks = match std::mem::take(&mut output.content) {
+            OutputContent::Text(text) if self.above < text.len() => vec![Content::text(text)],
+            OutputContent::Structured
+                if output
+                    .structured
+                    .as_ref()
+                    .is_some_and(|json| self.above < json.len()) =>
+            {
+                let json = output.structured.take().unwrap_or_default();
+                let kept = self.keep(principal, tool, json.as_bytes(), "application/json", now);
+                output.content = match kept {
+                    Some(link) => OutputContent::Blocks(told(link, Some(&json), json.len())),
+                    None => {
+                        output.structured = Some(json);
+                        OutputContent::Structured
+                    }
+                };
+                return output;
+            }
+            OutputContent::Blocks(blocks) => blocks,
+            small => {
+                output.content = small;
+                return output;
+            }
+        };
+        let mut result = Vec::new();
+        for block in blocks {
+            let spilt = match &block {
+                Content::Text(text) if self.above < text.text.len() => {
+                    let bytes = text.text.as_bytes();
+                    let link = self.keep(principal, tool, bytes, "text/plain; charset=utf-8", now);
+                    link.map(|link| told(link, Some(&text.text), bytes.len()))
+                }
+                Content::Image(media) | Content::Audio(media) if self.above < media.data.len() => {
+                    let bytes = STANDARD.decode(&media.data).ok();
+                    bytes.and_then(|bytes| {
+                        let link = self.keep(principal, tool, &bytes, &media.mime_type, now)?;
+                        Some(told(link, None, bytes.len()))
+                    })
+                }
+                _ => None,
+            };
+            match spilt {
+                Some(blocks) => result.extend(blocks),
+                None => result.push(block),
+            }
+        }
+        output.content = OutputContent::Blocks(result);
+        output
+    }
+
+    fn keep(
+        &self,
+        principal: &Principal,
+        tool: &str,
+        bytes: &[u8],
+        media: &str,
+        now: SystemTime,
+    ) -> Option<Content> {
+        let expires = now + self.life;
+        let key: [u8; 16] = random_bytes();
+        let kept = Kept {
+            bytes: bytes.into(),
+            media: media.to_owned(),
+            expires,
+        };
+        if let Err(error) = self.store.put(key, kept, now) {
+            tracing::warn!(tool, %error, "a large result cannot be kept, and is sent whole");
+            return None;
+        }
+        let mut plain = seconds(expires).to_le_bytes().to_vec();
+        plain.extend_from_slice(&key);
+        plain.extend_from_slice(principal.id().as_bytes());
+        let token = self.keys.seal(purpose(), &plain);
+        Some(Content::resource_link(
+            format!("{URI}{token}"),
+            format!("result of {tool}"),
+        ))
+    }
+
+    /// What a link leads to. `None` if it is not good, or not for this one.
+    fn find(&self, principal: &Principal, token: &str, now: SystemTime) -> Option<Kept> {
+        let plain = self.keys.open(purpose(), token.as_bytes())?;
+        let (expires, rest) = plain.split_first_chunk::<8>()?;
+        let (key, owner) = rest.split_first_chunk::<16>()?;
+        if u64::from_le_bytes(*expires) <= seconds(now) || owner != principal.id().as_bytes() {
+            return None;
+        }
+        self.store.get(*key)
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+/// A link, and in words what it leads to.
+fn told(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
+    let words = match text {
+        Some(text) => format!(
+            "The result has {bytes} bytes, and is kept for a while: read the resource that is linked. It begins:\n{}",
+            &text[..text.floor_char_boundary(BEGINNING)]
+        ),
+        None => format!(
+            "The result has {bytes} bytes, and is kept for a while: read the resource that is linked."
+        ),
+    };
+    vec![Content::text(words), link]
+}
+
+impl fmt::Debug for Artifacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Artifacts")
+            .field("above", &self.above)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A tool whose large results are kept.
+struct Spilling {
+    inner: Arc<dyn Tool>,
+    artifacts: Arc<Artifacts>,
+}
+
+impl Tool for Spilling {
+    fn definition(&self) -> &Definition {
+        self.inner.definition()
+    }
+
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        let (artifacts, name) = (
+            Arc::clone(&self.artifacts),
+            self.inner.definition().name().to_owned(),
+        );
+        let called = self.inner.call(Arc::clone(&context), arguments);
+        Box::pin(async move {
+            let output = called.await?;
+            Ok(artifacts.spill(context.principal(), &name, output, SystemTime::now()))
+        })
+    }
+
+    fn checks_arguments(&self) -> bool {
+        self.inner.checks_arguments()
+    }
+
+    fn checks_output(&self) -> bool {
+        self.inner.checks_output()
+    }
+}
+
+struct Linked {
+    definition: ResourceDefinition,
+    artifacts: Arc<Artifacts>,
+}
+
+impl ResourceTemplate for Linked {
+    fn definition(&self) -> &ResourceDefinition {
+        &self.definition
+    }
+
+    fn read(&self, context: Arc<CallContext>, uri: &str, _: Parameters) -> ReadFuture {
+        let token = uri.strip_prefix(URI).unwrap_or_default();
+        let found = self
+            .artifacts
+            .find(context.principal(), token, SystemTime::now());
+        let uri = uri.to_owned();
+        Box::pin(async move {
+            let kept = found.ok_or_else(ResourceError::not_found)?;
+            let contents = match std::str::from_utf8(&kept.bytes) {
+                Ok(text)
+                    if !kept.media.starts_with("image/") && !kept.media.starts_with("audio/") =>
+                {
+                    ResourceContents::text(text)
+                }
+                _ => ResourceContents::blob(&kept.bytes),
+            };
+            Ok(vec![contents.with_uri(uri).with_mime_type(kept.media)])
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifacts(folder: Option<PathBuf>, total_bytes: u64) -> Artifacts {
+        let config = ArtifactConfig {
+            above_bytes: Some(10),
+            folder,
+            ttl_seconds: 60,
+            total_bytes,
+        };
+        let made = Artifacts::new(&config, KeyRing::random()).expect("a folder");
+        made.expect("something is kept")
+    }
+
+    fn spilt(artifacts: &Artifacts, output: Output, now: SystemTime) -> Vec<Content> {
+        match artifacts
+            .spill(&Principal::new("ada"), "t", output, now)
+            .content
+        {
+            OutputContent::Blocks(blocks) => blocks,
+            other => panic!("nothing was kept: {other:?}"),
+        }
+    }
+
+    fn token(blocks: &[Content]) -> &str {
+        let link = blocks.iter().find_map(|block| match block {
+            Content::ResourceLink(link) => Some(link.uri.as_str()),
+            _ => None,
+        });
+        link.and_then(|uri| uri.strip_prefix(URI)).expect("a link")
+    }
+
+    #[test]
+    fn what_is_large_is_kept_for_whoever_called_and_for_a_while() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for place in [None, Some(folder.path().join("deeper"))] {
+            let artifacts = artifacts(place, 1000);
+            let now = SystemTime::now();
+            let large = "x".repeat(11);
+            let blocks = spilt(&artifacts, Output::text(&large), now);
+            let token = token(&blocks);
+            let found = |name: &str, after: u64| {
+                let at = now + Duration::from_secs(after);
+                let kept = artifacts.find(&Principal::new(name), token, at)?;
+                Some(kept.bytes.to_vec())
+            };
+            assert_eq!(found("ada", 59), Some(large.into_bytes()));
+            assert_eq!(found("bob", 0), None, "it is hers");
+            assert_eq!(found("ada", 60), None, "it has ended");
+            let mut forged = token.to_owned();
+            forged.replace_range(30..31, if &token[30..31] == "A" { "B" } else { "A" });
+            assert!(
+                artifacts
+                    .find(&Principal::new("ada"), &forged, now)
+                    .is_none()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_small_is_sent_as_it_is_and_pictures_are_kept_as_they_are() {
+        let artifacts = artifacts(None, 1000);
+        let now = SystemTime::now();
+        let small = Output::text("x".repeat(10));
+        let same = artifacts.spill(&Principal::new("ada"), "t", small.clone(), now);
+        assert_eq!(same, small);
+        let picture = [7_u8; 20];
+        let blocks = [Content::text("look"), Content::image(picture, "image/png")];
+        let blocks = spilt(&artifacts, Output::blocks(blocks), now);
+        assert_eq!(blocks[0], Content::text("look"));
+        let kept = artifacts
+            .find(&Principal::new("ada"), token(&blocks), now)
+            .expect("kept");
+        assert_eq!((&*kept.bytes, &*kept.media), (&picture[..], "image/png"));
+        let structured = Output::structured(&vec![1; 20]).expect("JSON");
+        let output = artifacts.spill(&Principal::new("ada"), "t", structured, now);
+        assert_eq!(output.structured, None);
+    }
+
+    #[test]
+    fn what_has_no_room_makes_room_in_memory_and_is_sent_whole_otherwise() {
+        let now = SystemTime::now();
+        let text = |n: usize| Output::text("y".repeat(n));
+        let memory = artifacts(None, 50);
+        let first = spilt(&memory, text(30), now);
+        let second = spilt(&memory, text(30), now);
+        let ada = Principal::new("ada");
+        assert!(memory.find(&ada, token(&first), now).is_none());
+        assert!(memory.find(&ada, token(&second), now).is_some());
+        let whole = memory.spill(&ada, "t", text(51), now);
+        assert!(matches!(whole.content, OutputContent::Blocks(blocks) if blocks.len() == 1));
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = artifacts(Some(folder.path().to_owned()), 100);
+        spilt(&files, text(50), now);
+        let whole = files.spill(&ada, "t", text(50), now);
+        assert!(matches!(whole.content, OutputContent::Blocks(blocks) if blocks.len() == 1));
+        // What has ended is cleared away.
+        let later = now + Duration::from_secs(61);
+        spilt(&files, text(50), later);
+        let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(left, 1);
+    }
+}
