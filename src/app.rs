@@ -264,7 +264,7 @@ impl App {
         self.resource(Arc::new(template) as Arc<dyn ResourceTemplate>)
     }
 
-    /// Adds a prompt: a function with `#[prompt]`, or anything else that is a [`Prompt`].
+    /// Adds a prompt: a function with `#[prompt]`, or anything else that is a [`Prompt`](crate::catalog::Prompt).
     #[must_use]
     pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
         self.offers.prompts.push(prompt.into_prompt());
