@@ -227,8 +227,11 @@ mod tests {
     }
 
     fn is_alive(pid: &str) -> bool {
-        // A zombie has no command line.
-        std::fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
+        // The state stands behind the name; a zombie is dead, and only waits to be asked for its status.
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| {
+            let state = stat.rsplit_once(") ").map_or("", |(_, state)| state);
+            !state.starts_with(['Z', 'X'])
+        })
     }
 
     #[tokio::test]

@@ -31,8 +31,11 @@ fn processes(folder: &Path) -> Vec<String> {
 }
 
 fn is_alive(process: &str) -> bool {
-    // A zombie has no command line.
-    std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+    // A zombie is dead, and only waits to be asked for its status.
+    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| {
+        let state = stat.rsplit_once(") ").map_or("", |(_, state)| state);
+        !state.starts_with(['Z', 'X'])
+    })
 }
 
 fn nothing_is_left(folder: &Path) {
