@@ -105,6 +105,22 @@ fn change_line(change: &Change) -> String {
     format!("{label:<11} {path}")
 }
 
+/// The reference that a branch follows. gix does not say, since it takes no remotes from a configuration that is not
+/// trusted; here only names are taken from it, and remotes whose branches lie where Git puts them by itself.
+fn followed(place: &Place<'_>, branch: &str) -> Option<String> {
+    let snapshot = place.repository.config_snapshot();
+    let value = |key: String| Some(snapshot.string(key.as_str())?.to_str_lossy().into_owned());
+    let remote = value(format!("branch.{branch}.remote"))?;
+    let merged = value(format!("branch.{branch}.merge"))?;
+    if remote == "." {
+        return Some(merged);
+    }
+    let usual = format!("+refs/heads/*:refs/remotes/{remote}/*");
+    let is_usual = value(format!("remote.{remote}.fetch")).is_some_and(|fetch| fetch == usual);
+    let name = merged.strip_prefix("refs/heads/")?;
+    is_usual.then(|| format!("refs/remotes/{remote}/{name}"))
+}
+
 /// Which branch it is, and how that stands to the one that it follows.
 fn branch(place: &Place<'_>, id: Option<gix::ObjectId>, out: &mut Text) -> Result<(), ToolError> {
     let head = place.repository.head().doing("read HEAD")?;
@@ -116,15 +132,16 @@ fn branch(place: &Place<'_>, id: Option<gix::ObjectId>, out: &mut Text) -> Resul
     };
     out.push("On branch ");
     out.line(name.shorten());
-    let direction = gix::remote::Direction::Fetch;
-    let upstream = place
-        .repository
-        .branch_remote_tracking_ref_name(name, direction);
-    let (Some(Ok(upstream)), Some(ours)) = (upstream, id) else {
+    let upstream = followed(place, &name.shorten().to_str_lossy());
+    let (Some(upstream), Some(ours)) = (upstream, id) else {
         return Ok(());
     };
-    let shown = upstream.shorten().to_str_lossy().into_owned();
-    let theirs = place.repository.try_find_reference(upstream.as_ref());
+    let shown = upstream
+        .strip_prefix("refs/remotes/")
+        .or_else(|| upstream.strip_prefix("refs/heads/"))
+        .unwrap_or(&upstream)
+        .to_owned();
+    let theirs = place.repository.try_find_reference(upstream.as_str());
     let theirs = theirs
         .ok()
         .flatten()
