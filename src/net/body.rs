@@ -1,9 +1,8 @@
 //! The one body type, and reading one within bounds.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -129,60 +128,101 @@ pub(crate) enum ReadError {
     Broken(#[source] BodyError),
 }
 
-/// Reads a body of at most `max` bytes. A body of one frame, as most are, is not copied; room is made for what
+/// Reads a body within a bound, frame by frame. A body of one frame, as most are, is not copied; room is made for what
 /// has arrived, not for what was announced.
-#[inline]
-pub(crate) async fn read_capped(body: &mut Body, max: usize) -> Result<Bytes, ReadError> {
-    if body.size_hint().lower() > max as u64 {
-        return Err(ReadError::TooLarge { max });
-    }
-    let Some(first) = next_data(body).await? else {
-        return Ok(Bytes::new());
-    };
-    if first.len() > max {
-        return Err(ReadError::TooLarge { max });
-    }
-    if body.is_end_stream() {
-        return Ok(first);
-    }
-    read_rest(body, first, max).await
+#[derive(Debug)]
+pub(crate) struct Reader {
+    max: usize,
+    /// The first frame, as long as it may be all there is.
+    first: Bytes,
+    /// All frames, once there are several.
+    whole: Vec<u8>,
 }
 
-async fn read_rest(body: &mut Body, first: Bytes, max: usize) -> Result<Bytes, ReadError> {
-    /// More than this is not set aside on an announcement alone.
-    const TRUSTED_BYTES: u64 = 128 * 1024;
-    let announced = body.size_hint().lower().min(TRUSTED_BYTES);
-    let mut whole = Vec::with_capacity(first.len() + announced as usize);
-    whole.extend_from_slice(&first);
-    while let Some(data) = next_data(body).await? {
-        if whole.len() + data.len() > max {
+impl Reader {
+    /// Begins to read a body of at most `max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// It says of itself that it is larger.
+    #[inline]
+    pub(crate) fn new(body: &Body, max: usize) -> Result<Self, ReadError> {
+        if body.size_hint().lower() > max as u64 {
             return Err(ReadError::TooLarge { max });
         }
-        whole.extend_from_slice(&data);
+        Ok(Self {
+            max,
+            first: Bytes::new(),
+            whole: Vec::new(),
+        })
     }
-    Ok(whole.into())
-}
 
-#[inline]
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ReadError> {
-    loop {
-        match poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-            None => return Ok(None),
-            Some(Err(e)) => return Err(ReadError::Broken(e)),
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) if data.is_empty() => {}
-                Ok(data) => return Ok(Some(data)),
-                // Trailers say nothing that matters here.
-                Err(_) => {}
-            },
+    /// Reads on; all of the body once its end has come.
+    #[inline]
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+    ) -> Poll<Result<Bytes, ReadError>> {
+        loop {
+            let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) else {
+                return Poll::Ready(Ok(self.take()));
+            };
+            // Trailers say nothing that matters here.
+            let Ok(data) = frame.map_err(ReadError::Broken)?.into_data() else {
+                continue;
+            };
+            let is_first = self.first.is_empty() && self.whole.is_empty();
+            if data.len() > self.max - self.first.len() - self.whole.len() {
+                return Poll::Ready(Err(ReadError::TooLarge { max: self.max }));
+            }
+            if is_first && body.is_end_stream() {
+                return Poll::Ready(Ok(data));
+            }
+            self.keep(data, body.size_hint().lower());
+        }
+    }
+
+    /// Keeps a frame; more than `announced` bytes are still to come.
+    fn keep(&mut self, data: Bytes, announced: u64) {
+        /// More than this is not set aside on an announcement alone.
+        const TRUSTED_BYTES: u64 = 128 * 1024;
+        if self.whole.is_empty() {
+            // HTTP/2 may say only in a frame of its own that there is no more.
+            if self.first.is_empty() && announced == 0 {
+                self.first = data;
+                return;
+            }
+            let first = std::mem::take(&mut self.first);
+            let announced = announced.min(TRUSTED_BYTES) as usize;
+            self.whole
+                .reserve_exact(first.len() + data.len() + announced);
+            self.whole.extend_from_slice(&first);
+        }
+        // Dropped behind this: whoever reads the socket uses its buffer again.
+        self.whole.extend_from_slice(&data);
+    }
+
+    fn take(&mut self) -> Bytes {
+        if self.whole.is_empty() {
+            std::mem::take(&mut self.first)
+        } else {
+            std::mem::take(&mut self.whole).into()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
     use http_body_util::StreamBody;
+
+    async fn read_capped(body: &mut Body, max: usize) -> Result<Bytes, ReadError> {
+        let mut reader = Reader::new(body, max)?;
+        poll_fn(|cx| reader.poll(cx, body)).await
+    }
 
     fn frames(frames: &'static [&'static str]) -> Body {
         let frames = frames

@@ -5,10 +5,13 @@
 
 use std::borrow::Cow;
 
-use super::scan::{JsonString, ScanError, Scanner};
+use super::scan::{JsonString, Key, ScanError, Scanner};
 
 /// Ids longer than this are refused: they would be echoed in every answer.
 pub(crate) const ID_MAX_BYTES: usize = 1024;
+
+/// JSON text of the version that a message says it speaks.
+const VERSION: &str = r#""2.0""#;
 
 /// What one body holds.
 #[derive(Debug)]
@@ -140,7 +143,7 @@ impl<'a> Message<'a> {
             return Err(Malformed::invalid("a message is an object", None));
         }
         let mut envelope = Envelope::default();
-        scanner.object(|scanner, key| key.with_text(|key| envelope.member(scanner, key)))?;
+        scanner.object(|scanner, key| envelope.member(scanner, key))?;
         scanner.end()?;
         envelope.into_message()
     }
@@ -160,43 +163,165 @@ struct Envelope<'a> {
     problem: Option<&'static str>,
 }
 
+/// Members of a message.
+#[derive(Clone, Copy)]
+enum Member {
+    Jsonrpc,
+    Id,
+    Method,
+    Params,
+    Result,
+    Error,
+    Other,
+}
+
+impl Key for Member {
+    #[inline(always)]
+    fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
+        Some(match first {
+            b'j' if scanner.reads(r#""jsonrpc":"#) => Self::Jsonrpc,
+            b'i' if scanner.reads(r#""id":"#) => Self::Id,
+            b'm' if scanner.reads(r#""method":"#) => Self::Method,
+            b'p' if scanner.reads(r#""params":"#) => Self::Params,
+            _ => return None,
+        })
+    }
+
+    fn of(text: &str) -> Self {
+        match text {
+            "jsonrpc" => Self::Jsonrpc,
+            "id" => Self::Id,
+            "method" => Self::Method,
+            "params" => Self::Params,
+            "result" => Self::Result,
+            "error" => Self::Error,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Members of its parameters.
+#[derive(Clone, Copy)]
+enum Param {
+    Name,
+    Uri,
+    Arguments,
+    InputResponses,
+    Task,
+    TaskId,
+    RequestState,
+    Meta,
+    Other,
+}
+
+impl Key for Param {
+    #[inline(always)]
+    fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
+        Some(match first {
+            b'n' if scanner.reads(r#""name":"#) => Self::Name,
+            b'a' if scanner.reads(r#""arguments":"#) => Self::Arguments,
+            b'_' if scanner.reads(r#""_meta":"#) => Self::Meta,
+            _ => return None,
+        })
+    }
+
+    fn of(text: &str) -> Self {
+        match text {
+            "name" => Self::Name,
+            "uri" => Self::Uri,
+            "arguments" => Self::Arguments,
+            "inputResponses" => Self::InputResponses,
+            "task" => Self::Task,
+            "taskId" => Self::TaskId,
+            "requestState" => Self::RequestState,
+            "_meta" => Self::Meta,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Members of their `_meta`.
+#[derive(Clone, Copy)]
+enum MetaMember {
+    ProtocolVersion,
+    ClientCapabilities,
+    LogLevel,
+    ProgressToken,
+    Traceparent,
+    Other,
+}
+
+impl Key for MetaMember {
+    #[inline(always)]
+    fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
+        if first != b'i' {
+            return None;
+        }
+        Some(
+            if scanner.reads(r#""io.modelcontextprotocol/protocolVersion":"#) {
+                Self::ProtocolVersion
+            } else if scanner.reads(r#""io.modelcontextprotocol/clientInfo":"#) {
+                Self::Other
+            } else if scanner.reads(r#""io.modelcontextprotocol/clientCapabilities":"#) {
+                Self::ClientCapabilities
+            } else {
+                return None;
+            },
+        )
+    }
+
+    fn of(text: &str) -> Self {
+        match text {
+            "io.modelcontextprotocol/protocolVersion" => Self::ProtocolVersion,
+            "io.modelcontextprotocol/clientCapabilities" => Self::ClientCapabilities,
+            "io.modelcontextprotocol/logLevel" => Self::LogLevel,
+            "progressToken" => Self::ProgressToken,
+            "traceparent" => Self::Traceparent,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl<'a> Envelope<'a> {
     #[inline]
-    fn member(&mut self, scanner: &mut Scanner<'a>, key: &str) -> Result<(), ScanError> {
+    fn member(&mut self, scanner: &mut Scanner<'a>, key: Member) -> Result<(), ScanError> {
         match key {
-            "jsonrpc" => {
-                let value = scanner.value()?;
+            Member::Jsonrpc => {
+                let value = match scanner.reads(VERSION) {
+                    true => VERSION,
+                    false => scanner.value()?,
+                };
                 self.once(|e| &mut e.jsonrpc, value);
             }
-            "id" => {
+            Member::Id => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.id, value);
             }
-            "method" => {
+            Member::Method => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.method, value);
             }
-            "params" if scanner.peek() == Some(b'{') => {
+            Member::Params if scanner.peek() == Some(b'{') => {
                 if self.params.object.is_some() {
                     self.problem("a member appears twice");
                 }
                 let start = scanner.at();
-                scanner.object(|scanner, key| key.with_text(|key| self.param(scanner, key)))?;
+                scanner.object(|scanner, key| self.param(scanner, key))?;
                 self.params.object = Some(scanner.since(start));
             }
-            "params" => {
+            Member::Params => {
                 scanner.value()?;
                 self.problem("params is an object");
             }
-            "result" => {
+            Member::Result => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.result, value);
             }
-            "error" => {
+            Member::Error => {
                 let value = scanner.value()?;
                 self.once(|e| &mut e.error, value);
             }
-            _ => {
+            Member::Other => {
                 scanner.value()?;
             }
         }
@@ -204,80 +329,53 @@ impl<'a> Envelope<'a> {
     }
 
     #[inline]
-    fn param(&mut self, scanner: &mut Scanner<'a>, key: &str) -> Result<(), ScanError> {
-        match key {
-            "name" => {
-                let value = scanner.value()?;
-                self.once(|e| &mut e.params.name, value);
-            }
-            "uri" => {
-                let value = scanner.value()?;
-                self.once(|e| &mut e.params.uri, value);
-            }
-            "arguments" => {
-                let value = scanner.value()?;
-                self.once(|e| &mut e.params.arguments, value);
-            }
-            "inputResponses" => {
-                let value = scanner.value()?;
-                self.once(
-                    |e| &mut e.params.rare.get_or_insert_default().input_responses,
-                    value,
-                );
-            }
-            "task" => {
-                let value = scanner.value()?;
-                self.once(|e| &mut e.params.rare.get_or_insert_default().task, value);
-            }
-            "taskId" => {
-                let value = scanner.value()?;
-                self.once(
-                    |e| &mut e.params.rare.get_or_insert_default().task_id,
-                    value,
-                );
-            }
-            "requestState" => {
-                let value = scanner.value()?;
-                self.once(
-                    |e| &mut e.params.rare.get_or_insert_default().request_state,
-                    value,
-                );
-            }
-            "_meta" => {
-                if std::mem::replace(&mut self.has_meta, true) {
-                    self.problem("a member appears twice");
-                }
-                if scanner.peek() == Some(b'{') {
-                    scanner.object(|scanner, key| key.with_text(|key| self.meta(scanner, key)))?;
-                } else {
-                    scanner.value()?;
-                }
-            }
-            _ => {
-                scanner.value()?;
-            }
+    fn param(&mut self, scanner: &mut Scanner<'a>, key: Param) -> Result<(), ScanError> {
+        if let Param::Meta = key {
+            return self.read_meta(scanner);
         }
-        Ok(())
-    }
-
-    #[inline]
-    fn meta(&mut self, scanner: &mut Scanner<'a>, key: &str) -> Result<(), ScanError> {
         let value = scanner.value()?;
         match key {
-            "io.modelcontextprotocol/protocolVersion" => {
-                self.once(|e| &mut e.params.meta.protocol_version, value);
+            Param::Name => self.once(|e| &mut e.params.name, value),
+            Param::Uri => self.once(|e| &mut e.params.uri, value),
+            Param::Arguments => self.once(|e| &mut e.params.arguments, value),
+            Param::InputResponses => self.once(|e| &mut e.rare().input_responses, value),
+            Param::Task => self.once(|e| &mut e.rare().task, value),
+            Param::TaskId => self.once(|e| &mut e.rare().task_id, value),
+            Param::RequestState => self.once(|e| &mut e.rare().request_state, value),
+            Param::Meta | Param::Other => {}
+        }
+        Ok(())
+    }
+
+    fn rare(&mut self) -> &mut RareParams<'a> {
+        self.params.rare.get_or_insert_default()
+    }
+
+    fn read_meta(&mut self, scanner: &mut Scanner<'a>) -> Result<(), ScanError> {
+        if std::mem::replace(&mut self.has_meta, true) {
+            self.problem("a member appears twice");
+        }
+        if scanner.peek() == Some(b'{') {
+            scanner.object(|scanner, key| self.meta(scanner, key))
+        } else {
+            scanner.value().map(drop)
+        }
+    }
+
+    #[inline]
+    fn meta(&mut self, scanner: &mut Scanner<'a>, key: MetaMember) -> Result<(), ScanError> {
+        let value = scanner.value()?;
+        match key {
+            MetaMember::ProtocolVersion => {
+                self.once(|e| &mut e.params.meta.protocol_version, value)
             }
-            "io.modelcontextprotocol/clientCapabilities" => {
+            MetaMember::ClientCapabilities => {
                 self.once(|e| &mut e.params.meta.client_capabilities, value);
             }
-            "io.modelcontextprotocol/logLevel" => {
-                self.once(|e| &mut e.params.meta.log_level, value);
-            }
-            "progressToken" => {
-                self.once(|e| &mut e.params.meta.progress_token, value);
-            }
-            "traceparent" => self.once(|e| &mut e.params.meta.traceparent, value),
-            _ => {}
+            MetaMember::LogLevel => self.once(|e| &mut e.params.meta.log_level, value),
+            MetaMember::ProgressToken => self.once(|e| &mut e.params.meta.progress_token, value),
+            MetaMember::Traceparent => self.once(|e| &mut e.params.meta.traceparent, value),
+            MetaMember::Other => {}
         }
         Ok(())
     }
@@ -302,8 +400,7 @@ impl<'a> Envelope<'a> {
         if let Some(problem) = self.problem {
             return invalid(problem);
         }
-        if self.jsonrpc != Some("\"2.0\"")
-            && self.jsonrpc.and_then(string).as_deref() != Some("2.0")
+        if self.jsonrpc != Some(VERSION) && self.jsonrpc.and_then(string).as_deref() != Some("2.0")
         {
             return invalid("jsonrpc is \"2.0\"");
         }

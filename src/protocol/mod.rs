@@ -43,4 +43,4 @@ pub(crate) use uri_template::fault_of_uri;
 #[cfg(any(fuzzing, test))]
 pub use uri_template::template_holds;
 pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
-pub(crate) use write::{push_escaped, push_string};
+pub(crate) use write::{is_plain, push_escaped, push_string};

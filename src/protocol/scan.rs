@@ -38,6 +38,16 @@ pub(crate) struct JsonString<'a> {
     escaped: bool,
 }
 
+/// The keys that matter in an object.
+pub(crate) trait Key: Sized {
+    /// Reads a key and its colon, if they stand there as nearly everybody writes them ([`Scanner::reads`]). `first` is the
+    /// first character of the key.
+    fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self>;
+
+    /// What a key means, however it was written.
+    fn of(text: &str) -> Self;
+}
+
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         Self {
@@ -86,9 +96,9 @@ impl<'a> Scanner<'a> {
 
     /// Walks an object. `member` is given each key and must read its value.
     #[inline]
-    pub(crate) fn object(
+    pub(crate) fn object<K: Key>(
         &mut self,
-        mut member: impl FnMut(&mut Self, JsonString<'a>) -> Result<(), ScanError>,
+        mut member: impl FnMut(&mut Self, K) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
         self.expect(b'{', "expected an object")?;
         self.enter()?;
@@ -98,12 +108,30 @@ impl<'a> Scanner<'a> {
         let mut members = 0;
         loop {
             members = self.count(members)?;
-            let key = self.key()?;
+            let likely = match self.text.as_bytes().get(self.at..) {
+                Some([b'"', first, ..]) => K::likely(self, *first),
+                _ => None,
+            };
+            let key = match likely {
+                Some(key) => key,
+                None => self.key()?.with_text(K::of),
+            };
             member(self, key)?;
             if !self.more(b'}')? {
                 return self.leave();
             }
         }
+    }
+
+    /// Reads a text if it stands here word for word.
+    #[inline(always)]
+    pub(crate) fn reads(&mut self, text: &'static str) -> bool {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let found = rest.starts_with(text.as_bytes());
+        if found {
+            self.at += text.len();
+        }
+        found
     }
 
     /// Walks an array. `element` must read each element.
@@ -461,7 +489,7 @@ impl<'a> JsonString<'a> {
 /// How many bytes from the start need no second look inside a string: neither quote nor backslash nor
 /// control character.
 ///
-/// eight bytes at a time, and long runs 64 at a time in a form that compiles to vector instructions.
+/// Eight bytes at a time, and long runs by vector instructions.
 #[inline(always)]
 pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -479,18 +507,38 @@ pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     at + plain_run(&bytes[at..])
 }
 
+/// The same for what is long. It looks at more and more at once, so that nothing is looked at often where what is special
+/// lies close together.
 #[inline(never)]
 fn plain_run(bytes: &[u8]) -> usize {
+    const WINDOW_MAX: usize = 4096;
     let mut at = 0;
-    // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
-    let special = |found: u8, b: &u8| {
-        found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
-    };
-    for chunk in bytes.chunks_exact(64) {
-        if chunk.iter().fold(0, special) != 0 {
-            break;
+    let mut window = 64;
+    loop {
+        let rest = &bytes[at..];
+        let part = &rest[..rest.len().min(window)];
+        let plain = memchr::memchr2(b'"', b'\\', part).unwrap_or(part.len());
+        // No early end, so that it compiles to vector instructions.
+        let least = part[..plain].iter().fold(u8::MAX, |least, b| least.min(*b));
+        if least < 0x20 {
+            return at + plain_words(&part[..plain]);
         }
-        at += 64;
+        at += plain;
+        if plain < part.len() || part.len() == rest.len() {
+            return at;
+        }
+        window = (2 * window).min(WINDOW_MAX);
+    }
+}
+
+fn plain_words(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(word) = bytes[at..].first_chunk::<8>() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
     }
     at + plain_tail(&bytes[at..])
 }

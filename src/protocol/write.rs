@@ -10,6 +10,12 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// Whether a string is the same without its escapes, since it needs none.
+#[inline]
+pub(crate) fn is_plain(text: &str) -> bool {
+    plain_prefix(text.as_bytes()) == text.len()
+}
+
 /// Appends a string without quotes.
 pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();

@@ -1,5 +1,6 @@
 //! Keys, and what is done with them.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -258,12 +259,43 @@ impl Purpose<'_> {
 /// Bytes that nobody can guess, from the system. The cryptographic library's own generator gathers timing jitter at
 /// its first use, which takes longer than everything else that happens at start.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    assert!(
-        getrandom::fill(&mut bytes).is_ok(),
-        "the system has no randomness to give"
-    );
-    bytes
+    thread_local! {
+        static DRAWN: RefCell<Drawn> = const { RefCell::new(Drawn::NOTHING) };
+    }
+    DRAWN.with_borrow_mut(|drawn| drawn.take())
+}
+
+/// Random bytes that nobody has been given yet: each draw is a system call, so several are drawn in one.
+struct Drawn {
+    bytes: [u8; DRAWN_BYTES],
+    left: usize,
+}
+
+const DRAWN_BYTES: usize = 256;
+
+impl Drawn {
+    const NOTHING: Self = Self {
+        bytes: [0; DRAWN_BYTES],
+        left: 0,
+    };
+
+    /// Gives out bytes, and keeps no copy of them.
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        const { assert!(N <= DRAWN_BYTES) };
+        if self.left < N {
+            assert!(
+                getrandom::fill(&mut self.bytes).is_ok(),
+                "the system has no randomness to give"
+            );
+            self.left = DRAWN_BYTES;
+        }
+        let (_, given) = self.bytes[..self.left].split_at_mut(self.left - N);
+        let mut out = [0; N];
+        out.copy_from_slice(given);
+        given.fill(0);
+        self.left -= N;
+        out
+    }
 }
 
 #[cfg(test)]
@@ -342,6 +374,16 @@ mod tests {
                 assert_eq!(keys.open(HERE, &good.as_bytes()[..end]), None);
                 assert_eq!(keys.verify(HERE, &good.as_bytes()[..end]), None);
             }
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_given_out_once_and_not_kept() {
+        let mut drawn = Drawn::NOTHING;
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            assert!(seen.insert(drawn.take::<12>()));
+            assert!(drawn.bytes[drawn.left..].iter().all(|byte| *byte == 0));
         }
     }
 

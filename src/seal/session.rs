@@ -149,13 +149,12 @@ fn cut(text: &str, max: usize) -> &str {
 
 pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    let mut name = String::with_capacity(2 * nonce.len());
-    for byte in nonce {
-        name.push(digit(byte >> 4));
-        name.push(digit(byte & 0xf));
+    let mut name = [0; 32];
+    for (digits, byte) in name.chunks_exact_mut(2).zip(nonce) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 0xf)];
     }
-    name.into()
+    std::str::from_utf8(&name).unwrap_or_default().into()
 }
 
 /// Ids that were opened lately, so that a busy session costs a look-up and not a decryption.

@@ -7,11 +7,23 @@ use serde_json::{Map, Value};
 use crate::catalog::annotations_for;
 use crate::protocol::{Annotations, Content, ResourceContents, Revision, push_escaped};
 
-#[inline]
+const TEXT_BEGINS: &[u8] = br#"{"type":"text","text":""#;
+const TEXT_ENDS: &[u8] = br#""}"#;
+/// What a block takes beside its text.
+pub(super) const TEXT_BLOCK_BYTES: usize = TEXT_BEGINS.len() + TEXT_ENDS.len();
+
 pub(super) fn push_text_block(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(br#"{"type":"text","text":""#);
+    out.extend_from_slice(TEXT_BEGINS);
     push_escaped(out, text);
-    out.extend_from_slice(br#""}"#);
+    out.extend_from_slice(TEXT_ENDS);
+}
+
+/// The same for a text that needs no escapes.
+#[inline]
+pub(super) fn push_plain_text_block(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(TEXT_BEGINS);
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(TEXT_ENDS);
 }
 
 /// Writes a block, or what stands for it in revisions that do not know its kind.

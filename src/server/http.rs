@@ -264,6 +264,7 @@ impl Server {
         }
         let id = match &head.mcp.session {
             Once::Absent => None,
+            Once::Known(word) => Some(word.as_bytes()),
             Once::One(value) => Some(value.as_bytes().trim_ascii()),
             Once::Repeated => {
                 return Err(Reply::refuse(

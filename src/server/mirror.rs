@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::truncated;
 use crate::catalog::{HeaderParameter, ParameterKind};
-use crate::protocol::Revision;
+use crate::protocol::{Method, Revision};
 
 /// The headers that the protocol gives a meaning to, found in one pass over all of them.
 #[derive(Debug, Default)]
@@ -20,11 +20,14 @@ pub(crate) struct McpHeaders {
     pub(super) name: Once,
 }
 
-/// A header that may stand there once. Values share the bytes that came in.
+/// A header that may stand there once.
 #[derive(Debug, Default)]
 pub(super) enum Once {
     #[default]
     Absent,
+    /// A word of the specification's own.
+    Known(&'static str),
+    /// It shares the bytes that came in.
     One(HeaderValue),
     Repeated,
 }
@@ -34,9 +37,13 @@ impl McpHeaders {
     #[inline]
     pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) {
         match name {
-            "mcp-protocol-version" => self.version.add(value),
+            "mcp-protocol-version" => self
+                .version
+                .add_word(value, |word| Revision::parse(word).map(Revision::as_str)),
             "mcp-session-id" => self.session.add(value),
-            "mcp-method" => self.method.add(value),
+            "mcp-method" => self
+                .method
+                .add_word(value, |word| Method::parse(word).map(Method::as_str)),
             "mcp-name" => self.name.add(value),
             _ => {}
         }
@@ -66,12 +73,23 @@ impl Once {
         };
     }
 
+    /// Adds a header that nearly always says a word of the specification's: no reference to that has to be counted.
+    #[inline]
+    fn add_word(&mut self, value: &HeaderValue, known: impl FnOnce(&str) -> Option<&'static str>) {
+        let word = std::str::from_utf8(value.as_bytes()).ok().and_then(known);
+        match (&self, word) {
+            (Self::Absent, Some(word)) => *self = Self::Known(word),
+            _ => self.add(value),
+        }
+    }
+
     /// What it says, blanks around it trimmed (HTTP-09).
     #[inline]
     pub(super) fn read(&self) -> Mirrored<'_> {
         match self {
             Self::Absent => Mirrored::Absent,
             Self::Repeated => Mirrored::Repeated,
+            Self::Known(word) => Mirrored::Text(Cow::Borrowed(word)),
             Self::One(value) => read_value(value),
         }
     }

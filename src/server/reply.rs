@@ -269,6 +269,22 @@ pub(crate) fn begin(id: &str, capacity: usize) -> Vec<u8> {
     body
 }
 
+const END: &[u8] = b"}}";
+
+/// How long [`finish`] makes an answer, where its result has no `_meta` of its own.
+#[inline]
+pub(crate) fn end_len(
+    generation: &Generation,
+    revision: Revision,
+    meta: Option<&Map<String, Value>>,
+) -> usize {
+    match (meta, revision.has_result_type()) {
+        (None, true) => generation.result_tail.len() + END.len(),
+        (None, false) => END.len(),
+        (Some(_), _) => 256,
+    }
+}
+
 /// The end of an answer to a request, behind the last member of its result: what every result of the revision says, and
 /// the result's own `_meta`.
 #[inline]
@@ -292,6 +308,6 @@ pub(crate) fn finish(
             out.extend_from_slice(Value::Object(meta).to_string().as_bytes());
         }
     }
-    out.extend_from_slice(b"}}");
+    out.extend_from_slice(END);
     Reply::document(out)
 }

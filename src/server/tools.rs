@@ -6,9 +6,9 @@ use std::task::Context;
 use bytes::Bytes;
 
 use super::call::{self, OnDisconnect, Outcome, Step, Terms};
-use super::content::{push_block, push_text_block};
+use super::content::{TEXT_BLOCK_BYTES, push_block, push_plain_text_block, push_text_block};
 use super::generation::Generation;
-use super::reply::{Refusal, Reply, begin, finish};
+use super::reply::{Refusal, Reply, begin, end_len, finish};
 use super::rounds::{missing_capability, visit_required};
 use super::run::in_parts;
 use super::search::Meant;
@@ -22,7 +22,7 @@ use crate::catalog::{
 };
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::protocol::{ErrorCode, ErrorObject, Revision, is_plain};
 use crate::telemetry::Verdict;
 
 impl Server {
@@ -416,20 +416,28 @@ pub(super) fn success(
     id: &str,
     output: &Output,
 ) -> Reply {
-    let text_len = match &output.content {
-        OutputContent::Text(text) => text.len(),
+    let structured = output.structured.as_deref();
+    let mut plain = false;
+    let content_len = match &output.content {
+        OutputContent::Text(text) => {
+            plain = is_plain(text);
+            // Most texts need few escapes; one that needs more makes the buffer grow.
+            let escapes = if plain { 0 } else { 16 + text.len() / 16 };
+            TEXT_BLOCK_BYTES + text.len() + escapes
+        }
         OutputContent::Structured | OutputContent::Blocks(_) => 256,
     };
-    let structured = output.structured.as_deref();
-    // Most texts need few escapes or none; one that needs more makes the buffer grow.
-    let capacity = 96
-        + text_len
-        + text_len / 16
+    // Exactly what a plain text takes: a buffer that is full is sent as it is.
+    let capacity = CONTENT.len()
+        + content_len
         + structured.map_or(0, |s| 2 * s.len())
-        + generation.result_tail.len();
+        + 1
+        + is_error(output).len()
+        + end_len(generation, revision, output.meta.as_ref());
     let mut out = begin(id, capacity);
-    out.extend_from_slice(br#","result":{"content":["#);
+    out.extend_from_slice(CONTENT);
     match &output.content {
+        OutputContent::Text(text) if plain => push_plain_text_block(&mut out, text),
         OutputContent::Text(text) => push_text_block(&mut out, text),
         OutputContent::Structured => push_text_block(&mut out, structured.unwrap_or_default()),
         OutputContent::Blocks(blocks) => {
@@ -449,12 +457,19 @@ pub(super) fn success(
         out.extend_from_slice(br#","structuredContent":"#);
         out.extend_from_slice(json.as_bytes());
     }
-    out.extend_from_slice(if output.is_error {
-        br#","isError":true"#.as_slice()
+    out.extend_from_slice(is_error(output));
+    finish(out, generation, revision, output.meta.as_ref())
+}
+
+const CONTENT: &[u8] = br#","result":{"content":["#;
+
+#[inline]
+fn is_error(output: &Output) -> &'static [u8] {
+    if output.is_error {
+        br#","isError":true"#
     } else {
         br#","isError":false"#
-    });
-    finish(out, generation, revision, output.meta.as_ref())
+    }
 }
 
 /// The answer to a call that failed in a way that the model reads.
@@ -465,7 +480,7 @@ pub(super) fn error_result(
     message: &str,
 ) -> Reply {
     let mut out = begin(id, 128 + message.len() + generation.result_tail.len());
-    out.extend_from_slice(br#","result":{"content":["#);
+    out.extend_from_slice(CONTENT);
     push_text_block(&mut out, message);
     out.extend_from_slice(br#"],"isError":true"#);
     finish(out, generation, revision, None).with_verdict(Verdict::ToolError)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 
 use super::connection::{ConnectionState, Phase, WorkerClock};
-use super::service::WorkerService;
+use super::service::{Served, WorkerService};
 use super::{HttpConfig, Layers, router};
 use crate::auth::Gate;
 use crate::net::Body;
@@ -15,10 +15,7 @@ use crate::server::{Local, Server};
 
 /// What a worker does for one HTTP/1 connection, but for reading and writing it.
 #[derive(Debug)]
-pub(crate) struct Direct {
-    service: WorkerService,
-    connection: Arc<ConnectionState>,
-}
+pub(crate) struct Direct(Served);
 
 impl Direct {
     pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
@@ -29,20 +26,19 @@ impl Direct {
             config,
             Layers::default(),
         ));
-        Self {
-            service: WorkerService::new(router, Arc::new(Local::new(cells))),
-            connection: Arc::new(ConnectionState::new(
-                Arc::new(WorkerClock::default()),
-                Ipv4Addr::LOCALHOST.into(),
-                u32::MAX,
-            )),
-        }
+        let service = WorkerService::new(router, Arc::new(Local::new(cells)));
+        let connection = ConnectionState::new(
+            Arc::new(WorkerClock::default()),
+            Ipv4Addr::LOCALHOST.into(),
+            u32::MAX,
+        );
+        Self(Served::new(Arc::new(service), Arc::new(connection)))
     }
 
     /// One request.
     pub(crate) async fn serve(&self, request: Request<Body>) -> Response<Body> {
-        self.connection.enter(Phase::Head);
-        match self.service.serve(&self.connection, request).await {
+        self.0.connection().enter(Phase::Head);
+        match Served::serve(&self.0, request).await {
             Ok(response) => response,
             Err(never) => {
                 let never: Infallible = never;

@@ -1,21 +1,22 @@
 //! One request on the MCP path: the steps, in order.
 
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
+use tokio::time::{Sleep, sleep};
 
-use super::config::HttpConfig;
+use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
 use super::status::{Rejection, respond};
-use crate::net::{Body, read_capped};
-use crate::server::{HttpHead, Local, Server, VersionHeader};
+use crate::net::{Body, Reader};
+use crate::server::{Handled, HttpHead, Local, Server, VersionHeader};
 use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
@@ -47,7 +48,8 @@ impl Endpoint {
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
         summary.check_media(self.config.strict_accept)?;
-        let body = self.read(connection, body).await?;
+        let mut reading = self.begin_to_read(body)?;
+        let body = poll_fn(|cx| reading.poll(cx, connection, body)).await?;
         let handled = poll_fn(|cx| {
             let mut head = HttpHead {
                 principal: entered.principal,
@@ -59,7 +61,10 @@ impl Endpoint {
             };
             Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
         });
-        let reply = handled.await.reply().await;
+        let reply = match handled.await {
+            Handled::Now(reply) => reply,
+            Handled::Later(reply) => reply.await,
+        };
         Ok(respond(reply, connection))
     }
 
@@ -111,42 +116,66 @@ impl Endpoint {
         })
     }
 
-    /// The whole body, if it is not too large and comes in time. On HTTP/1 the connection's own clock decides
-    /// that, on HTTP/2 a timer for each stream.
-    #[inline]
+    /// The whole body, if it is not too large and comes in time.
     pub(super) async fn read(
         &self,
         connection: Option<&Arc<ConnectionState>>,
         body: &mut Body,
     ) -> Result<Bytes, Rejection> {
+        let mut reading = self.begin_to_read(body)?;
+        poll_fn(|cx| reading.poll(cx, connection, body)).await
+    }
+
+    #[inline]
+    fn begin_to_read(&self, body: &Body) -> Result<Reading<'_>, Rejection> {
         let limits = &self.config.limits;
-        let read = read_capped(body, limits.body_bytes);
-        match connection {
-            Some(connection) if connection.phase() != Phase::Multiplexed => {
-                let mut read = pin!(read);
-                let body = poll_fn(|cx| match read.as_mut().poll(cx) {
-                    Poll::Ready(body) => Poll::Ready(body.map_err(Rejection::from)),
-                    Poll::Pending if connection.body_overdue(cx) => {
-                        Poll::Ready(Err(Rejection::BodyTooSlow))
-                    }
-                    Poll::Pending => Poll::Pending,
-                });
-                let body = body.await;
-                connection.body_is_read();
-                body
+        Ok(Reading {
+            limits,
+            reader: Reader::new(body, limits.body_bytes)?,
+            deadline: None,
+        })
+    }
+}
+
+/// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 a timer
+/// for each stream.
+struct Reading<'e> {
+    limits: &'e HttpLimits,
+    reader: Reader,
+    /// Mostly the body has come with the head, and no timer is needed.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Reading<'_> {
+    #[inline]
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: Option<&Arc<ConnectionState>>,
+        body: &mut Body,
+    ) -> Poll<Result<Bytes, Rejection>> {
+        let read = self.reader.poll(cx, body);
+        match (read, connection) {
+            (Poll::Ready(body), connection) => {
+                if let Some(connection) = connection {
+                    connection.body_is_read();
+                }
+                Poll::Ready(body.map_err(Rejection::from))
             }
-            _ => {
-                let mut read = pin!(read);
-                // Mostly the body has come with the head, and no timer is needed.
-                let first = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await;
-                if let Poll::Ready(body) = first {
-                    return Ok(body?);
+            (Poll::Pending, Some(connection)) if connection.phase() != Phase::Multiplexed => {
+                if connection.body_overdue(cx) {
+                    connection.body_is_read();
+                    return Poll::Ready(Err(Rejection::BodyTooSlow));
                 }
-                let limit = Duration::from_secs(u64::from(limits.body_seconds));
-                match tokio::time::timeout(limit, read).await {
-                    Ok(body) => Ok(body?),
-                    Err(_) => Err(Rejection::BodyTooSlow),
-                }
+                Poll::Pending
+            }
+            (Poll::Pending, _) => {
+                let limit = Duration::from_secs(u64::from(self.limits.body_seconds));
+                let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(limit)));
+                deadline
+                    .as_mut()
+                    .poll(cx)
+                    .map(|()| Err(Rejection::BodyTooSlow))
             }
         }
     }

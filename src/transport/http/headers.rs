@@ -319,20 +319,27 @@ impl HostGuard {
     #[inline]
     pub(crate) fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
         let host = match (fields.host.value()?, uri.authority()) {
-            (_, Some(authority)) => authority.as_str(),
-            (Some(host), None) => host.to_str().map_err(|_| Rejection::HostInvalid)?,
+            (_, Some(authority)) => authority.as_str().as_bytes(),
+            (Some(host), None) => host.as_bytes(),
             (None, None) => return Err(Rejection::HostMissing),
         };
-        let is_usual = self.usual.get().is_some_and(|usual| **usual == *host);
-        if !is_usual {
-            self.check_host(host)?;
-            self.usual.get_or_init(|| host.into());
+        let usual = self.usual.get();
+        if usual.is_none_or(|usual| usual.as_bytes() != host) {
+            self.check_unusual(host)?;
         }
         match fields.origin.value()? {
             None => Ok(()),
             Some(origin) if self.allows_origin(origin) => Ok(()),
             Some(_) => Err(Rejection::OriginForeign),
         }
+    }
+
+    #[cold]
+    fn check_unusual(&self, host: &[u8]) -> Result<(), Rejection> {
+        let host = std::str::from_utf8(host).map_err(|_| Rejection::HostInvalid)?;
+        self.check_host(host)?;
+        self.usual.get_or_init(|| host.into());
+        Ok(())
     }
 
     fn check_host(&self, host: &str) -> Result<(), Rejection> {

@@ -128,6 +128,9 @@ pub fn routes() -> &'static [Route] {
 }
 
 impl Route {
+    /// The endpoint's.
+    pub(super) const MCP: &'static Self = &ROUTES[0];
+
     /// Stands for all paths of the application's own.
     pub(super) const OWN: &'static Self = &guarded("/*", "*", Guarded::Own);
 
@@ -140,8 +143,8 @@ impl Route {
     #[inline]
     pub(super) fn of(path: &str) -> Option<(&'static Self, &str)> {
         // Nearly all requests are for this one.
-        if path == "/mcp" {
-            return Some((&ROUTES[0], ""));
+        if path == Self::MCP.path {
+            return Some((Self::MCP, ""));
         }
         let path = path.strip_suffix('/').unwrap_or(path);
         ROUTES

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -88,69 +89,6 @@ impl WorkerService {
         &self.router.endpoint.server.limits
     }
 
-    /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
-    #[inline]
-    pub(crate) async fn serve<B>(
-        &self,
-        connection: &Arc<ConnectionState>,
-        request: Request<B>,
-    ) -> Result<Response<Body>, Infallible>
-    where
-        Body: From<B>,
-    {
-        let router = &*self.router;
-        let config = &router.endpoint.config;
-        let last = connection.begin_request(&config.limits);
-        let begun = config.server_timing.then(Instant::now);
-        let _stream = connection.open_stream();
-        let (mut head, body) = request.into_parts();
-        let watch = router
-            .telemetry
-            .counts()
-            .then(|| HttpWatch::begin(self.local.cells(), key_of(router.path(&head.uri), &head)));
-        let mut body = Body::from(body);
-        let client = router.client(connection, &head.headers);
-        let origin = router.cors.origin(&head.headers);
-        let mut response = match router.admit(&head) {
-            Err(rejection) => router.refuse(rejection, &head),
-            Ok(_) if origin.is_some() && router.cors.is_preflight(&head) => {
-                router.cors.preflight(&head.headers)
-            }
-            Ok(summary) => match &self.layered {
-                None => {
-                    let connection = Some(connection);
-                    router
-                        .route(&self.local, connection, &summary, &mut head, &mut body)
-                        .await
-                }
-                Some(layered) => {
-                    let request = Request::from_parts(head, body);
-                    Box::pin(self.through_layers(layered, connection, request)).await
-                }
-            },
-        };
-        connection.body_is_read();
-        connection.answer_is_ready();
-        if let Some(turned) = response.extensions_mut().remove::<Turned>() {
-            router.turned_away(turned, client);
-        }
-        if let Some(origin) = origin {
-            router.cors.allow(origin, &mut response);
-        }
-        if last || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed {
-            response
-                .headers_mut()
-                .insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        if let Some(begun) = begun {
-            tell_time(begun, &mut response);
-        }
-        if let Some(watch) = watch {
-            watch.end(response.status().as_u16());
-        }
-        Ok(response.map(|body| sending::watch(connection, body)))
-    }
-
     async fn through_layers(
         &self,
         layered: &std::sync::Mutex<McpService>,
@@ -165,6 +103,102 @@ impl WorkerService {
         match service.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
+        }
+    }
+}
+
+/// One connection, and what answers its requests: what the future of each request holds on to.
+#[derive(Debug)]
+pub(crate) struct Served {
+    service: Arc<WorkerService>,
+    connection: Arc<ConnectionState>,
+}
+
+impl Served {
+    pub(crate) fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
+        Self {
+            service,
+            connection,
+        }
+    }
+
+    pub(crate) fn connection(&self) -> &Arc<ConnectionState> {
+        &self.connection
+    }
+
+    /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
+    ///
+    /// Whoever drives this moves it about, so it is kept small: what is rare is boxed, and what a request is made of is
+    /// captured in its last place.
+    #[inline]
+    pub(crate) fn serve<B>(
+        served: impl Deref<Target = Self>,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>>
+    where
+        Body: From<B>,
+    {
+        let config = &served.service.router.endpoint.config;
+        let last = served.connection.begin_request(&config.limits);
+        let begun = config.server_timing.then(Instant::now);
+        let (mut head, body) = request.into_parts();
+        let mut body = Body::from(body);
+        async move {
+            let Self {
+                service,
+                connection,
+            } = &*served;
+            let router = &*service.router;
+            let _stream = connection.open_stream();
+            let watch = router.telemetry.counts().then(|| {
+                let key = key_of(router.path(&head.uri), &head);
+                HttpWatch::begin(service.local.cells(), key)
+            });
+            let client = router.client(connection, &head.headers);
+            let origin = router.cors.origin(&head.headers);
+            let mut response = match router.admit(&head) {
+                Err(rejection) => router.refuse(rejection, &head),
+                Ok(_) if origin.is_some() && router.cors.is_preflight(&head) => {
+                    router.cors.preflight(&head.headers)
+                }
+                Ok(summary) => match &service.layered {
+                    None if router.is_message(&head) => {
+                        let by = (&*service.local, connection, client);
+                        router.message(by, &summary, &mut head, &mut body).await
+                    }
+                    None => {
+                        let (local, connection) = (&*service.local, Some(connection));
+                        Box::pin(router.route(local, connection, &summary, &mut head, &mut body))
+                            .await
+                    }
+                    Some(layered) => {
+                        let request = Request::from_parts(head, body);
+                        Box::pin(service.through_layers(layered, connection, request)).await
+                    }
+                },
+            };
+            connection.body_is_read();
+            connection.answer_is_ready();
+            if let Some(turned) = response.extensions_mut().remove::<Turned>() {
+                router.turned_away(turned, client);
+            }
+            if let Some(origin) = origin {
+                router.cors.allow(origin, &mut response);
+            }
+            if last
+                || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed
+            {
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            if let Some(begun) = begun {
+                tell_time(begun, &mut response);
+            }
+            if let Some(watch) = watch {
+                watch.end(response.status().as_u16());
+            }
+            Ok(response.map(|body| sending::watch(connection, body)))
         }
     }
 }
@@ -246,6 +280,51 @@ impl Router {
             return connection.peer();
         }
         trusted.client(connection.peer(), headers)
+    }
+
+    /// Whether a request is what nearly all are: a message for the endpoint.
+    #[inline]
+    fn is_message(&self, head: &Parts) -> bool {
+        head.method == Method::POST && self.path(&head.uri) == Route::MCP.path
+    }
+
+    /// What [`route`](Self::route) does with a message, without what other paths need.
+    #[inline]
+    async fn message(
+        &self,
+        by: (&Local, &Arc<ConnectionState>, IpAddr),
+        summary: &Summary,
+        head: &mut Parts,
+        body: &mut Body,
+    ) -> Response<Body> {
+        let (local, connection, client) = by;
+        let route = Route::MCP;
+        if let Err(refused) = self.endpoint.server.limits.arrive(client) {
+            return Rejection::Limited(refused).into_response(Some(route));
+        }
+        let (connection, client) = (Some(connection), Some(client));
+        let proved;
+        let principal = match self.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match Box::pin(self.enter(local, connection, client, route, head)).await {
+                Ok(principal) => {
+                    proved = principal;
+                    &proved
+                }
+                Err(refused) => return refused,
+            },
+        };
+        let entered = Entered { principal, client };
+        let wire = Wire::of(head.version);
+        let headers = &mut head.headers;
+        let answer = self
+            .endpoint
+            .post(&entered, local, connection, summary, wire, headers, body);
+        let response = answer.await.unwrap_or_else(Rejection::into_rpc);
+        if response.status() == StatusCode::FORBIDDEN {
+            return self.lacking(principal, connection, route, head, response);
+        }
+        response
     }
 
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::connection::ConnectionState;
@@ -338,6 +338,8 @@ pub(super) fn deny(
     response
 }
 
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
 /// What the server said, over HTTP.
 #[inline]
 pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -> Response<Body> {
@@ -373,7 +375,7 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(session) = session.and_then(|id| HeaderValue::try_from(id).ok()) {
-        headers.insert("mcp-session-id", session);
+        headers.insert(SESSION_ID, session);
     }
     response
 }

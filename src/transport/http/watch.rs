@@ -270,10 +270,21 @@ fn begins_with(bytes: &[u8], name: &[u8]) -> bool {
 /// The number behind the colon of a `Content-Length`, if its line ends here.
 fn value_of(bytes: &[u8], at: usize) -> Option<u64> {
     let rest = bytes.get(at..)?;
-    let line = &rest[..memchr::memchr(b'\n', rest)?];
-    let colon = memchr::memchr(b':', line)?;
-    let value = std::str::from_utf8(line[colon + 1..].trim_ascii()).ok()?;
-    value.parse().ok()
+    let colon = memchr::memchr2(b':', b'\n', rest)?;
+    let mut value: Option<u64> = None;
+    let mut ended = false;
+    for byte in rest.get(colon..)?.strip_prefix(b":")? {
+        match byte {
+            b'0'..=b'9' if !ended => {
+                let digit = u64::from(byte - b'0');
+                value = Some(value.unwrap_or(0).checked_mul(10)?.checked_add(digit)?);
+            }
+            b'\n' => return value,
+            byte if byte.is_ascii_whitespace() => ended = value.is_some(),
+            _ => return None,
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use super::config::HttpLimits;
 use super::connection::{ConnectionState, Guards, Phase, Socket, WorkerClock};
 use super::peers::PeerPlace;
-use super::service::{Router, WorkerService};
+use super::service::{Router, Served, WorkerService};
 use super::stream::Stream;
 use super::tls::{HTTP_2, Tls};
 use crate::auth::ClientCertificate;
@@ -37,6 +37,11 @@ use crate::telemetry::{Life, QUEUE_TIME};
 const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
+/// What a head may take before anything has looked at it.
+const HEAD_MAX: usize = 64 * 1024;
+/// What is read at once of a connection whose requests are large: most of them come in one piece then, which need not be
+/// copied together.
+const READ_MAX: usize = 128 * 1024;
 /// Threads for tools that block, over all workers.
 const BLOCKING_THREADS: usize = 128;
 
@@ -407,11 +412,9 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         Phase::Idle
     });
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&state), guards));
-    let connection_state = Arc::clone(&state);
-    let respond = move |request: hyper::Request<Incoming>| {
-        let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));
-        async move { service.serve(&state, request).await }
-    };
+    let served = Arc::new(Served::new(service, Arc::clone(&state)));
+    let respond =
+        move |request: hyper::Request<Incoming>| Served::serve(Arc::clone(&served), request);
     let ended = if multiplexed {
         let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
         // hyper makes each stream a task and moves it about on the way; a pointer is moved for less.
@@ -430,7 +433,8 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     } else {
         let connection = http1::Builder::new()
             .header_read_timeout(None)
-            .max_buf_size(64 * 1024)
+            .max_header_size(HEAD_MAX)
+            .max_buf_size(READ_MAX)
             .serve_connection(io, service_fn(respond));
         until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
     };
