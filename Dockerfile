@@ -42,7 +42,8 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     find src macros/src -name '*.rs' -exec touch {} + \
     && RUSTFLAGS="-C target-feature=+crt-static" \
-       cargo auditable build --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}" \
+       cargo auditable rustc --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}" \
+           --bin longshore -- $(deploy/link-args.sh) \
     && deploy/rootfs.sh "target/$(uname -m)-unknown-linux-gnu/release/longshore" /rootfs
 
 FROM scratch AS build

@@ -15,6 +15,7 @@ target="$(uname -m)-unknown-linux-gnu"
 export STORAGE_DRIVER="${STORAGE_DRIVER:-vfs}" BUILDAH_ISOLATION="${BUILDAH_ISOLATION:-chroot}"
 
 program="${1:-}"
+sbom=""
 if [ -z "$program" ]; then
     tools="$PWD/target/tools"
     for tool in cargo-auditable cargo-cyclonedx; do
@@ -22,11 +23,12 @@ if [ -z "$program" ]; then
     done
     # The list of dependencies goes into the program, for scanners, and beside the image.
     PATH="$tools/bin:$PATH" RUSTFLAGS="-C target-feature=+crt-static" \
-        cargo auditable build --locked --release --target "$target" --features git,sql
+        cargo auditable rustc --locked --release --target "$target" --features git,sql --bin longshore -- $(deploy/link-args.sh)
     program="${CARGO_TARGET_DIR:-target}/$target/release/longshore"
     PATH="$tools/bin:$PATH" cargo cyclonedx --format json --target "$target" --features git,sql --override-filename longshore.cdx
     mkdir -p target/sbom
-    mv longshore.cdx.json target/sbom/
+    sbom=target/sbom/longshore.cdx.json
+    mv longshore.cdx.json "$sbom"
     find macros loadtest benches -name longshore.cdx.json -delete
 fi
 
@@ -58,6 +60,12 @@ size="$(du --apparent-size --bytes --summarize "$root" | cut -f1)"
 echo "       the image's files are $size bytes, the program $(stat -c %s "$root/longshore")"
 holds "it is smaller than 20 MiB" [ "$size" -lt "$limit" ]
 holds "the program is static" bash -c '! ldd "$1" 2>&1 | grep -q "=>"' _ "$root/longshore"
+if [ -n "$sbom" ]; then
+    holds "the program names what it was built from" bash -c 'readelf --wide --sections "$1" | grep -q "[.]dep-v0"' _ "$root/longshore"
+    for part in hyper rustls gix rusqlite; do
+        holds "so does the list beside it: $part" grep --quiet "\"pkg:cargo/$part@" "$sbom"
+    done
+fi
 holds "it runs as nobody in particular" is "$(config .OCIv1.Config.User)" 65532:65532
 holds "it starts the program" is "$(config .OCIv1.Config.Entrypoint)" "[/longshore]"
 holds "it names its licence" is "$(config 'index .OCIv1.Config.Labels "org.opencontainers.image.licenses"')" "MIT OR Apache-2.0"
@@ -66,7 +74,12 @@ holds "it has root certificates" [ -s "$root/etc/ssl/certs/ca-certificates.crt" 
 holds "it has nothing else" is "$(cd "$root" && find . -type f -not -path './proc/*' -not -path './sys/*' -not -path './dev/*' -not -path './run/*' | sort | tr '\n' ' ')" \
     "./etc/group ./etc/nsswitch.conf ./etc/passwd ./etc/ssl/certs/ca-certificates.crt ./longshore "
 
-port="${LONGSHORE_IMAGE_PORT:-18080}"
+port="${LONGSHORE_IMAGE_PORT:-}"
+# One on which nobody answers, for the answers are to come from the image.
+is_taken() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
+while [ -z "$port" ] || is_taken "$port"; do
+    port=$((20000 + RANDOM))
+done
 in_image() { # USER COMMAND...
     local user=$1
     shift
@@ -77,8 +90,8 @@ serves() { # USER
     in_image "$1" /longshore run > "$log" 2>&1 &
     server=$!
     for _ in $(seq 100); do
-        answers /health && return 0
         kill -0 "$server" 2> /dev/null || break
+        answers /health && return 0
         sleep 0.1
     done
     cat "$log"
@@ -91,8 +104,8 @@ calls() {
         grep --quiet '"serverInfo"'
 }
 stops() {
-    kill -TERM "$server"
     local code=0
+    kill -TERM "$server" || return 1
     wait "$server" || code=$?
     server=""
     is "$code" 0

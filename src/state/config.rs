@@ -1,5 +1,7 @@
 //! What can be set about the shared state.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +27,32 @@ pub struct StateConfig {
     pub memory_bytes: usize,
     /// How long one call of the store may take, in milliseconds. Default: 100.
     pub timeout_ms: u64,
+    /// Certificates for servers that are reached over TLS.
+    pub tls: StateTlsConfig,
+}
+
+/// Whom a store over TLS is believed to be, and what is shown to it.
+///
+/// The files are read at start. They are for addresses that begin with `rediss`, of sentinels and nodes too.
+///
+/// ```toml
+/// [state]
+/// url = "rediss://redis:6379"
+///
+/// [state.tls]
+/// authorities = "/etc/longshore/redis-ca.pem"
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StateTlsConfig {
+    /// A file with the certificates of the authorities that vouch for the store, in PEM. Default: none, and those are
+    /// believed that the web trusts.
+    pub authorities: Option<PathBuf>,
+    /// A file with the certificate that is shown to the store and those that lead to its authority, in PEM. Default:
+    /// none, nothing is shown.
+    pub certificate: Option<PathBuf>,
+    /// A file with that certificate's private key, in PEM.
+    pub key: Option<PathBuf>,
 }
 
 impl Default for StateConfig {
@@ -34,6 +62,7 @@ impl Default for StateConfig {
             prefix: "longshore:".to_owned(),
             memory_bytes: 64 * 1024 * 1024,
             timeout_ms: 100,
+            tls: StateTlsConfig::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod redis;
 mod shared;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 #[cfg(feature = "redis")]
+pub(crate) use self::redis::Nature;
+#[cfg(feature = "redis")]
 pub use self::redis::Redis;
-pub use config::StateConfig;
+pub use config::{StateConfig, StateTlsConfig};
 pub use memory::Memory;
 pub use shared::SharedState;
 
@@ -198,6 +201,24 @@ pub enum OpenStateError {
         "state.url is set, but this program was built without the feature `redis`; build it with that, or leave state.url out"
     )]
     Unsupported,
+    /// Certificates for a connection that has none.
+    #[error(
+        "state.tls is set, and state.url asks for no TLS; write it with rediss:// (rediss+sentinel://, rediss+cluster://), or leave state.tls out"
+    )]
+    NoTls,
+    /// A certificate without its key, or the other way round.
+    #[error("state.tls.certificate and state.tls.key go together; set both or neither")]
+    Half,
+    /// A file that cannot be used.
+    #[error("{setting} names {}, which cannot be used: {problem}", path.display())]
+    File {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
 }
 
 /// The store that is configured. Nothing is connected yet.

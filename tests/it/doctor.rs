@@ -164,6 +164,7 @@ fn nothing_is_wrong_with_a_server_of_ours() {
         ("protocol", "Accept"),
         ("protocol", "trailing slash"),
         ("protocol", "content type"),
+        ("protocol", "large messages"),
         ("guards", "Host"),
         ("guards", "Origin"),
         ("guards", "preflight"),
@@ -349,6 +350,79 @@ fn certificates_are_looked_at_as_clients_do() {
     said.assert("tls", "chain", "ok", &[]);
     said.assert("tls", "expiry", "ok", &["not before 2"]);
     said.assert("tls", "versions", "ok", &["TLS 1.3 and 1.2; HTTP/2"]);
+    said.assert("tls", "old versions", "ok", &["refused"]);
+}
+
+/// The version in the first message of a client that speaks TLS.
+fn hello_version(stream: &TcpStream) -> Option<[u8; 2]> {
+    let mut said = [0; 11];
+    loop {
+        match stream.peek(&mut said).ok()? {
+            0 => return None,
+            11 => return Some([said[9], said[10]]),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn versions_of_tls_that_nobody_should_speak_are_told() {
+    let file = |name: &str| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    let server = demo()
+        .configured(|c| {
+            c.http.tls.certificate = Some(file("server.crt").into());
+            c.http.tls.key = Some(file("server.key").into());
+        })
+        .start();
+    let address = server.address();
+    let front = in_front(move |mut stream| match hello_version(&stream) {
+        // It goes on in TLS 1.1, and of TLS 1.0 it wants to know nothing.
+        Some([3, 2]) => {
+            let mut buffer = [0; 1024];
+            let _ = stream.read(&mut buffer);
+            let _ = stream.write_all(&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2]);
+            let _ = stream.write_all(&[0; 36]);
+        }
+        Some([3, 1]) => {
+            let mut buffer = [0; 1024];
+            let _ = stream.read(&mut buffer);
+            let _ = stream.write_all(&[21, 3, 1, 0, 2, 2, 70]);
+        }
+        _ => pass_on(stream, address, |_| Filter::Pass),
+    });
+    let url = format!("https://localhost:{}/mcp", front.port());
+    let said = doctor(
+        &["--url", &url, "--hold", "1", "--ca", &file("ca.crt")],
+        &[],
+    );
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert("tls", "versions", "ok", &[]);
+    said.assert(
+        "tls",
+        "old versions",
+        "warning",
+        &["TLS 1.1 is taken", "ssl_protocols"],
+    );
+}
+
+#[test]
+fn messages_that_are_refused_for_their_size_are_told() {
+    let server = demo()
+        .configured(|c| c.http.limits.body_bytes = 200 * 1024)
+        .start();
+    let said = doctor(&["--url", &at(server.address()), "--hold", "1"], &[]);
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    said.assert(
+        "protocol",
+        "large messages",
+        "warning",
+        &[
+            "1088 KiB is refused",
+            "128 KiB is answered",
+            "client_max_body_size",
+            "http.limits.body_bytes",
+        ],
+    );
 }
 
 #[test]
@@ -444,4 +518,35 @@ fn a_machine_where_all_is_well_needs_no_more_than_warnings() {
     let wrong = doctor(&[], &[("LONGSHORE_PROT", "1")]);
     assert_eq!(wrong.code, Some(1));
     wrong.assert("configuration", "settings", "failure", &["LONGSHORE_PORT"]);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_store_that_throws_things_away_is_told() {
+    let Some(redis) = crate::support::RedisServer::start() else {
+        return;
+    };
+    let url = redis.url();
+    let examined = || {
+        doctor(
+            &[],
+            &[
+                ("LONGSHORE_STATE__URL", &url),
+                ("LONGSHORE_HTTP__PORT", "0"),
+            ],
+        )
+    };
+    let said = examined();
+    said.assert("state", "store", "ok", &["written, read and removed"]);
+    said.assert("state", "server", "ok", &["version ", "noeviction"]);
+    redis.say(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    redis.say(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    examined().assert(
+        "state",
+        "server",
+        "warning",
+        &["volatile-lru", "maxmemory-policy noeviction"],
+    );
+    redis.say(&["ACL", "SETUSER", "default", "-info"]);
+    examined().assert("state", "server", "skipped", &["INFO"]);
 }

@@ -313,3 +313,39 @@ fn a_socket_that_was_handed_over_is_listened_on() {
     let _ = child.wait();
     assert_eq!(status, 200);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_socket_in_the_file_system_that_was_handed_over_is_listened_on_and_left() {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mcp.sock");
+    let listener = UnixListener::bind(&path).expect("bound");
+    let script = r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run --port 1"#;
+    let mut child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_longshore")])
+        .stdin(std::os::fd::OwnedFd::from(listener))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut stream = UnixStream::connect(&path).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a socket");
+    // A proxy passes on whatever name it was asked by.
+    let ready = "GET /livez HTTP/1.1\r\nhost: mcp.example.com\r\nconnection: close\r\n\r\n";
+    stream.write_all(ready.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let told = Command::new("kill")
+        .args(["-s", "TERM", &child.id().to_string()])
+        .status();
+    assert!(told.is_ok_and(|status| status.success()));
+    let ended = child.wait().expect("a status");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(ended.code(), Some(0));
+    assert!(path.exists(), "whoever made it removes it");
+}

@@ -96,6 +96,20 @@ impl Front {
         ])
     }
 
+    /// Messages are refused for their size.
+    pub(super) fn against_small_bodies(self) -> Vec<String> {
+        self.choose(&[
+            (Self::Nginx, "nginx: client_max_body_size 4m"),
+            (Self::Nginx, "ingress-nginx: nginx.ingress.kubernetes.io/proxy-body-size: 4m"),
+            (Self::Google, "Google: Cloud Armor inspects 8 KiB of a body and lets the rest pass; Cloud Run takes 32 MiB over HTTP/1"),
+            (Self::Amazon, "AWS: API Gateway takes 10 MiB, a Lambda function 6 MiB behind it and 1 MiB behind a load balancer; AWS WAF: a rule with SizeRestrictions_BODY refuses from 8 KiB on"),
+            (Self::Envoy, "Envoy: max_request_bytes of the buffer filter (envoy.filters.http.buffer) and of ext_authz with_request_body"),
+            (Self::Azure, "Azure: Application Gateway WAF policy: maxRequestBodySizeInKb (128 unless it is set)"),
+            (Self::Cloudflare, "Cloudflare: 100 MB and more are let through; a WAF rule on http.request.body.size may be stricter"),
+            (Self::Caddy, "Caddy: request_body { max_size 4MB }"),
+        ])
+    }
+
     /// What is for this one; for one that nobody knows, all of it.
     fn choose(self, all: &[(Self, &str)]) -> Vec<String> {
         let own: Vec<_> = all

@@ -141,6 +141,59 @@ async fn state(config: &Config, report: &mut Report) {
             config.state.timeout_ms * 4
         )),
     });
+    #[cfg(feature = "redis")]
+    natures(config, report).await;
+}
+
+/// What the servers say of themselves: whether they are new enough, and what they do when they are full.
+#[cfg(feature = "redis")]
+async fn natures(config: &Config, report: &mut Report) {
+    const AREA: &str = "state";
+    const CHECK: &str = "server";
+    let patient = crate::state::StateConfig {
+        timeout_ms: STATE_PATIENCE.as_millis() as u64,
+        ..config.state.clone()
+    };
+    // Whether the address is one was looked at before.
+    let Ok(store) = crate::state::Redis::new(&patient) else {
+        return;
+    };
+    let natures = match store.nature().await {
+        Ok(natures) => natures,
+        Err(error) => {
+            report.add(Finding::skipped(
+                AREA,
+                CHECK,
+                format!("INFO is not answered ({error}): an administrator can tell whether maxmemory-policy is noeviction"),
+            ));
+            return;
+        }
+    };
+    let worst = natures
+        .iter()
+        .find(|nature| nature.is_old())
+        .or_else(|| natures.iter().find(|nature| nature.evicts()));
+    let of = |nature: &crate::state::Nature| {
+        format!(
+            "version {}, maxmemory-policy {}",
+            nature.version.as_deref().unwrap_or("unknown"),
+            nature.policy.as_deref().unwrap_or("unknown"),
+        )
+    };
+    report.add(match (worst, natures.first()) {
+        (Some(nature), _) if nature.is_old() => {
+            Finding::failure(AREA, CHECK, of(nature)).advise("Redis 7 or Valkey 7.2, or later")
+        }
+        (Some(nature), _) => Finding::warning(
+            AREA,
+            CHECK,
+            format!("{}: when it is full it throws away what is still needed: sessions that were ended, tasks, what clients come back for", of(nature)),
+        )
+        .advise("redis.conf: maxmemory-policy noeviction; at once: CONFIG SET maxmemory-policy noeviction")
+        .advise("ElastiCache: a parameter group with maxmemory-policy = noeviction; Memorystore: --update-redis-config maxmemory-policy=noeviction; Azure: maxmemory-policy in the advanced settings"),
+        (None, Some(nature)) => Finding::ok(AREA, CHECK, of(nature)),
+        (None, None) => Finding::skipped(AREA, CHECK, "INFO is answered with nothing"),
+    });
 }
 
 async fn write(state: &SharedState) -> Result<(), StateError> {

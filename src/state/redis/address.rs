@@ -52,6 +52,14 @@ const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 impl Address {
+    /// Whether it asks for TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        match self {
+            Self::One(server) => matches!(server.addr(), ConnectionAddr::TcpTls { .. }),
+            Self::Sentinel { is_secure, .. } | Self::Cluster { is_secure, .. } => *is_secure,
+        }
+    }
+
     /// Reads `redis://host:6379/0`, `redis+sentinel://host:26379,host/name/0` or `redis+cluster://host:6379,host`; each with
     /// `rediss` for TLS, and `user:password@` in front of the first host. `None` if it is none of them.
     pub(super) fn parse(url: &str) -> Option<Self> {
@@ -184,6 +192,21 @@ mod tests {
                 matches!(Address::parse(url), Some(Address::One(_))),
                 "{url}"
             );
+        }
+    }
+
+    #[test]
+    fn with_another_s_at_the_end_of_redis_it_is_tls() {
+        for (url, is_secure) in [
+            ("redis://redis:6379", false),
+            ("rediss://u:p@redis:6379/2", true),
+            ("redis+sentinel://one/m", false),
+            ("rediss+sentinel://one/m", true),
+            ("redis+cluster://one", false),
+            ("rediss+cluster://one", true),
+        ] {
+            let address = Address::parse(url).expect("an address");
+            assert_eq!(address.is_secure(), is_secure, "{url}");
         }
     }
 

@@ -7,6 +7,8 @@
 
 mod address;
 mod listener;
+mod nature;
+mod trust;
 mod way;
 
 use std::fmt;
@@ -23,6 +25,7 @@ use super::{
 use crate::net::{Backoff, Breaker, chance};
 use address::Address;
 use listener::Listener;
+pub(crate) use nature::Nature;
 use way::{Connection, Way};
 
 /// A [`State`] on a Redis or Valkey server, of version 7 or later.
@@ -48,13 +51,16 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// An address that is none.
+    /// An address that is none; files of `state.tls` that cannot be used.
     pub fn new(config: &StateConfig) -> Result<Self, OpenStateError> {
         let url = config.url.as_ref().map_or("", |url| url.expose());
         let within = Duration::from_millis(config.timeout_ms);
-        let way = Address::parse(url)
-            .and_then(|address| Way::new(address, within).ok())
-            .ok_or(OpenStateError::Url)?;
+        let address = Address::parse(url).ok_or(OpenStateError::Url)?;
+        let certificates = trust::certificates(&config.tls)?;
+        if certificates.is_some() && !address.is_secure() {
+            return Err(OpenStateError::NoTls);
+        }
+        let way = Way::new(address, certificates, within).map_err(|_| OpenStateError::Url)?;
         Ok(Self {
             way,
             prefix: config.prefix.clone(),
@@ -181,6 +187,9 @@ fn state_error(error: &RedisError) -> StateError {
     }
     if says("OOM") {
         return StateError::Full;
+    }
+    if let Some(problem) = trust::problem(error) {
+        return unreachable(problem);
     }
     unreachable(match error.kind() {
         ErrorKind::Io if error.is_timeout() => "it does not answer in time",

@@ -10,8 +10,9 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _,
-    Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo as _, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind,
+    TlsCertificates, TlsMode, Value,
 };
 use tokio::time::{Instant, timeout};
 
@@ -71,6 +72,7 @@ pub(super) struct Nodes {
     client: ClusterClient,
     addresses: Vec<ConnectionAddr>,
     login: Login,
+    certificates: Option<TlsCertificates>,
 }
 
 /// A connection of one of the kinds.
@@ -82,10 +84,14 @@ pub(super) enum Connection {
 
 impl Way {
     /// The way to an address. Nothing is connected yet.
-    pub(super) fn new(address: Address, within: Duration) -> RedisResult<Self> {
+    pub(super) fn new(
+        address: Address,
+        certificates: Option<TlsCertificates>,
+        within: Duration,
+    ) -> RedisResult<Self> {
         Ok(match address {
             Address::One(server) => Self::One(Arc::new(One {
-                client: Client::open(server)?,
+                client: client(server, certificates.as_ref())?,
                 manager: OnceLock::new(),
                 within,
             })),
@@ -101,6 +107,11 @@ impl Way {
                         .set_client_to_redis_db(login.database);
                 if is_secure {
                     builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+                }
+                if let Some(certificates) = certificates {
+                    builder = builder
+                        .set_client_to_redis_certificates(certificates.clone())
+                        .set_client_to_sentinel_certificates(certificates);
                 }
                 if let Some(user) = &login.user {
                     builder = builder.set_client_to_redis_username(user);
@@ -133,6 +144,9 @@ impl Way {
                 if is_secure {
                     builder = builder.tls(TlsMode::Secure);
                 }
+                if let Some(certificates) = &certificates {
+                    builder = builder.certs(certificates.clone());
+                }
                 if let Some(user) = &login.user {
                     builder = builder.username(user);
                 }
@@ -143,6 +157,7 @@ impl Way {
                     client: builder.build()?,
                     addresses: nodes,
                     login,
+                    certificates,
                 }))
             }
         })
@@ -179,6 +194,13 @@ impl Way {
             }
             Self::Cluster(kept) => kept.way.listen().await,
         }
+    }
+}
+
+fn client(server: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(server, certificates.clone()),
+        None => Client::open(server),
     }
 }
 
@@ -304,7 +326,8 @@ impl Nodes {
         let mut problem = unreachable("there is no node");
         for address in &self.addresses {
             let server = address.clone().into_connection_info()?;
-            let client = Client::open(server.set_redis_settings(self.login.settings()))?;
+            let server = server.set_redis_settings(self.login.settings());
+            let client = client(server, self.certificates.as_ref())?;
             match timeout(CONNECT, client.get_async_pubsub()).await {
                 Ok(Ok(listening)) => return Ok(listening),
                 Ok(Err(error)) => problem = error,

@@ -27,14 +27,15 @@ pub(super) enum Arrived {
     ByFile(UnixStream),
 }
 
-/// A socket in the file system, which is removed at the end unless somebody else has put another there.
+/// A socket in the file system. If it was made here it is removed at the end, unless somebody else has put another there.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     listener: UnixListener,
+    /// Empty if it has none.
     path: PathBuf,
-    /// Device and number of the file.
-    identity: (u64, u64),
+    /// Device and number of the file, if it was made here.
+    identity: Option<(u64, u64)>,
 }
 
 /// What whoever comes in by a file counts as: only this machine has files.
@@ -47,6 +48,15 @@ impl Door {
             Self::Port(listener) => listener.local_addr().map(Some),
             #[cfg(unix)]
             Self::File(_) => Ok(None),
+        }
+    }
+
+    /// Its path, if it is a file that has one.
+    #[cfg(unix)]
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Port(_) => None,
+            Self::File(file) => Some(&*file.path).filter(|path| !path.as_os_str().is_empty()),
         }
     }
 
@@ -137,7 +147,18 @@ impl SocketFile {
         Ok(Self {
             listener: UnixListener::from_std(socket.into())?,
             path: path.to_owned(),
-            identity: (file.dev(), file.ino()),
+            identity: Some((file.dev(), file.ino())),
+        })
+    }
+
+    /// Listens on what somebody else has made and will remove.
+    pub(crate) fn handed_over(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self {
+            path: address.as_pathname().unwrap_or(Path::new("")).to_owned(),
+            listener: UnixListener::from_std(listener)?,
+            identity: None,
         })
     }
 }
@@ -147,8 +168,11 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         use std::os::unix::fs::MetadataExt as _;
 
+        let Some(identity) = self.identity else {
+            return;
+        };
         let is_ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|file| (file.dev(), file.ino()) == self.identity);
+            .is_ok_and(|file| (file.dev(), file.ino()) == identity);
         if is_ours {
             // Whoever comes next removes it.
             let _ = std::fs::remove_file(&self.path);

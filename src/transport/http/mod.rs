@@ -90,7 +90,7 @@ impl Listener {
     /// address.
     pub(crate) fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
         let door = match (inherited()?, &config.unix_socket) {
-            (Some(listener), _) => Door::Port(listener),
+            (Some(door), _) => door,
             (None, Some(path)) => socket_file(path, config.unix_socket_mode)?,
             (None, None) => Door::Port(listen(SocketAddr::new(config.host, config.port))?),
         };
@@ -111,6 +111,12 @@ impl Listener {
         self.address
     }
 
+    /// The socket in the file system that it listens on, if that is where.
+    #[cfg(unix)]
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.door.path()
+    }
+
     /// Serves until `stop` is done; then on for a while, since those who send requests hear of it late; then lets what
     /// has begun come to its end.
     pub(crate) async fn serve(
@@ -125,6 +131,10 @@ impl Listener {
         // The port that was taken, where any would do.
         if let Some(address) = self.address {
             config.port = address.port();
+        }
+        #[cfg(unix)]
+        if let Some(path) = self.path() {
+            config.unix_socket = Some(path.to_owned());
         }
         // What clients speak, be it with a proxy.
         let scheme = match &config.public_url {
@@ -252,17 +262,28 @@ fn socket_file(_: &Path, _: SocketMode) -> io::Result<Door> {
 
 /// The first socket that was handed over (`LISTEN_FDS`), if there is one.
 #[cfg(unix)]
-fn inherited() -> io::Result<Option<TcpListener>> {
-    let Some(listener) = listenfd::ListenFd::from_env().take_tcp_listener(0)? else {
-        return Ok(None);
+fn inherited() -> io::Result<Option<Door>> {
+    let mut handed = listenfd::ListenFd::from_env();
+    let door = match handed.take_tcp_listener(0) {
+        Ok(None) => return Ok(None),
+        Ok(Some(listener)) => {
+            listener.set_nonblocking(true)?;
+            Door::Port(TcpListener::from_std(listener)?)
+        }
+        // What is no port may be a file; it stays where it was until somebody takes it.
+        Err(problem) => match handed.take_unix_listener(0) {
+            Ok(Some(listener)) => Door::File(door::SocketFile::handed_over(listener)?),
+            _ => return Err(problem),
+        },
     };
-    listener.set_nonblocking(true)?;
-    tracing::info!("listening on the socket that was handed over, not on http.host and http.port");
-    TcpListener::from_std(listener).map(Some)
+    tracing::info!(
+        "listening on the socket that was handed over, not where http.host and http.port or http.unix_socket say"
+    );
+    Ok(Some(door))
 }
 
 #[cfg(not(unix))]
-fn inherited() -> io::Result<Option<TcpListener>> {
+fn inherited() -> io::Result<Option<Door>> {
     Ok(None)
 }
 

@@ -5,6 +5,8 @@ mod contract;
 mod redis;
 #[cfg(feature = "redis")]
 mod redis_several;
+#[cfg(feature = "redis")]
+mod redis_tls;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,13 +32,18 @@ impl RedisServer {
 
     /// A sentinel that watches a master of this name, which is down when it is silent for half a second.
     pub(crate) fn start_sentinel(name: &str, master: &Self) -> Option<Self> {
+        Self::start_sentinel_with(name, master.port, "")
+    }
+
+    /// The same for a master on a port, with further lines in its file.
+    pub(crate) fn start_sentinel_with(name: &str, port: u16, lines: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("sentinel.conf");
         let text = format!(
-            "sentinel monitor {name} 127.0.0.1 {} 1\n\
+            "{lines}\n\
+             sentinel monitor {name} 127.0.0.1 {port} 1\n\
              sentinel down-after-milliseconds {name} 500\n\
-             sentinel failover-timeout {name} 3000\n",
-            master.port
+             sentinel failover-timeout {name} 3000\n"
         );
         std::fs::write(&file, text).expect("written");
         let file = file.to_str().expect("UTF-8").to_owned();

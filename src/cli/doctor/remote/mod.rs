@@ -4,7 +4,9 @@
 //! request has a connection of its own.
 
 mod access;
+mod bodies;
 mod guards;
+mod old_tls;
 mod protocol;
 mod sessions;
 mod streams;
@@ -89,6 +91,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
             );
             return Ok(());
         }
+        old_tls::examine(&wire, report).await;
     } else {
         report.add(plain(&wire));
     }
@@ -117,6 +120,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         return Ok(());
     }
     let eras = protocol::examine(&wire, report).await;
+    bodies::examine(&wire, front, &eras, report).await;
     guards::examine(&wire, remote.origin.as_deref(), report).await;
     let session =
         sessions::examine(&wire, remote.connections, eras.handshake.as_deref(), report).await;

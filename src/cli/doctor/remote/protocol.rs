@@ -57,7 +57,7 @@ pub(super) async fn examine(wire: &Wire, report: &mut Report) -> Eras {
 }
 
 /// Any request that the server answers.
-fn usual(wire: &Wire, eras: &Eras) -> Ask {
+pub(super) fn usual(wire: &Wire, eras: &Eras) -> Ask {
     match &eras.handshake {
         Some(revision) => Ask::message(wire, &initialize(revision)),
         None => stateless(wire, "server/discover", json!({})),

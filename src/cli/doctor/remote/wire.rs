@@ -121,6 +121,14 @@ impl Ask {
         self
     }
 
+    /// Fills the body up with blanks.
+    pub(super) fn padded(mut self, bytes: usize) -> Self {
+        let mut body = self.body.to_vec();
+        body.resize(bytes.max(body.len()), b' ');
+        self.body = body.into();
+        self
+    }
+
     pub(super) fn at(mut self, target: impl Into<String>) -> Self {
         self.target = target.into();
         self

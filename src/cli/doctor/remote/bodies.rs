@@ -1,0 +1,61 @@
+//! How large a message may be on its way to the server.
+
+use super::super::front::Front;
+use super::super::report::{Finding, Report};
+use super::protocol::{Eras, usual};
+use super::wire::Wire;
+
+/// A little more than what nginx lets through unless it is told to.
+const LARGE: usize = (1024 + 64) * 1024;
+/// What is tried if that is too much.
+const SMALLER: [usize; 4] = [512 * 1024, 128 * 1024, 64 * 1024, 16 * 1024];
+
+/// Sends a message that is nothing but long. What it is filled up with are blanks, which mean nothing in JSON.
+pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut Report) {
+    const AREA: &str = "protocol";
+    const CHECK: &str = "large messages";
+    if eras.handshake.is_none() && !eras.stateless {
+        return;
+    }
+    let refusal = match attempt(wire, eras, LARGE).await {
+        Ok(()) => {
+            let seen = format!("one of {} KiB is answered", LARGE / 1024);
+            report.add(Finding::ok(AREA, CHECK, seen));
+            return;
+        }
+        Err(refusal) => refusal,
+    };
+    let mut fits = 0;
+    for bytes in SMALLER {
+        if attempt(wire, eras, bytes).await.is_ok() {
+            fits = bytes;
+            break;
+        }
+    }
+    let most = match fits {
+        0 => format!("so is one of {} KiB", SMALLER[SMALLER.len() - 1] / 1024),
+        fits => format!("one of {} KiB is answered", fits / 1024),
+    };
+    let mut finding = Finding::warning(
+        AREA,
+        CHECK,
+        format!(
+            "one of {} KiB is refused ({refusal}), {most}: arguments of tools may be as large",
+            LARGE / 1024
+        ),
+    );
+    for advice in front.against_small_bodies() {
+        finding = finding.advise(advice);
+    }
+    report
+        .add(finding.advise("the server itself: http.limits.body_bytes (4 MiB unless it is set)"));
+}
+
+/// Why a message of a size is not answered.
+async fn attempt(wire: &Wire, eras: &Eras, bytes: usize) -> Result<(), String> {
+    let seen = wire.ask(&usual(wire, eras).padded(bytes)).await?;
+    if seen.is_success() {
+        return Ok(());
+    }
+    Err(seen.summary())
+}

@@ -1,0 +1,123 @@
+//! What a server says of itself, as far as it decides how well it keeps things.
+
+use redis::{Value, cmd};
+
+use super::Redis;
+use crate::state::StateError;
+
+/// One server, or one node of a cluster.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nature {
+    /// Such as `7.0.15`.
+    pub(crate) version: Option<String>,
+    /// What it does when its memory is full: `maxmemory_policy`.
+    pub(crate) policy: Option<String>,
+    /// How much memory it may take, in bytes; 0 is no limit.
+    pub(crate) memory_max: Option<u64>,
+}
+
+impl Redis {
+    /// Asks every server what it is.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with the store; that this user may not ask.
+    pub(crate) async fn nature(&self) -> Result<Vec<Nature>, StateError> {
+        let mut command = cmd("INFO");
+        command.arg("everything");
+        let said: Value = self.ask(command).await?;
+        let mut texts = Vec::new();
+        collect(said, &mut texts);
+        Ok(texts.iter().map(|text| Nature::read(text)).collect())
+    }
+}
+
+/// The texts in an answer: one, or of a cluster one for each node.
+fn collect(value: Value, texts: &mut Vec<String>) {
+    match value {
+        Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => texts.push(text),
+        Value::Array(values) => {
+            for value in values {
+                collect(value, texts);
+            }
+        }
+        Value::Map(pairs) => {
+            for (_, value) in pairs {
+                collect(value, texts);
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Nature {
+    /// Reads lines of `name:value`.
+    fn read(text: &str) -> Self {
+        let mut nature = Self::default();
+        for line in text.lines() {
+            match line.trim_end().split_once(':') {
+                // Valkey has a version of its own, and says which of Redis it is compatible with.
+                Some(("redis_version", value)) => nature.version = Some(value.to_owned()),
+                Some(("maxmemory_policy", value)) => nature.policy = Some(value.to_owned()),
+                Some(("maxmemory", value)) => nature.memory_max = value.parse().ok(),
+                _ => {}
+            }
+        }
+        nature
+    }
+
+    /// Whether it throws away what has not ended when its memory is full.
+    pub(crate) fn evicts(&self) -> bool {
+        self.memory_max != Some(0)
+            && self
+                .policy
+                .as_deref()
+                .is_some_and(|policy| policy != "noeviction")
+    }
+
+    /// Whether it is older than what is asked for.
+    pub(crate) fn is_old(&self) -> bool {
+        let major = self
+            .version
+            .as_deref()
+            .and_then(|version| version.split('.').next());
+        major
+            .and_then(|major| major.parse::<u32>().ok())
+            .is_some_and(|major| major < 7)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n\r\n# Memory\r\n\
+                        maxmemory:1048576\r\nmaxmemory_human:1.00M\r\nmaxmemory_policy:allkeys-lru\r\n";
+
+    #[test]
+    fn a_server_says_what_it_is() {
+        let nature = Nature::read(SAID);
+        assert_eq!(nature.version.as_deref(), Some("7.2.4"));
+        assert!(nature.evicts() && !nature.is_old());
+        let unlimited = Nature::read(&SAID.replace(":1048576", ":0"));
+        assert!(!unlimited.evicts());
+        let kept = Nature::read(&SAID.replace("allkeys-lru", "noeviction"));
+        assert!(!kept.evicts());
+        assert!(Nature::read("redis_version:6.2.1\r\n").is_old());
+        assert_eq!(Nature::read("nothing"), Nature::default());
+    }
+
+    #[test]
+    fn every_node_of_a_cluster_is_heard() {
+        let node = |text: &str| {
+            (
+                Value::SimpleString("127.0.0.1:1".to_owned()),
+                Value::BulkString(text.as_bytes().to_vec()),
+            )
+        };
+        let mut texts = Vec::new();
+        collect(Value::Map(vec![node("one"), node("two")]), &mut texts);
+        assert_eq!(texts, ["one", "two"]);
+    }
+}
