@@ -30,16 +30,17 @@ pub(super) enum Once {
 }
 
 impl McpHeaders {
-    /// Takes note of a header, if it is one of ours. `name` is in lower case.
+    /// Takes note of a header, if it is one of ours; says whether it is. `name` is in lower case.
     #[inline]
-    pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) {
+    pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) -> bool {
         match name {
             "mcp-protocol-version" => self.version.add(value),
             "mcp-session-id" => self.session.add(value),
             "mcp-method" => self.method.add(value),
             "mcp-name" => self.name.add(value),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.

@@ -21,14 +21,9 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
+    pub(crate) fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
-        let router = Arc::new(router(
-            server,
-            Arc::new(Gate::open()),
-            config,
-            Layers::default(),
-        ));
+        let router = Arc::new(router(server, gate, config, Layers::default()));
         Self {
             service: WorkerService::new(router, Arc::new(Local::new(cells))),
             connection: Arc::new(ConnectionState::new(

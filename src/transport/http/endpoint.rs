@@ -14,6 +14,7 @@ use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
 use super::status::{Rejection, respond};
+use crate::limit::Limit;
 use crate::net::{Body, read_capped};
 use crate::server::{HttpHead, Local, Server, VersionHeader};
 use crate::telemetry::Wire;
@@ -126,10 +127,10 @@ impl Endpoint {
                 let mut read = pin!(read);
                 let body = poll_fn(|cx| match read.as_mut().poll(cx) {
                     Poll::Ready(body) => Poll::Ready(body.map_err(Rejection::from)),
-                    Poll::Pending if connection.body_overdue(cx) => {
-                        Poll::Ready(Err(Rejection::BodyTooSlow))
-                    }
-                    Poll::Pending => Poll::Pending,
+                    Poll::Pending => match connection.body_overdue(cx) {
+                        Some(limit) => Poll::Ready(Err(Rejection::BodyTooSlow(limit))),
+                        None => Poll::Pending,
+                    },
                 });
                 let body = body.await;
                 connection.body_is_read();
@@ -145,7 +146,7 @@ impl Endpoint {
                 let limit = Duration::from_secs(u64::from(limits.body_seconds));
                 match tokio::time::timeout(limit, read).await {
                     Ok(body) => Ok(body?),
-                    Err(_) => Err(Rejection::BodyTooSlow),
+                    Err(_) => Err(Rejection::BodyTooSlow(Limit::BodySeconds)),
                 }
             }
         }

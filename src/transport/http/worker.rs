@@ -29,7 +29,7 @@ use super::service::{Router, WorkerService};
 use super::stream::Stream;
 use super::tls::{HTTP_2, Tls};
 use crate::auth::ClientCertificate;
-use crate::limit::{Hits, Limit, subnet};
+use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -37,8 +37,6 @@ use crate::telemetry::{Life, QUEUE_TIME};
 const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
-/// Threads for tools that block, over all workers.
-const BLOCKING_THREADS: usize = 128;
 
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
@@ -98,9 +96,10 @@ impl Worker {
         let (sockets, inbox) = mpsc::channel(HANDOVER_MAX);
         let (stop, stopped) = oneshot::channel();
         let load = Arc::new(Load::default());
+        let blocking = router.endpoint.config.blocking_threads;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads((BLOCKING_THREADS / count).max(4))
+            .max_blocking_threads((blocking / count).max(1))
             .build()?;
         let shared = Shared {
             local: Arc::new(Local::new(router.endpoint.server.telemetry().cells())),
@@ -217,13 +216,13 @@ impl Shared {
         stopped: oneshot::Receiver<()>,
     ) {
         let limits = router.endpoint.config.limits.clone();
-        let hits = Arc::clone(&router.endpoint.server.limits.hits);
+        let asked = Arc::clone(&router.endpoint.server.limits);
         let tls = router.tls.clone();
         let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
         tokio::spawn(sweep(
             limits.clone(),
-            hits,
+            asked,
             Arc::clone(&self.clock),
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
@@ -305,7 +304,7 @@ impl Drop for LoadGuard {
 /// Once a second: lets the clocks go on, and ends what is overdue.
 async fn sweep(
     limits: HttpLimits,
-    hits: Arc<Hits>,
+    asked: Arc<Limits>,
     clock: Arc<WorkerClock>,
     local: Arc<Local>,
     connections: Arc<Mutex<Vec<Swept>>>,
@@ -318,12 +317,17 @@ async fn sweep(
         seconds.tick().await;
         clock.tick();
         local.look_at_the_clock();
+        let is_short = asked.memory() != Pressure::None;
+        let hits = &asked.hits;
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| {
             if connection.task.is_finished() {
                 return false;
             }
-            if let Some(overdue) = connection.state.overdue(&limits) {
+            if is_short {
+                connection.state.retire_soon();
+            }
+            if let Some(overdue) = connection.state.overdue(&limits, hits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
                 hits.count(overdue.limit());
                 connection.state.cut();
@@ -408,6 +412,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     });
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&state), guards));
     let connection_state = Arc::clone(&state);
+    let hits = Arc::clone(&service.limits().hits);
     let respond = move |request: hyper::Request<Incoming>| {
         let (service, state) = (Arc::clone(&service), Arc::clone(&connection_state));
         async move { service.serve(&state, request).await }
@@ -435,6 +440,9 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
     };
     if let Err(error) = ended {
+        if multiplexed && error.is_timeout() {
+            hits.count(Limit::Http2PingSeconds);
+        }
         tracing::trace!(%error, "a connection ended early");
     }
 }
