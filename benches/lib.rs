@@ -1,13 +1,17 @@
 //! The requests that benchmarks and counts send through the server, without a socket.
 
+mod guarded;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+pub use guarded::{buckets, guarded, roles};
 use http::Request;
-use longshore::bench::{Answered, Pipeline};
+use longshore::bench::{Answered, Buckets, Pipeline};
 use longshore::catalog::CallFuture;
 use longshore::server::MethodFuture;
 use longshore::{App, Arguments, CallContext, Config, Definition, Output, Tool};
@@ -18,20 +22,63 @@ use serde_json::{Value, json};
 pub struct Scenario {
     /// What reports call it.
     pub name: String,
-    pipeline: Arc<Pipeline>,
-    request: Request<Bytes>,
+    /// How often it is sent before anything is counted.
+    pub warm_up: usize,
+    work: Work,
+    next: AtomicUsize,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// A server, and what it is sent, one after the other and then from the first again.
+    Requests(Arc<Pipeline>, Vec<Request<Bytes>>),
+    /// A bucket for each of so many addresses.
+    Buckets(Buckets, usize),
+}
+
+/// One thing that is asked.
+#[derive(Debug)]
+pub enum Asked {
+    /// A request.
+    Request(Request<Bytes>),
+    /// Whether an address may ask.
+    Address(u32),
 }
 
 impl Scenario {
-    /// One request.
-    pub fn request(&self) -> Request<Bytes> {
-        self.request.clone()
+    fn new(name: impl Into<String>, work: Work) -> Self {
+        Self {
+            name: name.into(),
+            warm_up: 200,
+            work,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The next request.
+    pub fn request(&self) -> Asked {
+        let next = self.next.fetch_add(1, Relaxed);
+        match &self.work {
+            Work::Requests(_, requests) => Asked::Request(requests[next % requests.len()].clone()),
+            // Not one after the other, as they were put there.
+            Work::Buckets(_, addresses) => {
+                Asked::Address((next.wrapping_mul(7_919) % addresses) as u32)
+            }
+        }
     }
 
     /// Answers one request. All that is sent here can be answered without waiting for anything.
     #[inline]
-    pub fn answer(&self, request: Request<Bytes>) -> Answered {
-        let answer = pin!(self.pipeline.answer(request));
+    pub fn answer(&self, asked: Asked) -> Answered {
+        let (pipeline, request) = match (&self.work, asked) {
+            (Work::Requests(pipeline, _), Asked::Request(request)) => (pipeline, request),
+            (Work::Buckets(buckets, _), Asked::Address(address)) => {
+                assert!(buckets.take(address), "none of them is ever empty");
+                return Answered::default();
+            }
+            (work, asked) => unreachable!("{asked:?} is nothing for {work:?}"),
+        };
+        let answer = pin!(pipeline.answer(request));
         match answer.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => answered,
             Poll::Pending => unreachable!("no tool here waits for anything"),
@@ -40,7 +87,7 @@ impl Scenario {
 
     /// Panics unless the server answers with a result.
     fn checked(self) -> Self {
-        let answered = self.answer(self.request.clone());
+        let answered = self.answer(self.request());
         let whole = [answered.head, answered.rest].concat();
         let answer: Value = serde_json::from_slice(&whole).unwrap_or_default();
         let result = &answer["result"];
@@ -106,17 +153,25 @@ pub fn words(length: usize) -> String {
 struct Server {
     pipeline: Arc<Pipeline>,
     session: Option<String>,
+    /// What is shown with each request.
+    credential: Option<String>,
 }
 
 impl Server {
     fn new(app: App) -> Self {
-        let pipeline = Pipeline::new(app).unwrap_or_else(|error| panic!("{error}"));
+        Self::shown(app, None, None)
+    }
+
+    /// One that is shown a credential, and takes tokens that were signed with these keys.
+    fn shown(app: App, keys: Option<&str>, credential: Option<&str>) -> Self {
+        let pipeline = Pipeline::with_keys(app, keys).unwrap_or_else(|error| panic!("{error}"));
         let mut server = Self {
             pipeline: Arc::new(pipeline),
             session: None,
+            credential: credential.map(str::to_owned),
         };
         let initialize = server.initialize("initialize");
-        let session = initialize.answer(initialize.request.clone()).session;
+        let session = initialize.answer(initialize.request()).session;
         server.session = session.and_then(|id| id.to_str().map(str::to_owned).ok());
         server
     }
@@ -170,16 +225,19 @@ impl Server {
         {
             request = request.header(*name, *value);
         }
+        if let Some(credential) = &self.credential {
+            request = request.header("authorization", format!("Bearer {credential}"));
+        }
         let mut message = json!({"jsonrpc": "2.0", "id": 1001, "method": method});
         if let Some(params) = params {
             message["params"] = params;
         }
         let request = request.body(Bytes::from(message.to_string()));
-        Scenario {
-            name: name.to_owned(),
-            pipeline: Arc::clone(&self.pipeline),
-            request: request.unwrap_or_else(|error| panic!("{error}")),
-        }
+        let request = request.unwrap_or_else(|error| panic!("{error}"));
+        Scenario::new(
+            name,
+            Work::Requests(Arc::clone(&self.pipeline), vec![request]),
+        )
         .checked()
     }
 }

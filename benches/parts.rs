@@ -394,6 +394,37 @@ mod check {
     }
 }
 
+/// Digests by which verified tokens are remembered. It has to be one that nobody finds two tokens of.
+mod token_digest {
+    use super::*;
+
+    fn run(bencher: Bencher<'_, '_>, place: usize, length: usize) {
+        let (_, digest) = bench::token_digests()[place];
+        let token = words(length);
+        bencher
+            .counter(BytesCount::of_str(&token))
+            .bench(|| digest(black_box(token.as_bytes())));
+    }
+
+    /// An API key, and tokens of Ed25519 and RSA.
+    const LENGTHS: [usize; 3] = [50, 350, 1000];
+
+    #[divan::bench(args = LENGTHS)]
+    fn sha_256(bencher: Bencher<'_, '_>, length: usize) {
+        run(bencher, 0, length);
+    }
+
+    #[divan::bench(args = LENGTHS)]
+    fn sha_256_of_sha2(bencher: Bencher<'_, '_>, length: usize) {
+        run(bencher, 1, length);
+    }
+
+    #[divan::bench(args = LENGTHS)]
+    fn sha_512_256(bencher: Bencher<'_, '_>, length: usize) {
+        run(bencher, 2, length);
+    }
+}
+
 /// Bytes of a size such as `16 KiB`.
 fn size(name: &str) -> usize {
     match name.split_once(' ') {

@@ -1,7 +1,7 @@
 //! Requests from the bytes of their bodies to those of their answers, without sockets and without hyper.
 
 use divan::Bencher;
-use longshore_benches::{Scenario, catalog, demo};
+use longshore_benches::{Scenario, catalog, demo, guarded};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -32,4 +32,9 @@ fn last_tool_of(bencher: Bencher<'_, '_>, count: usize) {
 #[divan::bench(args = [10, 1_000, 10_000])]
 fn listing_of(bencher: Bencher<'_, '_>, count: usize) {
     run(bencher, &catalog(count), &format!("list-{count}"));
+}
+
+#[divan::bench(args = ["call-open", "call-key", "call-token", "call-buckets"])]
+fn with_proofs(bencher: Bencher<'_, '_>, name: &str) {
+    run(bencher, &guarded(), name);
 }

@@ -6,6 +6,7 @@ mod backends;
 mod binding;
 mod compose;
 mod error;
+mod memory;
 mod mounts;
 mod policy;
 mod reload;

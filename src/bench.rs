@@ -1,6 +1,7 @@
 //! What the benchmarks measure, each part by itself. No part of the interface: anything here may change at any time.
 
 use std::future::poll_fn;
+use std::net::Ipv4Addr;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -10,10 +11,12 @@ use serde_json::Map;
 
 use crate::app::{App, AppError};
 use crate::catalog::Arguments;
+use crate::limit::{LimitConfig, Limits, RateConfig};
 use crate::net::Body;
 use crate::protocol::message::{Message, Payload};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::seal::{KeyRing, OpenedSessions, Purpose, Session, SessionIssue};
+use crate::telemetry::Metrics;
 use crate::transport::http::{Direct, HttpConfig};
 
 /// A server that is given requests and gives answers as its workers do, without sockets and without hyper.
@@ -38,9 +41,19 @@ impl Pipeline {
     ///
     /// Whatever is wrong with its tools or settings.
     pub fn new(app: App) -> Result<Self, AppError> {
+        Self::with_keys(app, None)
+    }
+
+    /// The same, with the keys of the issuer of tokens, whom nobody asks for them.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with its tools or settings.
+    pub fn with_keys(app: App, keys: Option<&str>) -> Result<Self, AppError> {
         let mut config = HttpConfig::default();
         config.limits.connection_requests = u32::MAX;
-        Ok(Self(Direct::new(app.server()?, config)))
+        let (server, gate) = app.guarded_server(keys)?;
+        Ok(Self(Direct::new(server, gate, config)))
     }
 
     /// One request.
@@ -61,6 +74,55 @@ async fn frame(body: &mut Body) -> Bytes {
     frame
         .and_then(|frame| frame.into_data().ok())
         .unwrap_or_default()
+}
+
+/// What verified tokens are remembered by, and what else they could be: the first byte of the digest by SHA-256 as it is
+/// used, by SHA-256 of another library, and by SHA-512/256.
+pub fn token_digests() -> [(&'static str, fn(&[u8]) -> u8); 3] {
+    use aws_lc_rs::digest::{SHA256, SHA512_256, digest};
+    use sha2::Digest as _;
+
+    fn first(bytes: &[u8]) -> u8 {
+        bytes.first().copied().unwrap_or_default()
+    }
+    [
+        ("SHA-256", |token| first(digest(&SHA256, token).as_ref())),
+        ("SHA-256 of sha2", |token| {
+            first(&sha2::Sha256::digest(token)[..])
+        }),
+        ("SHA-512/256", |token| {
+            first(digest(&SHA512_256, token).as_ref())
+        }),
+    ]
+}
+
+/// A token bucket for each of so many addresses.
+#[derive(Debug)]
+pub struct Buckets(Limits);
+
+impl Buckets {
+    /// All of them have been asked once. None is ever empty.
+    pub fn new(addresses: u32) -> Self {
+        let rate = RateConfig {
+            per_second: 1e9,
+            burst: 0,
+        };
+        let config = LimitConfig {
+            address: rate,
+            buckets: addresses as usize,
+            ..LimitConfig::default()
+        };
+        let buckets = Self(Limits::new(&config, &Metrics::default()));
+        for address in 0..addresses {
+            assert!(buckets.take(address), "a bucket is empty");
+        }
+        buckets
+    }
+
+    /// What a request from an address costs; whether it may pass.
+    pub fn take(&self, address: u32) -> bool {
+        self.0.arrive(Ipv4Addr::from_bits(address).into()).is_ok()
+    }
 }
 
 /// Reads an envelope, and says how long method, name and arguments of the request are.

@@ -37,7 +37,7 @@ cat >"$scratch/longshore.yaml" <<YAML
 toolsets: [demo]
 http: { host: 127.0.0.1, port: $server_port, public_url: "http://127.0.0.1:$server_port" }
 auth:
-  oauth: { issuer: "http://127.0.0.1:$issuer_port", scopes: [mcp], leeway_seconds: 1 }
+  oauth: { issuer: "http://127.0.0.1:$issuer_port", scopes: [mcp], leeway_seconds: 0 }
 policy:
   rules:
     - { effect: allow }

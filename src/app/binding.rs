@@ -10,10 +10,10 @@ use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
 use super::serving::Bound;
 use super::signals::{Signals, stop_signal};
-use super::warnings::{warn_in_public, warn_of_nobody};
+use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::{App, AppError, Result, backends};
 use crate::audit::Audit;
-use crate::auth::{Authentication, Place, Policy, PolicyConfig, PolicyError};
+use crate::auth::{Authentication, Gate, Place, Policy, PolicyConfig, PolicyError};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Config, Flags, Loaded, Transport};
 use crate::environment::Probe;
@@ -99,6 +99,7 @@ impl App {
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
         warn_of_nobody(&config.policy, &auth);
+        warn_of_open_secrets(&config);
         let is_read = self.reads_metrics(&config);
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
@@ -191,6 +192,26 @@ impl App {
         self.offers.reach(&config)?;
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
         Ok(self.build(&config, telemetry)?.server)
+    }
+
+    /// The same with who is let in, for benchmarks. `keys` are those of the first issuer, whom nobody asks.
+    pub(crate) fn guarded_server(
+        mut self,
+        keys: Option<&str>,
+    ) -> std::result::Result<(Arc<Server>, Arc<Gate>), AppError> {
+        let (config, _) = self.take_config()?;
+        let place = Place {
+            name: &config.server.name,
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            mounts: &[],
+            asks_for_certificates: false,
+        };
+        let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
+        if let Some(keys) = keys {
+            auth.hold(keys);
+        }
+        Ok((self.config(config).server()?, auth.gate))
     }
 
     /// Whether somebody can look at what is counted.

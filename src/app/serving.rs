@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::compose::Composer;
 use super::reload::Reloader;
 use super::signals::{Signals, stop_signal};
-use super::{AppError, orphans};
+use super::{AppError, memory, orphans};
 use crate::auth::Authentication;
 use crate::server::Server;
 use crate::source::Upstreams;
@@ -146,11 +146,13 @@ impl Bound {
                 Some(listener) => {
                     let (http, layers) = (self.http, self.layers);
                     let gate = Arc::clone(&self.auth.gate);
+                    let server = Arc::clone(&self.server);
                     let servers = (self.server, self.mounts);
                     let serving = listener.serve(servers, gate, http, layers, stop, self.budget);
                     tokio::select! {
                         served = serving => served,
                         never = self.auth.keep_up(awaited.as_deref()) => match never {},
+                        never = memory::watch(&server) => match never {},
                     }
                 }
                 None => stdio::serve(self.server, self.stdio, stop, self.budget.calls).await,

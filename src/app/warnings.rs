@@ -1,6 +1,7 @@
 //! What is said at start of a server that will run, and not as its operator may think.
 
 use crate::auth::{Authentication, PolicyConfig};
+use crate::config::{Config, open_to_others};
 use crate::transport::http::HttpConfig;
 
 /// Says in the log which rules are for holders of keys that there are not: keys may come later, and mistakes look the same.
@@ -16,6 +17,17 @@ pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
                 );
             }
         }
+    }
+}
+
+/// Says which secrets others can read. Outside of a container there is no such server: it does not start.
+pub(super) fn warn_of_open_secrets(config: &Config) {
+    for (setting, path) in open_to_others(config) {
+        tracing::warn!(
+            setting,
+            path = %path.display(),
+            "others in this container can read it; take the right away from them, for a mounted Secret by its defaultMode: 0440"
+        );
     }
 }
 

@@ -179,7 +179,9 @@ pub enum AuthSetupError {
         name: String,
     },
     /// What should name a header does not.
-    #[error("auth.forwarded: {name:?} is no name of a header")]
+    #[error(
+        "auth.forwarded: {name:?} is no name of a header that can come in; names have letters, digits and hyphens, and requests with underscores in them are refused"
+    )]
     Header {
         /// What it says instead.
         name: String,

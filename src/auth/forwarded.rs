@@ -40,8 +40,10 @@ impl Forwarded {
             return Err(AuthSetupError::ForwardedByNobody);
         }
         let name = |text: &String| {
-            let name: Result<HeaderName, _> = text.parse();
-            name.map_err(|_| AuthSetupError::Header { name: text.clone() })
+            let name = text.parse::<HeaderName>().ok();
+            // Such requests are turned away before anybody looks for a name.
+            name.filter(|name| !name.as_str().contains('_'))
+                .ok_or_else(|| AuthSetupError::Header { name: text.clone() })
         };
         Ok(Some(Self {
             user: name(user)?,

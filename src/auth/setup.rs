@@ -167,6 +167,13 @@ impl Authentication {
         self.keys.as_ref()?.principal(name)
     }
 
+    /// Has tokens checked with these keys, which nobody was asked for.
+    pub(crate) fn hold(&self, keys: &str) {
+        if let Some(tokens) = &self.tokens {
+            tokens.hold(keys);
+        }
+    }
+
     /// What the server has to wait for before it is ready, if there is anything.
     pub(crate) fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();

@@ -1,6 +1,7 @@
 //! What must hold across rooms.
 
 use std::fmt;
+use std::path::Path;
 
 use super::{Config, Transport};
 use crate::auth::{PublicUrl, is_scope};
@@ -63,15 +64,9 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "name the networks that your proxies have for themselves, such as 10.0.0.0/8",
         );
     }
-    for (setting, path) in [
-        ("auth.api_keys_file", &config.auth.api_keys_file),
-        ("auth.api_keys_dir", &config.auth.api_keys_dir),
-        ("audit.file", &config.audit.file),
-        ("http.tls.key", &http.tls.key),
-    ] {
-        let Some(path) = path else { continue };
-        // Mounted secrets are often open to all, in a container where there is nobody else.
-        if !probe.is_in_container() && is_open_to_others(path) {
+    // Mounted secrets are often open to all, in a container where there is nobody else; there it is a warning.
+    if !probe.is_in_container() {
+        for (setting, path) in open_to_others(config) {
             find(
                 format!(
                     "{setting}: others on this machine can read {}",
@@ -183,6 +178,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "http.limits.connection_requests",
         ),
         (limits.http2_streams == 0, "http.limits.http2_streams"),
+        (config.http.blocking_threads == 0, "http.blocking_threads"),
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
         (config.state.memory_bytes == 0, "state.memory_bytes"),
         (config.state.timeout_ms == 0, "state.timeout_ms"),
@@ -246,9 +242,22 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
     findings
 }
 
+/// The settings that name files and folders with secrets that others on the machine can read.
+pub(crate) fn open_to_others(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
+    let all = [
+        ("auth.api_keys_file", &config.auth.api_keys_file),
+        ("auth.api_keys_dir", &config.auth.api_keys_dir),
+        ("audit.file", &config.audit.file),
+        ("http.tls.key", &config.http.tls.key),
+    ];
+    let named = all.into_iter();
+    let named = named.filter_map(|(setting, path)| Some((setting, path.as_deref()?)));
+    named.filter(|(_, path)| is_open_to_others(path))
+}
+
 /// Whether others than the owner and its group have a right to a file or folder. What is not there is somebody else's
 /// complaint.
-fn is_open_to_others(path: &std::path::Path) -> bool {
+fn is_open_to_others(path: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

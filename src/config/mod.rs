@@ -30,6 +30,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use check::Finding;
+pub(crate) use check::open_to_others;
 pub use error::ConfigError;
 pub use explain::Effective;
 pub use flags::Flags;

@@ -129,6 +129,7 @@ impl Environment {
             .as_ref()
             .filter(|_| self.system.memory_is_limited)
         {
+            set("limits.memory_bytes", seen.value.into(), &seen.evidence);
             // A part of what there is, where that is less than the default.
             for (setting, part, default) in [
                 (

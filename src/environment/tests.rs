@@ -322,6 +322,7 @@ fn little_memory_makes_small_budgets() {
             "http.limits.connections",
             "server.contents_cache_bytes",
             "state.memory_bytes",
+            "limits.memory_bytes",
         ]
         .map(|name| {
             let found = settings.iter().find(|detected| detected.setting == name);
@@ -330,10 +331,13 @@ fn little_memory_makes_small_budgets() {
     };
     assert_eq!(
         budgets("134217728"),
-        [Some(1024), Some(8 * MIB), Some(16 * MIB)]
+        [Some(1024), Some(8 * MIB), Some(16 * MIB), Some(128 * MIB)]
     );
-    assert_eq!(budgets("536870912"), [Some(4096), None, None]);
-    assert_eq!(budgets("max"), [None; 3]);
+    assert_eq!(
+        budgets("536870912"),
+        [Some(4096), None, None, Some(512 * MIB)]
+    );
+    assert_eq!(budgets("max"), [None; 4]);
 }
 
 #[test]

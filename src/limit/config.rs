@@ -53,6 +53,15 @@ pub struct LimitConfig {
     pub queue: usize,
     /// Milliseconds that a call waits at most. Default: 1000.
     pub queue_ms: u64,
+    /// Memory that the process may have in use, in bytes; programs that it starts have limits of their own. 0 for no limit.
+    /// Default: that of its control group, where there is one.
+    pub memory_bytes: u64,
+    /// From how many hundredths of that on no sessions begin, and connections are closed once they are answered.
+    /// Default: 80.
+    pub memory_high_percent: u8,
+    /// From how many hundredths on all is refused but health, metrics and ends of sessions, and the server is not ready.
+    /// Default: 90.
+    pub memory_critical_percent: u8,
     /// How many addresses or principals are told apart, for each kind of limit. Default: 100000, of 16 bytes each.
     pub buckets: usize,
     /// Limits of single tools, by name: `per_second`, `burst`, `calls`. Default: none.
@@ -121,6 +130,9 @@ impl Default for LimitConfig {
             calls_per_principal: 64,
             queue: 256,
             queue_ms: 1000,
+            memory_bytes: 0,
+            memory_high_percent: 80,
+            memory_critical_percent: 90,
             buckets: 100_000,
             tools: BTreeMap::new(),
         }
@@ -164,6 +176,12 @@ impl LimitConfig {
         if let Some((setting, _)) = bad {
             let problem = "a rate is a number from 0.00001 to 1000000000; 0 sets no limit";
             return Some((setting, problem));
+        }
+        let (high, critical) = (self.memory_high_percent, self.memory_critical_percent);
+        if critical < high || 100 < critical {
+            let problem =
+                "it lies between limits.memory_high_percent and 100, so that there are two steps";
+            return Some(("limits.memory_critical_percent".to_owned(), problem));
         }
         (self.buckets == 0).then(|| {
             let problem = "at least one address or principal has to be told from the others";
@@ -222,6 +240,15 @@ mod tests {
             };
             let (setting, _) = config.problem().expect("a problem");
             assert_eq!(setting, "limits.tools.a.per_second");
+        }
+        for (high, critical) in [(91, 90), (80, 101)] {
+            let config = LimitConfig {
+                memory_high_percent: high,
+                memory_critical_percent: critical,
+                ..LimitConfig::default()
+            };
+            let (setting, _) = config.problem().expect("a problem");
+            assert_eq!(setting, "limits.memory_critical_percent");
         }
     }
 }

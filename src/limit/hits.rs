@@ -25,10 +25,20 @@ pub enum Limit {
     BodyBytes,
     /// Time for a body.
     BodySeconds,
+    /// Bytes of a body at a time.
+    BodyRate,
     /// Time in which a client takes nothing of an answer.
     WriteStallSeconds,
     /// Time in which nothing is asked on a connection.
     IdleSeconds,
+    /// Age of a connection.
+    ConnectionSeconds,
+    /// Requests on a connection.
+    ConnectionRequests,
+    /// Time for a sign of life on HTTP/2.
+    Http2PingSeconds,
+    /// Memory of the process.
+    Memory,
     /// Requests at a time, all together.
     ServerRate,
     /// Requests at a time from one address.
@@ -51,7 +61,7 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 25] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::OpenFiles,
@@ -61,8 +71,13 @@ impl Limit {
         Self::HeaderSeconds,
         Self::BodyBytes,
         Self::BodySeconds,
+        Self::BodyRate,
         Self::WriteStallSeconds,
         Self::IdleSeconds,
+        Self::ConnectionSeconds,
+        Self::ConnectionRequests,
+        Self::Http2PingSeconds,
+        Self::Memory,
         Self::ServerRate,
         Self::AddressRate,
         Self::PrincipalRate,
@@ -86,8 +101,13 @@ impl Limit {
             Self::HeaderSeconds => "http.limits.header_seconds",
             Self::BodyBytes => "http.limits.body_bytes",
             Self::BodySeconds => "http.limits.body_seconds",
+            Self::BodyRate => "http.limits.body_bytes_per_second",
             Self::WriteStallSeconds => "http.limits.write_stall_seconds",
             Self::IdleSeconds => "http.limits.idle_seconds",
+            Self::ConnectionSeconds => "http.limits.connection_seconds",
+            Self::ConnectionRequests => "http.limits.connection_requests",
+            Self::Http2PingSeconds => "http.limits.http2_ping_seconds",
+            Self::Memory => "limits.memory_bytes",
             Self::ServerRate => "limits.server",
             Self::AddressRate => "limits.address",
             Self::PrincipalRate => "limits.principal",
@@ -104,7 +124,7 @@ impl Limit {
     pub(crate) fn is_a_rate(self) -> bool {
         !matches!(
             self,
-            Self::Calls | Self::PrincipalCalls | Self::ToolCalls | Self::Connections
+            Self::Calls | Self::PrincipalCalls | Self::ToolCalls | Self::Connections | Self::Memory
         )
     }
 }

@@ -7,13 +7,15 @@
 mod bucket;
 mod config;
 mod hits;
+mod memory;
 mod places;
 mod refused;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -21,6 +23,7 @@ pub(crate) use bucket::{is_public, subnet};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
 pub(crate) use hits::Hits;
 pub use hits::Limit;
+pub(crate) use memory::Pressure;
 use places::{Place, Places};
 pub(crate) use refused::Refused;
 
@@ -35,6 +38,8 @@ use bucket::{Bucket, Keyed};
 pub(crate) struct Limits {
     pub(crate) hits: Arc<Hits>,
     rules: ArcSwap<Rules>,
+    /// A [`Pressure`].
+    memory: AtomicU8,
     // What nobody limited is seen without looking at the rules.
     limits_arrivals: AtomicBool,
     limits_principals: AtomicBool,
@@ -57,6 +62,9 @@ struct Rules {
     calls: Places,
     calls_of: Arc<places::Keyed>,
 }
+
+/// When it is worth asking again where memory is short.
+const SHORT_OF_MEMORY: Duration = Duration::from_secs(5);
 
 /// The limits of one tool.
 #[derive(Debug)]
@@ -162,6 +170,7 @@ impl Limits {
         let limits = Self {
             hits: Arc::new(Hits::new(metrics)),
             rules: ArcSwap::from_pointee(Rules::new(config, None)),
+            memory: AtomicU8::default(),
             limits_arrivals: AtomicBool::default(),
             limits_principals: AtomicBool::default(),
             limits_tools: AtomicBool::default(),
@@ -180,7 +189,9 @@ impl Limits {
 
     fn note(&self) {
         let rules = self.rules.load();
-        let limits_arrivals = rules.server.is_some() || rules.addresses.is_some();
+        let limits_arrivals = rules.server.is_some()
+            || rules.addresses.is_some()
+            || self.memory() == Pressure::Critical;
         self.limits_arrivals.store(limits_arrivals, Relaxed);
         self.limits_principals
             .store(rules.principals.is_some(), Relaxed);
@@ -204,7 +215,30 @@ impl Limits {
             .map_or(Ok(()), |addresses| addresses.take(&subnet(address)));
         let asked =
             asked.and_then(|()| rules.server.as_ref().map_or(Ok(()), |server| server.take()));
-        self.counted(asked)
+        self.counted(asked)?;
+        if self.memory() == Pressure::Critical {
+            // Whoever turns somebody away for it counts that.
+            return Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY));
+        }
+        Ok(())
+    }
+
+    /// How short memory is.
+    #[inline]
+    pub(crate) fn memory(&self) -> Pressure {
+        Pressure::of(self.memory.load(Relaxed))
+    }
+
+    /// Takes note of how much memory is in use, if that is limited; says how short it is.
+    pub(crate) fn look_at_memory(&self, in_use: impl FnOnce() -> Option<u64>) -> Pressure {
+        let rules = self.rules.load();
+        let found = Pressure::find(&rules.config, in_use);
+        let before = Pressure::of(self.memory.swap(found as u8, Relaxed));
+        if before != found {
+            self.note();
+            found.tell(before);
+        }
+        found
     }
 
     /// It is known who sent a request.
@@ -233,6 +267,9 @@ impl Limits {
         principal: &Principal,
         address: Option<IpAddr>,
     ) -> Result<(), Refused> {
+        if self.memory() != Pressure::None {
+            return self.counted(Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY)));
+        }
         let rules = self.rules.load();
         let Some(handshakes) = &rules.handshakes else {
             return Ok(());
@@ -284,7 +321,7 @@ impl Limits {
         let rules = self.rules.load();
         rules.calls.is_free()
             && tool.is_none_or(|tool| tool.calls.as_ref().is_none_or(Places::is_free))
-            && rules.of_principal(principal).is_none_or(|p| p.is_free())
+            && (!is_proved(principal) || rules.calls_of.is_free(principal.id()))
     }
 
     /// All places that a call needs.

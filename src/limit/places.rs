@@ -10,7 +10,7 @@ use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -211,7 +211,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-type Shard = HashMap<Box<str>, Places>;
+type Shard = HashMap<Box<str>, Places, RandomState>;
 
 /// Places for each key. Those that nobody has or wants are forgotten when room is needed.
 #[derive(Debug)]
@@ -221,6 +221,8 @@ pub(super) struct Keyed {
     limit: Limit,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
+    /// How many keys are remembered.
+    keys: AtomicUsize,
 }
 
 impl Keyed {
@@ -233,7 +235,16 @@ impl Keyed {
             limit,
             hasher: RandomState::default(),
             shards: (0..Self::SHARDS).map(|_| Mutex::default()).collect(),
+            keys: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether somebody of a key who comes now finds a place. While nobody at all has had to take one, that is one look.
+    #[inline]
+    pub(super) fn is_free(&self, key: &str) -> bool {
+        self.total == 0
+            || self.keys.load(Relaxed) == 0
+            || self.shard(key).get(key).is_none_or(Places::is_free)
     }
 
     /// The places of a key; `None` if they are not limited.
@@ -241,25 +252,34 @@ impl Keyed {
         if self.total == 0 {
             return None;
         }
-        let shard = self.hasher.hash_one(key) as usize % Self::SHARDS;
-        let mut shard = self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard(key);
         if let Some(places) = shard.get(key) {
             return Some(places.clone());
         }
         if shard.len() == shard.capacity() {
+            let before = shard.len();
             shard.retain(|_, places| Arc::strong_count(&places.0) > 1);
+            self.keys.fetch_sub(before - shard.len(), Relaxed);
         }
         let places = Places::new(self.total, self.queue, self.limit);
         shard.insert(key.into(), places.clone());
+        self.keys.fetch_add(1, Relaxed);
         Some(places)
+    }
+
+    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
+        let shard = self.hasher.hash_one(key) as usize % Self::SHARDS;
+        self.shards[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        let len = |shard: &Mutex<HashMap<_, _>>| shard.lock().map_or(0, |shard| shard.len());
-        self.shards.iter().map(len).sum()
+        let len = |shard: &Mutex<Shard>| shard.lock().map_or(0, |shard| shard.len());
+        let len: usize = self.shards.iter().map(len).sum();
+        assert_eq!(len, self.keys.load(Relaxed));
+        len
     }
 }
 
@@ -343,10 +363,12 @@ mod tests {
             patience: Duration::ZERO,
         };
         let keyed = Keyed::new(1, queue, Limit::PrincipalCalls);
+        assert!(keyed.is_free("alice") && keyed.len() == 0);
         let of = |key: &str| keyed.of(key).expect("limited");
         let alice = of("alice");
         let _place = alice.take();
         assert!(!of("alice").is_free() && of("bob").is_free());
+        assert!(!keyed.is_free("alice") && keyed.is_free("bob") && keyed.is_free("carol"));
         drop(alice);
         for n in 0..100_000 {
             assert!(of(&n.to_string()).is_free());

@@ -62,6 +62,7 @@ impl Refused {
             Limit::ToolRate => "Too many calls of this tool",
             Limit::ToolCalls => "Too many calls of this tool are running",
             Limit::Calls | Limit::PrincipalCalls => "Too many calls are running",
+            Limit::Memory => "The server is short of memory",
             Limit::Initialize => "Too many sessions have begun",
             Limit::FailedAuthentications => "Too many failed attempts to authenticate",
             _ => "Too many requests",

@@ -77,7 +77,7 @@ impl Local {
 }
 
 /// What the system's clock says.
-pub(super) fn unix_seconds() -> u64 {
+pub(crate) fn unix_seconds() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs()
 }

@@ -33,9 +33,9 @@ pub(super) enum Once {
 }
 
 impl McpHeaders {
-    /// Takes note of a header, if it is one of ours. `name` is in lower case.
+    /// Takes note of a header, if it is one of ours; says whether it is. `name` is in lower case.
     #[inline]
-    pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) {
+    pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) -> bool {
         match name {
             "mcp-protocol-version" => self
                 .version
@@ -45,8 +45,9 @@ impl McpHeaders {
                 .method
                 .add_word(value, |word| Method::parse(word).map(Method::as_str)),
             "mcp-name" => self.name.add(value),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.

@@ -56,7 +56,7 @@ use arc_swap::ArcSwap;
 pub(crate) use call::next_heartbeat;
 pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
 pub(crate) use http::HttpHead;
-pub(crate) use local::Local;
+pub(crate) use local::{Local, unix_seconds};
 pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]

@@ -42,6 +42,7 @@ pub(crate) use life::Gate;
 pub(crate) use life::{BackendCounts, Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
 pub(crate) use names::{OperationId, Target};
+pub(crate) use process::memory_bytes;
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
 pub(crate) use reasons::{Reason, Refusals};
 pub(crate) use records::{Record, are_sent as records_are_sent, send as send_record};

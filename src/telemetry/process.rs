@@ -10,12 +10,16 @@ pub(super) fn families() -> Vec<Family> {
     let mut families = Vec::new();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     families.extend(cpu_seconds(&stat).map(|seconds| number(&CPU_TIME, seconds)));
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    families.extend(resident_bytes(&status).map(|bytes| number(&MEMORY, bytes)));
+    families.extend(memory_bytes().map(|bytes| number(&MEMORY, bytes as f64)));
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         families.push(number(&FILES, files.count() as f64));
     }
     families
+}
+
+/// Memory that the process has resident.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    resident_bytes(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
 /// User and system time; the command's name before them may hold anything.
@@ -27,12 +31,12 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
-fn resident_bytes(status: &str) -> Option<f64> {
+fn resident_bytes(status: &str) -> Option<u64> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024.0)
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -44,9 +48,6 @@ mod tests {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 9 0 1";
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(cpu_seconds(""), None);
-        assert_eq!(
-            resident_bytes("Name:\tx\nVmRSS:\t   10 kB\n"),
-            Some(10_240.0)
-        );
+        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t   10 kB\n"), Some(10_240));
     }
 }

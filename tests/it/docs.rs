@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use longshore::Config;
+use longshore::limit::Limit;
 use longshore::transport::http::routes;
 use serde_json::{Value, json};
 
 const CONFIGURATION: &str = include_str!("../../docs/configuration.md");
+const LIMITS: &str = include_str!("../../docs/limits.md");
+const OBSERVABILITY: &str = include_str!("../../docs/observability.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const README: &str = include_str!("../../README.md");
 
@@ -166,6 +169,103 @@ fn every_variable_that_people_may_copy_is_one() {
     }
     assert!(10 < seen, "{seen}");
     assert_eq!(unknown, Vec::<String>::new());
+}
+
+/// The rows of all tables of limits: what, default, settings and what is counted.
+fn limits() -> Vec<[&'static str; 4]> {
+    let rows = LIMITS.lines().filter_map(|line| {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        match cells[..] {
+            ["", what, default, setting, _, counted, ""]
+                if what != "What" && !what.starts_with('-') =>
+            {
+                Some([what, default, setting, counted])
+            }
+            _ => None,
+        }
+    });
+    rows.collect()
+}
+
+/// What stands in backticks.
+fn named(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_limit_that_is_documented_has_the_setting_the_default_and_the_metric_that_it_says() {
+    let settings: BTreeMap<_, _> = longshore::config::settings()
+        .map(|setting| (setting.path.clone(), setting.default.clone()))
+        .collect();
+    let is_section = |name: &str| {
+        let prefix = format!("{name}.");
+        settings.keys().any(|path| path.starts_with(&prefix))
+    };
+    let hits: Vec<_> = Limit::ALL.into_iter().map(Limit::setting).collect();
+    let limits = limits();
+    assert!(100 <= limits.len(), "{}", limits.len());
+    for [what, default, setting, counted] in limits {
+        for name in named(setting) {
+            let from_elsewhere = name == "RLIMIT_NOFILE" || name.starts_with("OTEL_");
+            let known = settings.get(name);
+            assert!(
+                known.is_some() || is_section(name) || from_elsewhere,
+                "{what}: there is no {name}"
+            );
+            if let Some(number) = known.and_then(Value::as_u64).filter(|number| *number != 0) {
+                let words = default.split(|c: char| !c.is_ascii_digit());
+                let said: Vec<_> = words.collect();
+                assert!(said.contains(&&*number.to_string()), "{what}: {number}");
+            }
+        }
+        assert!(
+            setting == "fixed" || named(setting).next().is_some(),
+            "{what}: {setting}"
+        );
+        let mut metric = named(counted);
+        match metric.next() {
+            Some("hits") => {
+                let limit = metric.next().or_else(|| named(setting).next());
+                let waits = counted == "`hits` of what they wait for";
+                let limit = limit.map(|limit| limit.replace(".<name>", ""));
+                assert!(
+                    waits || limit.is_some_and(|limit| hits.contains(&&*limit)),
+                    "{what}: {counted}"
+                );
+            }
+            Some("refusals") => {
+                let reason = metric.next().expect("a reason");
+                assert!(
+                    OBSERVABILITY.contains(&format!("`{reason}`")),
+                    "{what}: {reason}"
+                );
+            }
+            Some(metric) => {
+                assert!(
+                    OBSERVABILITY.contains(&format!("`{metric}`")),
+                    "{what}: {metric}"
+                );
+            }
+            None => assert!(
+                ["not counted", "tool errors"].contains(&counted),
+                "{what}: {counted}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn every_limit_that_has_a_counter_is_documented() {
+    let documented: Vec<_> = limits()
+        .into_iter()
+        .filter(|[_, _, _, counted]| *counted == "`hits`")
+        .flat_map(|[_, _, setting, _]| named(setting))
+        .map(|setting| setting.replace(".<name>", ""))
+        .collect();
+    for limit in Limit::ALL {
+        let setting = limit.setting();
+        assert!(documented.iter().any(|known| known == setting), "{setting}");
+    }
 }
 
 #[test]

@@ -108,6 +108,74 @@ fn sessions_of_an_address_begin_at_a_rate() {
     echoing().send(&server).result();
 }
 
+/// Waits until the server has looked at its memory.
+fn once_noticed(is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn get(server: &Running, path: &str) -> Response {
+    let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    server.connect().send(text).receive()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_memory_is_short_no_session_begins_and_connections_are_not_kept() {
+    let server = limited(|c| {
+        c.limits.memory_bytes = 1 << 40;
+        c.limits.memory_high_percent = 0;
+    });
+    let initialize = request("initialize", &json!({"protocolVersion": "2025-11-25"}));
+    once_noticed(|| server.post(&[], &initialize).status == 503);
+    let response = server.post(&[], &initialize);
+    refused(&response, 503, "limits.memory_bytes", "1");
+    let mut connection = server.connect();
+    once_noticed(|| {
+        let response = echoing().send_on(&mut connection);
+        response.result();
+        response.header("connection") == Some("close")
+    });
+    assert_eq!(get(&server, "/readyz").status, 200);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_memory_is_nearly_used_up_all_is_refused_but_what_says_so_or_gives_some_back() {
+    let server = Serve::new()
+        .tool(echo)
+        .configured(|c| {
+            c.limits.memory_bytes = 1 << 20;
+            crate::auth::with_keys(c);
+        })
+        .start();
+    let key = crate::auth::bearer(CI);
+    once_noticed(|| get(&server, "/readyz").status == 503);
+    let call = echoing().and("authorization", &key);
+    refused(&call.send(&server), 503, "limits.memory_bytes", "");
+    assert_eq!(get(&server, "/livez").status, 200);
+    let with_key = |method: &str, path: &str| {
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {key}\r\nmcp-session-id: x\r\n\r\n"
+        );
+        server.connect().send(text).receive()
+    };
+    assert_eq!(with_key("DELETE", "/mcp").status, 404);
+    assert_eq!(with_key("GET", "/tools").status, 503);
+    let metrics = with_key("GET", "/metrics");
+    assert_eq!(metrics.status, 200);
+    let hits = "longshore_limit_hits_total{limit=\"limits.memory_bytes\"} ";
+    let hits = metrics
+        .body
+        .lines()
+        .find_map(|line| line.strip_prefix(hits));
+    let hits: f64 = hits.expect("it is counted").parse().expect("a number");
+    assert!(2.0 <= hits, "{hits}");
+}
+
 #[test]
 fn a_principal_that_was_proved_has_a_rate_of_its_own() {
     let server = limited(|c| {

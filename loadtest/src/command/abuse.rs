@@ -8,6 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -131,6 +132,7 @@ async fn rounds(server: &Server, arguments: &Arguments) -> Result<Noticed, Box<d
         warm_up: Duration::from_millis(100),
         sessions: Sessions::Open,
         expected: Expected::Message,
+        credentials: Arc::default(),
     };
     let (mut p50, mut p99, mut failures) = (Vec::new(), Vec::new(), 0);
     for _ in 0..arguments.rounds {

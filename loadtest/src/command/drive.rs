@@ -1,6 +1,7 @@
 //! Drives one server that runs already.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::drive::{Expected, Measured, Pace, Plan, Sessions, Until, run as drive};
@@ -72,6 +73,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         expected: arguments
             .expect_bytes
             .map_or(Expected::Message, Expected::Length),
+        credentials: Arc::default(),
     };
     let measured = drive(&plan, arguments.pid).await?;
     print(&measured);

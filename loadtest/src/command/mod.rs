@@ -4,11 +4,13 @@ mod abuse;
 mod baseline;
 mod case;
 mod compare;
+mod cost;
 mod count;
 mod drive;
 mod footprint;
 mod product;
 mod serve_tools;
+mod settings;
 mod spread;
 
 use std::error::Error;
@@ -28,6 +30,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Compare the product with bare hyper: rounds in turn, on cores of their own
     Compare(compare::Arguments),
+    /// Compare the product with a setting and without it: what authentication, policy and limits cost
+    Cost(cost::Arguments),
     /// Drive one running server, and print throughput and latency
     Drive(drive::Arguments),
     /// Measure cold start, idle memory and the size of the program
@@ -48,6 +52,7 @@ enum Command {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     match arguments.command {
         Command::Compare(arguments) => until_interrupted(compare::run(arguments)),
+        Command::Cost(arguments) => until_interrupted(cost::run(arguments)),
         Command::Drive(arguments) => until_interrupted(drive::run(arguments)),
         Command::Footprint(arguments) => until_interrupted(footprint::run(arguments)),
         Command::Abuse(arguments) => until_interrupted(abuse::run(arguments)),

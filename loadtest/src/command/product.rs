@@ -88,6 +88,25 @@ pub(super) fn launch_tools(this_program: &Path, count: usize) -> Result<Launch, 
     })
 }
 
+/// This program again, as a server of `count` tools with something set.
+pub(super) fn launch_with(
+    this_program: &Path,
+    count: usize,
+    setting: &str,
+) -> Result<Launch, ServerError> {
+    Launch::new(this_program, |port| {
+        words(&[
+            "serve-tools",
+            "--count",
+            &count.to_string(),
+            "--port",
+            &port.to_string(),
+            "--with",
+            setting,
+        ])
+    })
+}
+
 /// This program again, as a bare hyper server that answers `length` bytes.
 pub(super) fn launch_baseline(
     this_program: &Path,

@@ -7,6 +7,8 @@ use longshore::catalog::CallFuture;
 use longshore::{App, Arguments as CallArguments, CallContext, Config, Definition, Output, Tool};
 use serde_json::json;
 
+use super::settings::Setting;
+
 /// Serve many tools that do nothing, and `echo`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -16,6 +18,9 @@ pub(super) struct Arguments {
     /// How many tools, `echo` among them
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
+    /// What is set besides
+    #[arg(long, value_enum, default_value = "nothing")]
+    with: Setting,
 }
 
 /// Serves until the process ends, with one worker. Makes its own runtime.
@@ -24,7 +29,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     config.http.port = arguments.port;
     config.http.workers = Some(1);
     config.server.page_size = usize::try_from(arguments.count)?;
-    let tools = (1..arguments.count).map(|number| tool(definition(number)));
+    arguments.with.apply(&mut config)?;
+    let tools = (1..arguments.count).map(|number| tool(definition(number, arguments.with)));
     let app = App::new().config(config).tools(tools).tool(echo);
     app.run().map_err(|error| format!("{error}").into())
 }
@@ -55,8 +61,8 @@ impl Tool for Lookup {
 }
 
 /// A tool as people write them: a description, three parameters, hints. About 576 bytes in a listing.
-fn definition(number: u32) -> Definition {
-    Definition::new(format!("lookup_record_{number:05}"))
+fn definition(number: u32, with: Setting) -> Definition {
+    Definition::new(with.tool_name(number))
         .description(DESCRIPTION)
         .input_schema(json!({
             "type": "object",

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::drive::{rate, seconds};
@@ -80,6 +81,7 @@ async fn round(
         warm_up: Duration::from_millis(10),
         sessions: Sessions::Open,
         expected: Expected::Message,
+        credentials: Arc::default(),
     };
     let before = workers(server)?;
     let measured = drive(&plan, None).await?;

@@ -30,7 +30,7 @@ use slot::{Slot, SlotReport};
 use crate::measure::Histogram;
 use crate::process::{ProcessorClock, ProcessorTime};
 use crate::target::Target;
-use crate::wire::{Multiplexed, WireError};
+use crate::wire::{Multiplexed, Post, WireError};
 use crate::workload::{Session, Workload};
 
 /// What is driven, and how.
@@ -54,6 +54,20 @@ pub(crate) struct Plan {
     pub(crate) sessions: Sessions,
     /// What a right answer is.
     pub(crate) expected: Expected,
+    /// What slots show to say who they are, one after the other and then from the first again; empty for nothing.
+    pub(crate) credentials: Arc<[String]>,
+}
+
+impl Plan {
+    /// A request of a slot, with what that slot shows.
+    fn of(&self, number: u32, mut post: Post) -> Post {
+        let places = self.credentials.len().max(1);
+        if let Some(credential) = self.credentials.get(number as usize % places) {
+            let value = format!("Bearer {credential}");
+            post.headers.push(("authorization", value));
+        }
+        post
+    }
 }
 
 /// When a run ends.

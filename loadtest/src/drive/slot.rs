@@ -53,9 +53,10 @@ impl Slot {
         let session = match &plan.sessions {
             _ if !plan.workload.has_session() => None,
             Sessions::Given(session) => Some(session.clone()),
-            Sessions::Open => Some(open_session(plan, &mut wire, id).await?),
+            Sessions::Open => Some(open_session(plan, &mut wire, number).await?),
         };
-        wire.prepare(&post(plan.workload, &plan.target, id, session.as_ref()))?;
+        let request = post(plan.workload, &plan.target, id, session.as_ref());
+        wire.prepare(&plan.of(number, request))?;
         let check = match plan.expected {
             Expected::Message => Check::message(plan.workload, id),
             Expected::Length(length) => Check::length(length),
@@ -114,8 +115,9 @@ impl Slot {
     }
 }
 
-async fn open_session(plan: &Plan, wire: &mut Wire, id: u32) -> Result<Session, SlotError> {
-    wire.prepare(&initialize(&plan.target, id))?;
+async fn open_session(plan: &Plan, wire: &mut Wire, number: u32) -> Result<Session, SlotError> {
+    let id = FIRST_ID + number;
+    wire.prepare(&plan.of(number, initialize(&plan.target, id)))?;
     let answer = wire.exchange().await?;
     Check::message(Workload::Initialize, id).check(&answer)?;
     let text = answer
@@ -126,7 +128,7 @@ async fn open_session(plan: &Plan, wire: &mut Wire, id: u32) -> Result<Session, 
         id: text.map_err(|_| SlotError::SessionId)?,
     };
 
-    wire.prepare(&initialized(&plan.target, &session))?;
+    wire.prepare(&plan.of(number, initialized(&plan.target, &session)))?;
     match wire.exchange().await?.status {
         202 => Ok(session),
         status => Err(SlotError::NotAccepted(status)),

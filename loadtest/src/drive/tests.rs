@@ -144,6 +144,7 @@ fn plan(target: Target, workload: Workload) -> Plan {
         warm_up: Duration::from_millis(10),
         sessions: Sessions::Open,
         expected: Expected::Message,
+        credentials: Arc::default(),
     }
 }
 

@@ -132,7 +132,7 @@ fn read(workload: Workload, id: u32, body: &[u8]) -> Result<(), WrongAnswer> {
             wrong("not the text that was sent")
         }
         Workload::Echo64k if text() != Some(&ECHO_64K) => wrong("not the text that was sent"),
-        Workload::List50 | Workload::List500
+        Workload::List50 | Workload::List500 | Workload::ListRole
             if message["result"]["tools"].as_array().map(Vec::len) != workload.tools() =>
         {
             wrong("not as many tools as asked for, or only a page of them")

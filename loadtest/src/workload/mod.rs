@@ -20,6 +20,8 @@ pub(crate) enum Workload {
     List50,
     /// `tools/list` of 500 tools, in a session.
     List500,
+    /// `tools/list` of the 109 tools of 10,000 that a role has, in a session.
+    ListRole,
     /// `ping`, in a session.
     Ping,
     /// `server/discover` of 2026-07-28.
@@ -38,6 +40,7 @@ impl Workload {
             Self::CallStateless => "call-stateless",
             Self::List50 => "list-50",
             Self::List500 => "list-500",
+            Self::ListRole => "list-role",
             Self::Ping => "ping",
             Self::Discover => "discover",
             Self::Initialize => "initialize",
@@ -58,6 +61,7 @@ impl Workload {
         match self {
             Self::List50 => Some(50),
             Self::List500 => Some(500),
+            Self::ListRole => Some(109),
             _ => None,
         }
     }
@@ -69,6 +73,7 @@ impl Workload {
             Self::CallStateless => 230,
             Self::List50 => 50 * 576,
             Self::List500 => 500 * 576,
+            Self::ListRole => 109 * 576,
             Self::Ping => 39,
             Self::Discover | Self::Initialize => 300,
             Self::Echo64k => (64 << 10) + 100,
@@ -89,6 +94,7 @@ impl ValueEnum for Workload {
             Self::CallStateless,
             Self::List50,
             Self::List500,
+            Self::ListRole,
             Self::Ping,
             Self::Discover,
             Self::Initialize,

@@ -35,7 +35,9 @@ pub(crate) fn post(
         Workload::Call => ("tools/call", None, echo(ECHO, "")),
         Workload::Echo64k => ("tools/call", None, echo(&ECHO_64K, "")),
         Workload::CallStateless => ("tools/call", Some("echo"), echo(ECHO, &format!(",{META}"))),
-        Workload::List50 | Workload::List500 => ("tools/list", None, "{}".to_owned()),
+        Workload::List50 | Workload::List500 | Workload::ListRole => {
+            ("tools/list", None, "{}".to_owned())
+        }
         Workload::Ping => {
             return in_session(
                 target,

@@ -35,6 +35,8 @@ pub struct HttpConfig {
     pub unix_socket_mode: SocketMode,
     /// Threads that serve connections. Default: one for each core.
     pub workers: Option<usize>,
+    /// Threads for tools that block, over all workers; each has one at least. Further ones wait for their turn. Default: 128.
+    pub blocking_threads: usize,
     /// Listen on other addresses than loopback although nothing proves who calls. Default: false.
     pub insecure: bool,
     /// Values of `Host` to answer to, such as `mcp.example.com` or `mcp.example.com:8080`; without a port,
@@ -191,6 +193,7 @@ impl Default for HttpConfig {
             unix_socket: None,
             unix_socket_mode: SocketMode::default(),
             workers: None,
+            blocking_threads: 128,
             insecure: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

@@ -19,7 +19,7 @@ use super::sending::Sendings;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
 use crate::auth::ClientCertificate;
-use crate::limit::Limit;
+use crate::limit::{Hits, Limit};
 
 /// What a connection is doing. Only its own worker writes to it, so the atomics are never fought over.
 #[derive(Debug)]
@@ -38,9 +38,9 @@ pub(crate) struct ConnectionState {
     received: AtomicU64,
     requests: AtomicU32,
     /// The second from which on the connection is closed when its answer is sent.
-    retire_at: u32,
-    /// The body that is being read took too long.
-    body_expired: AtomicBool,
+    retire_at: AtomicU32,
+    /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
+    body_expired: AtomicU8,
     body_waker: Mutex<Option<Waker>>,
     /// It was ended from without, and nobody waits for its client.
     cut: AtomicBool,
@@ -75,6 +75,12 @@ pub(crate) enum Phase {
     /// HTTP/2, whose streams have timers of their own.
     Multiplexed,
 }
+
+/// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
+const LATE: u8 = 1;
+const TRICKLES: u8 = 2;
+/// What [`ConnectionState::retire_at`] says where the connection is not old.
+const AT_ONCE: u32 = 0;
 
 /// Why the sweep ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +123,8 @@ impl ConnectionState {
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
             requests: AtomicU32::new(0),
-            retire_at,
-            body_expired: AtomicBool::new(false),
+            retire_at: AtomicU32::new(retire_at),
+            body_expired: AtomicU8::new(0),
             body_waker: Mutex::new(None),
             cut: AtomicBool::new(false),
             open: AtomicU32::new(0),
@@ -161,9 +167,27 @@ impl ConnectionState {
     }
 
     /// HTTP/2: has the client told to open no further streams; those that are open come to their end.
-    fn retire(&self) {
+    fn retire(&self, hits: &Hits, limit: Option<Limit>) {
         if !self.retires.swap(true, Relaxed) {
+            if let Some(limit) = limit {
+                hits.count(limit);
+            }
             self.retires_waker.wake();
+        }
+    }
+
+    /// Has the connection closed once its next answer is sent, since its memory is needed.
+    pub(crate) fn retire_soon(&self) {
+        self.retire_at.store(AT_ONCE, Relaxed);
+    }
+
+    /// Whether the connection is too old, and the limit that says so.
+    #[inline]
+    fn is_old(&self, now: u32) -> Option<Option<Limit>> {
+        match self.retire_at.load(Relaxed) {
+            AT_ONCE => Some(None),
+            at if at <= now => Some(Some(Limit::ConnectionSeconds)),
+            _ => None,
         }
     }
 
@@ -210,19 +234,27 @@ impl ConnectionState {
 
     /// Counts a request and begins to wait for its body. Says whether it is to be the connection's last.
     #[inline]
-    pub(crate) fn begin_request(&self, limits: &HttpLimits) -> bool {
+    pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &Hits) -> bool {
         let requests = self.requests.load(Relaxed) + 1;
         self.requests.store(requests, Relaxed);
         if self.phase() == Phase::Multiplexed {
             self.since.store(self.clock.now(), Relaxed);
             if limits.connection_requests <= requests {
-                self.retire();
+                self.retire(hits, Some(Limit::ConnectionRequests));
             }
             return false;
         }
         self.received.store(0, Relaxed);
         self.enter(Phase::Body);
-        limits.connection_requests <= requests || self.retire_at <= self.clock.now()
+        let limit = match self.is_old(self.clock.now()) {
+            Some(limit) => limit,
+            None if limits.connection_requests <= requests => Some(Limit::ConnectionRequests),
+            None => return false,
+        };
+        if let Some(limit) = limit {
+            hits.count(limit);
+        }
+        true
     }
 
     /// The body is there, or nobody waits for it any more.
@@ -242,11 +274,13 @@ impl ConnectionState {
         }
     }
 
-    /// Whether the body that is being read took too long. If not, `cx` is woken when it does.
+    /// The limit that the body that is being read has hit by taking too long. If none, `cx` is woken when it does.
     #[inline]
-    pub(crate) fn body_overdue(&self, cx: &Context<'_>) -> bool {
-        if self.body_expired.load(Relaxed) {
-            return true;
+    pub(crate) fn body_overdue(&self, cx: &Context<'_>) -> Option<Limit> {
+        match self.body_expired.load(Relaxed) {
+            LATE => return Some(Limit::BodySeconds),
+            TRICKLES => return Some(Limit::BodyRate),
+            _ => {}
         }
         let mut waker = self
             .body_waker
@@ -257,11 +291,11 @@ impl ConnectionState {
             Some(known) if known.will_wake(cx.waker()) => {}
             _ => *waker = Some(cx.waker().clone()),
         }
-        false
+        None
     }
 
     /// What the sweep finds. A body that is overdue is ended by whoever reads it, who can still answer.
-    pub(crate) fn overdue(&self, limits: &HttpLimits) -> Option<Overdue> {
+    pub(crate) fn overdue(&self, limits: &HttpLimits, hits: &Hits) -> Option<Overdue> {
         let now = self.clock.now();
         let stalled = self.stalled.load(Relaxed);
         if stalled != 0 && limits.write_stall_seconds < now + 1 - stalled.min(now + 1) {
@@ -275,8 +309,10 @@ impl ConnectionState {
                 let too_slow = 5 < age
                     && self.received.load(Relaxed)
                         < u64::from(age - 5) * u64::from(limits.body_bytes_per_second);
-                if limits.body_seconds < age || too_slow {
-                    self.body_expired.store(true, Relaxed);
+                let is_late = limits.body_seconds < age;
+                if is_late || too_slow {
+                    let limit = if is_late { LATE } else { TRICKLES };
+                    self.body_expired.store(limit, Relaxed);
                     let waker = self
                         .body_waker
                         .lock()
@@ -292,8 +328,10 @@ impl ConnectionState {
                     return Some(Overdue::Write);
                 }
                 let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
-                if idle || self.retire_at <= now {
-                    self.retire();
+                if let Some(limit) = self.is_old(now) {
+                    self.retire(hits, limit);
+                } else if idle {
+                    self.retire(hits, Some(Limit::IdleSeconds));
                 }
                 None
             }
@@ -497,6 +535,7 @@ mod tests {
         clock: Arc<WorkerClock>,
         state: ConnectionState,
         limits: HttpLimits,
+        hits: Hits,
     }
 
     impl Watched {
@@ -506,14 +545,19 @@ mod tests {
                 state: ConnectionState::new(Arc::clone(&clock), PEER, 1_000),
                 clock,
                 limits: HttpLimits::default(),
+                hits: Hits::new(&crate::telemetry::Metrics::default()),
             }
+        }
+
+        fn begin_request(&self) -> bool {
+            self.state.begin_request(&self.limits, &self.hits)
         }
 
         /// Lets seconds pass, and says which of them ended the connection.
         fn ended_after(&self, seconds: u32) -> Option<(u32, Overdue)> {
             (1..=seconds).find_map(|second| {
                 self.clock.tick();
-                Some((second, self.state.overdue(&self.limits)?))
+                Some((second, self.state.overdue(&self.limits, &self.hits)?))
             })
         }
     }
@@ -559,15 +603,15 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let cx = Context::from_waker(&waker);
-        watched.state.begin_request(&watched.limits);
+        watched.begin_request();
         watched.state.has_read(100_000, false);
-        assert!(!watched.state.body_overdue(&cx));
+        assert_eq!(watched.state.body_overdue(&cx), None);
         assert_eq!(watched.ended_after(30), None);
-        assert!(!watched.state.body_overdue(&cx));
+        assert_eq!(watched.state.body_overdue(&cx), None);
         assert_eq!(woken.0.load(Relaxed), 0);
         assert_eq!(watched.ended_after(1), None, "its reader can still answer");
         assert_eq!(woken.0.load(Relaxed), 1);
-        assert!(watched.state.body_overdue(&cx));
+        assert_eq!(watched.state.body_overdue(&cx), Some(Limit::BodySeconds));
     }
 
     #[test]
@@ -575,16 +619,18 @@ mod tests {
         for (bytes_a_second, ended) in [(1_023, Some(6)), (1_024, None)] {
             let watched = Watched::new();
             let cx = Context::from_waker(Waker::noop());
-            watched.state.begin_request(&watched.limits);
+            watched.begin_request();
             let overdue = (1..=30).find(|second| {
                 // What came in the first five seconds counts; here, nothing did.
                 if *second > 5 {
                     watched.state.has_read(bytes_a_second, false);
                 }
                 assert_eq!(watched.ended_after(1), None);
-                watched.state.body_overdue(&cx)
+                watched.state.body_overdue(&cx).is_some()
             });
             assert_eq!(overdue, ended, "{bytes_a_second}");
+            let limit = ended.map(|_| Limit::BodyRate);
+            assert_eq!(watched.state.body_overdue(&cx), limit);
         }
     }
 
@@ -595,14 +641,21 @@ mod tests {
             connection_requests: 3,
             ..HttpLimits::default()
         };
-        let last = [(); 3].map(|()| watched.state.begin_request(&limits));
+        let last = [(); 3].map(|()| watched.state.begin_request(&limits, &watched.hits));
         assert_eq!(last, [false, false, true]);
+        assert_eq!(watched.hits.of(Limit::ConnectionRequests), 1);
         let watched = Watched::new();
-        assert!(!watched.state.begin_request(&watched.limits));
+        assert!(!watched.begin_request());
         for _ in 0..1_000 {
             watched.clock.tick();
         }
-        assert!(watched.state.begin_request(&watched.limits));
+        assert!(watched.begin_request());
+        assert_eq!(watched.hits.of(Limit::ConnectionSeconds), 1);
+        // Whose memory is needed has hit no limit of its own.
+        let watched = Watched::new();
+        watched.state.retire_soon();
+        assert!(watched.begin_request());
+        assert_eq!(watched.hits.of(Limit::ConnectionSeconds), 0);
     }
 
     #[test]
@@ -611,7 +664,7 @@ mod tests {
         let state = &watched.state;
         state.has_read(10, false);
         assert_eq!(state.phase(), Phase::Head);
-        state.begin_request(&watched.limits);
+        watched.begin_request();
         assert_eq!(state.phase(), Phase::Body);
         state.body_is_read();
         assert_eq!(state.phase(), Phase::Answer);
@@ -627,7 +680,7 @@ mod tests {
     #[test]
     fn a_pause_begins_with_the_answer_also_where_nobody_asks_for_more() {
         let watched = Watched::new();
-        watched.state.begin_request(&watched.limits);
+        watched.begin_request();
         watched.state.body_is_read();
         // The call takes long; hyper asks for more meanwhile, and there is nothing.
         watched.state.waits_for_more(false, false);
@@ -659,11 +712,12 @@ mod tests {
         assert!(!retires(&watched.state));
         watched.ended_after(1);
         assert!(retires(&watched.state), "idle");
+        assert_eq!(watched.hits.of(Limit::IdleSeconds), 1);
 
         let watched = Watched::new();
         watched.state.enter(Phase::Multiplexed);
         for _ in 0..999 {
-            watched.state.begin_request(&watched.limits);
+            watched.begin_request();
             watched.ended_after(1);
         }
         assert!(!retires(&watched.state));
@@ -673,10 +727,10 @@ mod tests {
         let watched = Watched::new();
         watched.state.enter(Phase::Multiplexed);
         for _ in 1..watched.limits.connection_requests {
-            watched.state.begin_request(&watched.limits);
+            watched.begin_request();
         }
         assert!(!retires(&watched.state));
-        watched.state.begin_request(&watched.limits);
+        watched.begin_request();
         assert!(retires(&watched.state), "enough requests");
     }
 

@@ -18,14 +18,9 @@ use crate::server::{Local, Server};
 pub(crate) struct Direct(Served);
 
 impl Direct {
-    pub(crate) fn new(server: Arc<Server>, config: HttpConfig) -> Self {
+    pub(crate) fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
-        let router = Arc::new(router(
-            server,
-            Arc::new(Gate::open()),
-            config,
-            Layers::default(),
-        ));
+        let router = Arc::new(router(server, gate, config, Layers::default()));
         let service = WorkerService::new(router, Arc::new(Local::new(cells)));
         let connection = ConnectionState::new(
             Arc::new(WorkerClock::default()),

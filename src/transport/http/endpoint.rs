@@ -15,6 +15,7 @@ use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
 use super::status::{Rejection, respond};
+use crate::limit::Limit;
 use crate::net::{Body, Reader};
 use crate::server::{Handled, HttpHead, Local, Server, VersionHeader};
 use crate::telemetry::Wire;
@@ -163,9 +164,9 @@ impl Reading<'_> {
                 Poll::Ready(body.map_err(Rejection::from))
             }
             (Poll::Pending, Some(connection)) if connection.phase() != Phase::Multiplexed => {
-                if connection.body_overdue(cx) {
+                if let Some(limit) = connection.body_overdue(cx) {
                     connection.body_is_read();
-                    return Poll::Ready(Err(Rejection::BodyTooSlow));
+                    return Poll::Ready(Err(Rejection::BodyTooSlow(limit)));
                 }
                 Poll::Pending
             }
@@ -175,7 +176,7 @@ impl Reading<'_> {
                 deadline
                     .as_mut()
                     .poll(cx)
-                    .map(|()| Err(Rejection::BodyTooSlow))
+                    .map(|()| Err(Rejection::BodyTooSlow(Limit::BodySeconds)))
             }
         }
     }

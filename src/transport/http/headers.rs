@@ -22,6 +22,8 @@ pub(crate) struct Fields<'h> {
     content_encoding: Field<'h>,
     accept: Accept,
     mcp: McpHeaders,
+    /// A name has an underscore, and may be read as one with a hyphen somewhere.
+    has_underscore: bool,
     /// Bytes of all fields, with a colon, a space and a line end for each.
     bytes: usize,
 }
@@ -67,7 +69,12 @@ impl<'h> Fields<'h> {
                 "transfer-encoding" => fields.transfer_encoding.add(value),
                 "content-encoding" => fields.content_encoding.add(value),
                 "accept" => fields.accept.add(value),
-                _ => fields.mcp.add(name, value),
+                _ if fields.mcp.add(name, value) => {}
+                // What follows that prefix is named by the author of a tool.
+                _ => {
+                    fields.has_underscore |=
+                        name.as_bytes().contains(&b'_') && !name.starts_with("mcp-param-");
+                }
             }
         }
         fields
@@ -94,6 +101,32 @@ impl<'h> Fields<'h> {
             return Err(Rejection::HeadersTooLarge);
         }
         Ok(())
+    }
+
+    /// Names that programs behind gateways of old (CGI, and what is made like it) cannot tell from those with a hyphen, so
+    /// that one may pass for a header that somebody in front has taken away.
+    #[inline]
+    pub(crate) fn check_names(&self) -> Result<(), Rejection> {
+        if self.has_underscore {
+            return Err(Rejection::HeaderName);
+        }
+        Ok(())
+    }
+
+    /// On HTTP/2 both may say for whom a request is; then they have to say the same (RFC 9113 section 8.3.1).
+    #[inline]
+    pub(crate) fn check_authority(&self, uri: &Uri) -> Result<(), Rejection> {
+        let (host, authority) = match (self.host, uri.authority()) {
+            (Field::Absent, _) | (_, None) => return Ok(()),
+            (Field::One(host), Some(authority)) => (host, authority),
+            (Field::Repeated, Some(_)) => return Err(Rejection::HeaderRepeated),
+        };
+        let host = host.to_str().ok().and_then(split_host);
+        match (host, split_host(authority.as_str())) {
+            // The port that goes with the scheme may be left out.
+            (Some((host, _)), Some((other, _))) if host.eq_ignore_ascii_case(other) => Ok(()),
+            _ => Err(Rejection::HostInvalid),
+        }
     }
 
     /// Codings of the transfer other than the one that hyper undoes, and the one before HTTP/1.1 had it.
@@ -152,7 +185,11 @@ impl Accept {
             let mut parts = range.split(';').map(str::trim);
             let media = parts.next().unwrap_or_default();
             let refused = parts.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
-            if refused || media.is_empty() {
+            if media.is_empty() {
+                continue;
+            }
+            if refused {
+                self.other = true;
                 continue;
             }
             match media.to_ascii_lowercase().as_str() {
@@ -318,6 +355,11 @@ impl HostGuard {
     /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
     #[inline]
     pub(crate) fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
+        if uri.scheme().is_some_and(|scheme| {
+            *scheme != http::uri::Scheme::HTTP && *scheme != http::uri::Scheme::HTTPS
+        }) {
+            return Err(Rejection::HostInvalid);
+        }
         let host = match (fields.host.value()?, uri.authority()) {
             (_, Some(authority)) => authority.as_str().as_bytes(),
             (Some(host), None) => host.as_bytes(),
@@ -493,6 +535,26 @@ mod tests {
             "mcp.example.com"
         };
         check(guard, "/mcp", &headers(&[(HOST, host), (ORIGIN, value)]))
+    }
+
+    #[test]
+    fn on_http_2_both_that_name_the_host_have_to_agree() {
+        for (target, host, agrees) in [
+            ("http://localhost:3000/mcp", "localhost:3000", true),
+            ("http://localhost:3000/mcp", "LocalHost:3000", true),
+            ("http://localhost:3000/mcp", "localhost", true),
+            ("http://localhost:3000/mcp", "localhost, evil.example.com", false),
+            ("http://localhost:3000/mcp", "evil.example.com", false),
+            ("/mcp", "evil.example.com", true),
+        ] {
+            let headers = headers(&[(HOST, host)]);
+            let found = Fields::read(&headers).check_authority(&Uri::from_static(target));
+            assert_eq!(found.is_ok(), agrees, "{target} and {host}");
+        }
+        let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
+        let target = Uri::from_static("http://localhost/mcp");
+        assert!(Fields::read(&twice).check_authority(&target).is_err());
+        assert!(Fields::read(&headers(&[])).check_authority(&target).is_ok());
     }
 
     #[test]

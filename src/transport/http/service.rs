@@ -37,9 +37,9 @@ use super::status::{NeededScopes, Rejection, Turned, deny};
 use super::tls::Tls;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
-use crate::limit::Limits;
+use crate::limit::{Limit, Limits};
 use crate::net::{Body, BodyError};
-use crate::server::Local;
+use crate::server::{Local, unix_seconds};
 use crate::telemetry::{self, HttpKey, HttpWatch, Reason, Refusals, Telemetry, Wire};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -139,7 +139,8 @@ impl Served {
         Body: From<B>,
     {
         let config = &served.service.router.endpoint.config;
-        let last = served.connection.begin_request(&config.limits);
+        let hits = &served.service.limits().hits;
+        let last = served.connection.begin_request(&config.limits, hits);
         let begun = config.server_timing.then(Instant::now);
         let (mut head, body) = request.into_parts();
         let mut body = Body::from(body);
@@ -232,6 +233,10 @@ impl Router {
         let fields = Fields::read(&head.headers);
         fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_framing(head.version == Version::HTTP_10)?;
+        fields.check_names()?;
+        if head.version == Version::HTTP_2 {
+            fields.check_authority(&head.uri)?;
+        }
         let path = self.path(&head.uri);
         if path == "/mcp"
             || !matches!(Route::of(path), Some((route, _)) if route.is_for_everybody())
@@ -306,7 +311,7 @@ impl Router {
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
-            None => match Box::pin(self.enter(local, connection, client, route, head)).await {
+            None => match Box::pin(self.enter(connection, client, route, head)).await {
                 Ok(principal) => {
                     proved = principal;
                     &proved
@@ -362,13 +367,14 @@ impl Router {
         let client = connection.map(|connection| self.client(connection, &head.headers));
         if let Some(client) = client
             && let Err(refused) = limits.arrive(client)
+            && !(refused.limit == Limit::Memory && gives_back(guarded, &head.method))
         {
             return Rejection::Limited(refused).into_response(Some(route));
         }
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
-            None => match self.enter(local, connection, client, route, head).await {
+            None => match self.enter(connection, client, route, head).await {
                 Ok(principal) => {
                     proved = principal;
                     &proved
@@ -541,7 +547,6 @@ impl Router {
     /// known who sent it, and who that is does not ask too often. Headers that hold credentials are gone after that.
     async fn enter(
         &self,
-        local: &Local,
         connection: Option<&Arc<ConnectionState>>,
         client: Option<IpAddr>,
         route: &Route,
@@ -550,7 +555,9 @@ impl Router {
         let peer = connection.map(|connection| connection.peer());
         let limits = &self.endpoint.server.limits;
         let limited = |refused| Rejection::Limited(refused).into_response(Some(route));
-        let presented = Presented::read(&head.headers, head.uri.query(), peer, local.now());
+        // The worker's own clock may be a second behind, and a token that was made just now would be one of the future.
+        let now = unix_seconds();
+        let presented = Presented::read(&head.headers, head.uri.query(), peer, now);
         let certificate = connection.and_then(|connection| connection.certificate());
         let presented = presented.map(|presented| presented.with_certificate(certificate));
         match self.gate.admit(presented).await {
@@ -637,6 +644,11 @@ fn key_of(path: &str, head: &Parts) -> HttpKey {
         Wire::of(head.version),
         0,
     )
+}
+
+/// Whether a request is answered however short memory is: it gives some back, or says how much there is.
+fn gives_back(guarded: Guarded, method: &Method) -> bool {
+    *method == Method::DELETE || matches!(guarded, Guarded::Page(_))
 }
 
 /// What a record calls it that somebody was turned away; `None` if nothing was decided about who may do what.

@@ -28,6 +28,8 @@ pub(crate) enum Rejection {
     OriginForeign,
     /// A header that may stand there once is there twice.
     HeaderRepeated,
+    /// The name of a header that others may take for another one.
+    HeaderName,
     NotFound,
     /// A handler of the application's own broke.
     Internal,
@@ -43,7 +45,8 @@ pub(crate) enum Rejection {
     /// Somebody asked too often, or too much is going on.
     Limited(Refused),
     BodyTooLarge,
-    BodyTooSlow,
+    /// By which of the two limits.
+    BodyTooSlow(Limit),
     BodyBroken,
     /// A message of the transport of 2024-11-05 that names no session.
     SessionIdMissing,
@@ -57,6 +60,7 @@ impl Rejection {
             Self::HostMissing
             | Self::HostInvalid
             | Self::HeaderRepeated
+            | Self::HeaderName
             | Self::SessionIdMissing
             | Self::BodyBroken => StatusCode::BAD_REQUEST,
             Self::HostForeign | Self::OriginForeign | Self::ForOperators => StatusCode::FORBIDDEN,
@@ -67,7 +71,7 @@ impl Rejection {
             Self::Limited(refused) => limited_status(refused),
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyTooSlow(_) => StatusCode::REQUEST_TIMEOUT,
         }
     }
 
@@ -81,6 +85,9 @@ impl Rejection {
             Self::HostForeign => "This server does not answer to that Host",
             Self::OriginForeign => "Pages of that Origin may not call this server",
             Self::HeaderRepeated => "A header appears more than once that may appear once",
+            Self::HeaderName => {
+                "The name of a header has an underscore, which others may take for a hyphen"
+            }
             Self::NotFound => "There is nothing at this path; the MCP endpoint is /mcp",
             Self::Internal => "The server is at fault; its log says more",
             Self::NoPage => {
@@ -94,7 +101,7 @@ impl Rejection {
             Self::ContentEncoding => "The body must not be compressed",
             Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
             Self::BodyTooLarge => "The body is too large",
-            Self::BodyTooSlow => "The body did not arrive in time",
+            Self::BodyTooSlow(_) => "The body did not arrive in time",
             Self::SessionIdMissing => {
                 "sessionId is missing: post to the address that the stream's first event names"
             }
@@ -111,11 +118,12 @@ impl Rejection {
             Self::OriginForeign => Some("http.allowed_origins"),
             Self::ForOperators => Some("http.admin.port"),
             Self::BodyTooLarge => Some("http.limits.body_bytes"),
-            Self::BodyTooSlow => Some("http.limits.body_seconds"),
+            Self::BodyTooSlow(limit) => Some(limit.setting()),
             Self::Limited(refused) => Some(refused.limit.setting()),
             Self::HostMissing
             | Self::HostInvalid
             | Self::HeaderRepeated
+            | Self::HeaderName
             | Self::NotFound
             | Self::Internal
             | Self::NoPage
@@ -134,12 +142,12 @@ impl Rejection {
             Self::TargetTooLong
             | Self::HeadersTooLarge
             | Self::BodyTooLarge
-            | Self::BodyTooSlow => Reason::Limit(self.setting()?),
+            | Self::BodyTooSlow(_) => Reason::Limit(self.setting()?),
             Self::Limited(refused) => Reason::Limit(refused.limit.setting()),
             Self::HostMissing | Self::HostInvalid => Reason::Host,
             Self::HostForeign => Reason::HostForeign,
             Self::OriginForeign => Reason::Origin,
-            Self::HeaderRepeated => Reason::Head,
+            Self::HeaderRepeated | Self::HeaderName => Reason::Head,
             Self::NotFound | Self::NoPage | Self::ForOperators => Reason::Path,
             Self::MethodNotAllowed(_) => Reason::PathMethod,
             Self::ContentType | Self::ContentEncoding => Reason::MediaType,
@@ -156,7 +164,9 @@ impl Rejection {
             Self::TargetTooLong => Some(Limit::TargetBytes),
             Self::HeadersTooLarge => Some(Limit::HeaderBytes),
             Self::BodyTooLarge => Some(Limit::BodyBytes),
-            Self::BodyTooSlow => Some(Limit::BodySeconds),
+            Self::BodyTooSlow(limit) => Some(limit),
+            // Requests that are answered all the same ask for it too.
+            Self::Limited(refused) if refused.limit == Limit::Memory => Some(Limit::Memory),
             _ => None,
         }
     }
@@ -165,7 +175,7 @@ impl Rejection {
     fn closes(self) -> bool {
         matches!(
             self,
-            Self::BodyTooLarge | Self::BodyTooSlow | Self::BodyBroken
+            Self::BodyTooLarge | Self::BodyTooSlow(_) | Self::BodyBroken
         )
     }
 

@@ -29,7 +29,7 @@ use super::service::{Router, Served, WorkerService};
 use super::stream::Stream;
 use super::tls::{HTTP_2, Tls};
 use crate::auth::ClientCertificate;
-use crate::limit::{Hits, Limit, subnet};
+use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -42,8 +42,6 @@ const HEAD_MAX: usize = 64 * 1024;
 /// What is read at once of a connection whose requests are large: most of them come in one piece then, which need not be
 /// copied together.
 const READ_MAX: usize = 128 * 1024;
-/// Threads for tools that block, over all workers.
-const BLOCKING_THREADS: usize = 128;
 
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
@@ -103,9 +101,10 @@ impl Worker {
         let (sockets, inbox) = mpsc::channel(HANDOVER_MAX);
         let (stop, stopped) = oneshot::channel();
         let load = Arc::new(Load::default());
+        let blocking = router.endpoint.config.blocking_threads;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads((BLOCKING_THREADS / count).max(4))
+            .max_blocking_threads((blocking / count).max(1))
             .build()?;
         let shared = Shared {
             local: Arc::new(Local::new(router.endpoint.server.telemetry().cells())),
@@ -222,13 +221,13 @@ impl Shared {
         stopped: oneshot::Receiver<()>,
     ) {
         let limits = router.endpoint.config.limits.clone();
-        let hits = Arc::clone(&router.endpoint.server.limits.hits);
+        let asked = Arc::clone(&router.endpoint.server.limits);
         let tls = router.tls.clone();
         let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
         tokio::spawn(sweep(
             limits.clone(),
-            hits,
+            asked,
             Arc::clone(&self.clock),
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
@@ -310,7 +309,7 @@ impl Drop for LoadGuard {
 /// Once a second: lets the clocks go on, and ends what is overdue.
 async fn sweep(
     limits: HttpLimits,
-    hits: Arc<Hits>,
+    asked: Arc<Limits>,
     clock: Arc<WorkerClock>,
     local: Arc<Local>,
     connections: Arc<Mutex<Vec<Swept>>>,
@@ -323,12 +322,17 @@ async fn sweep(
         seconds.tick().await;
         clock.tick();
         local.look_at_the_clock();
+        let is_short = asked.memory() != Pressure::None;
+        let hits = &asked.hits;
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| {
             if connection.task.is_finished() {
                 return false;
             }
-            if let Some(overdue) = connection.state.overdue(&limits) {
+            if is_short {
+                connection.state.retire_soon();
+            }
+            if let Some(overdue) = connection.state.overdue(&limits, hits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
                 hits.count(overdue.limit());
                 connection.state.cut();
@@ -412,6 +416,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         Phase::Idle
     });
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&state), guards));
+    let hits = Arc::clone(&service.limits().hits);
     let served = Arc::new(Served::new(service, Arc::clone(&state)));
     let respond =
         move |request: hyper::Request<Incoming>| Served::serve(Arc::clone(&served), request);
@@ -439,6 +444,9 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
     };
     if let Err(error) = ended {
+        if multiplexed && error.is_timeout() {
+            hits.count(Limit::Http2PingSeconds);
+        }
         tracing::trace!(%error, "a connection ended early");
     }
 }

@@ -85,10 +85,7 @@ impl Issuer {
 
     /// A token of these claims, beside those that it has to have.
     pub(crate) fn token(&self, claims: Value) -> String {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("a time")
-            .as_secs();
+        let now = unix_seconds();
         let mut all = json!({"iss": self.url, "aud": RESOURCE, "sub": "alice", "exp": now + 600});
         for (name, value) in claims.as_object().expect("an object") {
             all[name] = value.clone();
@@ -98,6 +95,11 @@ impl Issuer {
         let signature = encode(self.key.sign(message.as_bytes()).as_ref());
         format!("{message}.{signature}")
     }
+}
+
+fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("a time").as_secs()
 }
 
 const RESOURCE: &str = "https://mcp.example.com/mcp";
@@ -225,6 +227,29 @@ fn auth_05_tokens_for_others_and_of_others_are_refused() {
         );
         assert_eq!(challenge, expected);
     }
+}
+
+#[test]
+fn without_leeway_times_of_tokens_are_held_to_the_second() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| c.auth.oauth.leeway_seconds = 0)
+        .start();
+    let status = |claims: Value| call(&server, "who", &issuer.token(claims)).status;
+    // The keys are there.
+    assert_eq!(status(json!({})), 200);
+    let begun = unix_seconds();
+    let now = loop {
+        let now = unix_seconds();
+        if begun < now {
+            break now;
+        }
+        std::thread::yield_now();
+    };
+    // A second has just begun, which not every clock in the server has seen.
+    assert_eq!(status(json!({"iat": now, "nbf": now})), 200);
+    assert_eq!(status(json!({"exp": now})), 401);
+    assert_eq!(status(json!({"iat": now + 60})), 401);
 }
 
 #[test]

@@ -122,6 +122,14 @@ fn http_08_hosts_that_are_not_ours_are_refused_before_anything_else() {
             case.error(403, 403, "")
         });
     }
+    for target in [
+        "ftp://localhost/mcp",
+        "file://localhost/mcp",
+        "ws://localhost/mcp",
+    ] {
+        let text = text.replace("POST /mcp ", &format!("POST {target} "));
+        cases.push(Case::new(format!("target {target}"), text).error(400, 400, ""));
+    }
     // What a proxy says counts only for those who trust one.
     for name in [
         "x-forwarded-host",
@@ -298,6 +306,8 @@ fn http_07_bodies_of_other_types_are_refused_and_answers_are_of_two() {
         "application/jsonp",
         "application/json5",
         "text/html, application/xhtml+xml, application/xml;q=0.9",
+        "*/*;q=0",
+        "application/json;q=0, text/event-stream;q=0.000",
     ] {
         cases.push(case(&[("accept", accept)]).error(406, 406, ""));
     }
@@ -429,6 +439,32 @@ fn mh_03_to_09_headers_that_say_something_else_than_the_body_are_refused() {
         ));
     }
     assert!(run_on(&server, cases) >= 65);
+}
+
+#[test]
+fn names_that_others_may_take_for_another_one_are_refused() {
+    let server = server();
+    let mut cases = Vec::new();
+    for name in [
+        "x_y",
+        "_",
+        "content_length",
+        "transfer_encoding",
+        "x_forwarded_user",
+        "X_Api_Key",
+        "mcp_session_id",
+        "mcp-session_id",
+        "mcp_param-x",
+    ] {
+        cases.push(case(&[(name, "1")]).error(400, 400, ""));
+        let text = format!("GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n{name}: 1\r\n\r\n");
+        cases.push(Case::new(format!("GET with {name}"), text).status(&[400]));
+    }
+    // Parameters that a tool's author has named so; values may have what they like.
+    for (name, value) in [("mcp-param-tenant_id", "1"), ("x-y", "a_b")] {
+        cases.push(case(&[(name, value)]));
+    }
+    assert_eq!(run_on(&server, cases), 20);
 }
 
 #[test]

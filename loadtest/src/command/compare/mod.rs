@@ -6,14 +6,16 @@
 //! it does to the other half of it as well. Many short rounds beat few long ones: a neighbour that
 //! comes for a second spoils three of twenty, and the median does not notice.
 
-mod report;
+pub(super) mod report;
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use self::report::{Figures, HalfLoad, Outcome};
+use self::report::HalfLoad;
+pub(super) use self::report::{Figures, Outcome};
 use super::case::{self, Case};
 use super::drive::seconds;
 use super::product::{Product, launch_baseline, launch_tools, this_program};
@@ -62,7 +64,7 @@ pub(super) struct Arguments {
 
 /// Why a turn does not count.
 #[derive(Debug, thiserror::Error)]
-enum TurnError {
+pub(super) enum TurnError {
     #[error("{case}: {name} could not be driven")]
     NotDriven {
         case: Case,
@@ -107,14 +109,22 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 
 /// A server, and how it is driven.
 #[derive(Debug)]
-struct Contender {
-    name: &'static str,
-    server: Server,
-    plan: Plan,
+pub(super) struct Contender {
+    pub(super) name: &'static str,
+    pub(super) server: Server,
+    pub(super) plan: Plan,
 }
 
 impl Contender {
-    async fn turn(&self, case: Case, pace: Pace) -> Result<Measured, TurnError> {
+    /// Asks once; says how long the answer is.
+    pub(super) async fn probe(&self, case: Case) -> Result<usize, TurnError> {
+        let name = self.name;
+        let seen = probe(&self.plan).await;
+        let seen = seen.map_err(|source| TurnError::NotDriven { case, name, source })?;
+        Ok(seen.length)
+    }
+
+    pub(super) async fn turn(&self, case: Case, pace: Pace) -> Result<Measured, TurnError> {
         let name = self.name;
         let plan = Plan {
             pace,
@@ -152,6 +162,7 @@ async fn compare(
         warm_up: WARM_UP,
         sessions: Sessions::Open,
         expected: Expected::Message,
+        credentials: Arc::default(),
     };
     // The baseline gets the very requests that the product gets, with a session id of the product's.
     let bare = async |name, length, session| {
@@ -260,4 +271,4 @@ async fn half_load(
 }
 
 /// Load before each turn that does not count.
-const WARM_UP: Duration = Duration::from_millis(200);
+pub(super) const WARM_UP: Duration = Duration::from_millis(200);

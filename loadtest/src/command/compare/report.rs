@@ -8,13 +8,13 @@ use crate::measure::{Spread, ratios};
 
 /// One workload.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) case: Case,
+pub(in crate::command) struct Outcome {
+    pub(in crate::command) case: Case,
     /// The length of an answer's body.
-    pub(super) length: usize,
-    pub(super) ours: Figures,
-    pub(super) theirs: Figures,
-    pub(super) half_load: Option<HalfLoad>,
+    pub(in crate::command) length: usize,
+    pub(in crate::command) ours: Figures,
+    pub(in crate::command) theirs: Figures,
+    pub(in crate::command) half_load: Option<HalfLoad>,
 }
 
 impl Outcome {
@@ -29,9 +29,9 @@ impl Outcome {
 
 /// Both at half of their own peak.
 #[derive(Debug)]
-pub(super) struct HalfLoad {
-    pub(super) ours: Figures,
-    pub(super) theirs: Figures,
+pub(in crate::command) struct HalfLoad {
+    pub(in crate::command) ours: Figures,
+    pub(in crate::command) theirs: Figures,
 }
 
 impl HalfLoad {
@@ -42,7 +42,7 @@ impl HalfLoad {
 
 /// One server, a figure for each round.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(in crate::command) struct Figures {
     name: &'static str,
     per_second: Vec<f64>,
     per_processor_second: Vec<f64>,
@@ -54,7 +54,7 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Of these rounds.
-    pub(super) fn of(name: &'static str, rounds: &[Measured]) -> Self {
+    pub(in crate::command) fn of(name: &'static str, rounds: &[Measured]) -> Self {
         let each = |figure: &dyn Fn(&Measured) -> f64| rounds.iter().map(figure).collect();
         Self {
             name,
@@ -86,6 +86,11 @@ pub(super) fn print_header(arguments: &Arguments) {
         "{} rounds of {} s in turn, servers on core {}, generator on core {}; medians\n",
         arguments.rounds, arguments.seconds, arguments.server_core, arguments.generator_core
     );
+    print_columns();
+}
+
+/// Heads the table.
+pub(in crate::command) fn print_columns() {
     println!(
         "{:<18} {:<16} {:>9} {:>11} {:>7} {:>7} {:>7} {:>5} {:>5}  ratio (min-max)",
         "workload", "server", "req/s", "req/s/cpu-s", "cpu us", "p50 us", "p99 us", "gen", "wait"
@@ -93,7 +98,7 @@ pub(super) fn print_header(arguments: &Arguments) {
 }
 
 /// Two lines for one workload.
-pub(super) fn print_row(outcome: &Outcome) {
+pub(in crate::command) fn print_row(outcome: &Outcome) {
     print_figures(
         &outcome.case.to_string(),
         &outcome.ours,

@@ -10,6 +10,7 @@ mod profile;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use self::profile::Profile;
 use super::case::Case;
@@ -175,6 +176,7 @@ fn plan(case: Case, server: &Server, arguments: &Arguments) -> Plan {
         warm_up: std::time::Duration::ZERO,
         sessions: Sessions::Open,
         expected: Expected::Message,
+        credentials: Arc::default(),
     }
 }
 

@@ -1,0 +1,147 @@
+//! The same requests where callers have to prove who they are, and where what they may do has bounds.
+
+use std::sync::Arc;
+
+use longshore::auth::{ApiKeyConfig, Effect, KeyHash, RuleConfig};
+use longshore::limit::ToolLimitConfig;
+use longshore::seal::Secret;
+use longshore::telemetry::MetricsPolicy;
+use longshore::{App, Config, Tool};
+use serde_json::json;
+
+use super::{Lookup, Scenario, Server, Work, definition};
+
+/// An issuer that does not exist, its key, and a token of it that is good until 2100.
+const ISSUER: &str = "https://issuer.example";
+const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","alg":"EdDSA","x":"pPvFNLbQsh5W8G88yXqDKkLgx3k7XB1T8OwOAcVggDs"}]}"#;
+const TOKEN: &str = concat!(
+    "eyJhbGciOiJFZERTQSIsImtpZCI6IjEiLCJ0eXAiOiJhdCtqd3QifQ",
+    ".eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoibG9hZHRlc3QiLCJzdWIiOiJsb2FkdGVzdCIsImNsaWVudF9pZCI6ImxvYWR0ZXN0Iiwic2NvcGUiOiJtY3AiLCJleHAiOjQxMDI0NDQ4MDB9",
+    ".ntlYjlCJGM0Y_bxkXLEWrAc-MT2LJekDIuqEDjEfedvHVdvgYJ1N5Z-Wxr2aseXLdmftiZ624UuLMMKvMCUfDg",
+);
+
+/// A setting, and what is shown for it.
+type Set = (&'static str, fn(&mut Config), String);
+
+/// One call to servers that have nothing, and each of the ways to prove who one is; and through buckets of all kinds.
+pub fn guarded() -> Vec<Scenario> {
+    let settings: [Set; 4] = [
+        ("call-open", |_| {}, key(0)),
+        ("call-key", |c| c.auth.api_keys = vec![holder(0)], key(0)),
+        ("call-token", take_tokens, TOKEN.to_owned()),
+        ("call-buckets", limit_everything, key(0)),
+    ];
+    let calls = settings.map(|(name, set, credential)| {
+        let mut config = plain();
+        config.toolsets.push("demo".to_owned());
+        set(&mut config);
+        let app = App::new().config(config);
+        let server = Server::shown(app, Some(KEYS), Some(&credential));
+        let echo = json!({"name": "echo", "arguments": {"message": "hello"}});
+        server.in_session(name, "tools/call", Some(echo))
+    });
+    calls.into()
+}
+
+/// One look at a bucket among so many.
+pub fn buckets(addresses: u32) -> Vec<Scenario> {
+    let buckets = longshore::bench::Buckets::new(addresses);
+    let work = Work::Buckets(buckets, addresses as usize);
+    vec![Scenario::new(format!("bucket-of-{addresses}"), work)]
+}
+
+/// The listings of 1,000 roles of 10,000 tools, each with 9 of its own and 100 that all have: of one of them, and of one
+/// after the other. And what nobody has rules about, with as many tools.
+pub fn roles() -> Vec<Scenario> {
+    const ROLES: usize = 1000;
+    let tools = (1..=10_000).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
+    let mut config = plain();
+    config.auth.api_keys = (0..ROLES).map(holder).collect();
+    let own = (0..ROLES).map(|role| {
+        let names =
+            (role * 9 + 1..role * 9 + 10).map(|number| format!("lookup_record_{number:05}"));
+        RuleConfig {
+            groups: vec![format!("role-{role}")],
+            ..allow(names.collect())
+        }
+    });
+    config.policy.rules = own.collect();
+    // 100 of them.
+    let shared = vec!["lookup_record_099??".to_owned()];
+    config.policy.rules.push(allow(shared));
+    let mut server = Server::shown(App::new().config(config).tools(tools), None, Some(&key(0)));
+    let mut of = |role: usize| {
+        server.credential = Some(key(role));
+        let list = server.stateless("list-of-one-role", "tools/list", json!({}));
+        let Work::Requests(pipeline, mut requests) = list.work else {
+            unreachable!("it was made of a request");
+        };
+        (pipeline, requests.remove(0))
+    };
+    let (pipeline, one) = of(0);
+    let all = (0..ROLES).map(|role| of(role).1).collect();
+    let one = Work::Requests(Arc::clone(&pipeline), vec![one]);
+    let mut all = Scenario::new(
+        format!("list-of-{ROLES}-roles"),
+        Work::Requests(pipeline, all),
+    );
+    all.warm_up = ROLES;
+    vec![Scenario::new("list-of-one-role", one), all]
+}
+
+/// A server that counts, as whoever asks for proofs does, and that nobody asks too often.
+fn plain() -> Config {
+    let mut config = Config::default();
+    config.telemetry.metrics = MetricsPolicy::On;
+    config.limits.principal.per_second = 0.0;
+    config.limits.initialize_per_minute = Some(0);
+    config
+}
+
+fn take_tokens(config: &mut Config) {
+    config.auth.oauth.issuer = Some(ISSUER.to_owned());
+    config.auth.oauth.audience = vec!["loadtest".to_owned()];
+}
+
+fn limit_everything(config: &mut Config) {
+    const NEVER_EMPTY: f64 = 1e9;
+    config.auth.api_keys = vec![holder(0)];
+    config.limits.principal.per_second = NEVER_EMPTY;
+    config.limits.server.per_second = NEVER_EMPTY;
+    config.limits.address.per_second = NEVER_EMPTY;
+    let tool = ToolLimitConfig {
+        per_second: NEVER_EMPTY,
+        ..ToolLimitConfig::default()
+    };
+    config.limits.tools.insert("echo".to_owned(), tool);
+}
+
+fn key(number: usize) -> String {
+    format!("lsk_a-key-that-nobody-else-has-{number:05}")
+}
+
+fn holder(number: usize) -> ApiKeyConfig {
+    ApiKeyConfig {
+        name: format!("holder-{number}"),
+        keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
+        groups: vec![format!("role-{number}")],
+        ..ApiKeyConfig::default()
+    }
+}
+
+/// A rule that lets everybody have some tools.
+fn allow(tools: Vec<String>) -> RuleConfig {
+    RuleConfig {
+        name: None,
+        effect: Effect::Allow,
+        principals: Vec::new(),
+        groups: Vec::new(),
+        claims: std::collections::BTreeMap::new(),
+        scopes: Vec::new(),
+        tools,
+        resources: Vec::new(),
+        prompts: Vec::new(),
+        access: None,
+        requires: Vec::new(),
+    }
+}

@@ -1,0 +1,194 @@
+//! Settings whose cost is measured, and what clients have to show for them.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::{io, thread};
+
+use clap::ValueEnum;
+use longshore::Config;
+use longshore::auth::{ApiKeyConfig, Effect, KeyHash, RuleConfig};
+use longshore::limit::ToolLimitConfig;
+use longshore::seal::Secret;
+use longshore::telemetry::MetricsPolicy;
+
+/// What a server has set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Setting {
+    /// Nothing: everybody may do everything as often as it likes
+    Nothing,
+    /// API keys
+    Key,
+    /// Access tokens of an issuer
+    Token,
+    /// A rule that hides the first tool
+    Filter,
+    /// API keys, and a token bucket of each kind, none of which is ever empty
+    Buckets,
+    /// API keys of a thousand roles, each of which sees 9 tools of its own and 100 that all have
+    Roles,
+}
+
+/// How many roles there are.
+pub(super) const ROLES: u32 = 1000;
+/// How many tools a role has for itself.
+const OWN_TOOLS: u32 = 9;
+/// How many tools the server of roles has.
+pub(super) const ROLE_TOOLS: u32 = 10_000;
+/// More than anybody asks for.
+const NEVER_EMPTY: f64 = 1e9;
+
+/// A key of a pair that is nowhere else, and what it has signed: a token that is good until 2100. The issuer does not exist.
+const ISSUER: &str = "https://issuer.example";
+const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","alg":"EdDSA","x":"pPvFNLbQsh5W8G88yXqDKkLgx3k7XB1T8OwOAcVggDs"}]}"#;
+const TOKEN: &str = concat!(
+    "eyJhbGciOiJFZERTQSIsImtpZCI6IjEiLCJ0eXAiOiJhdCtqd3QifQ",
+    ".eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoibG9hZHRlc3QiLCJzdWIiOiJsb2FkdGVzdCIsImNsaWVudF9pZCI6ImxvYWR0ZXN0Iiwic2NvcGUiOiJtY3AiLCJleHAiOjQxMDI0NDQ4MDB9",
+    ".ntlYjlCJGM0Y_bxkXLEWrAc-MT2LJekDIuqEDjEfedvHVdvgYJ1N5Z-Wxr2aseXLdmftiZ624UuLMMKvMCUfDg",
+);
+
+impl Setting {
+    /// Sets it.
+    pub(super) fn apply(self, config: &mut Config) -> io::Result<()> {
+        // Counting is asked for by whoever reads it; here the two that are compared do the same.
+        config.telemetry.metrics = MetricsPolicy::On;
+        config.limits.principal.per_second = 0.0;
+        match self {
+            Self::Nothing => {}
+            Self::Key => config.auth.api_keys = vec![holder(0)],
+            Self::Token => {
+                let keys = serve_keys()?;
+                config.auth.oauth.issuer = Some(ISSUER.to_owned());
+                config.auth.oauth.jwks_url = Some(format!("http://{keys}/"));
+                config.auth.oauth.audience = vec!["loadtest".to_owned()];
+            }
+            Self::Filter => {
+                let hidden = tools(Effect::Deny, vec![self.tool_name(1)]);
+                config.policy.rules = vec![hidden];
+            }
+            Self::Buckets => {
+                config.auth.api_keys = vec![holder(0)];
+                config.limits.principal.per_second = NEVER_EMPTY;
+                config.limits.server.per_second = NEVER_EMPTY;
+                config.limits.address.per_second = NEVER_EMPTY;
+                let tool = ToolLimitConfig {
+                    per_second: NEVER_EMPTY,
+                    ..ToolLimitConfig::default()
+                };
+                config.limits.tools.insert("echo".to_owned(), tool);
+            }
+            Self::Roles => {
+                config.server.page_size = 1000;
+                config.auth.api_keys = (0..ROLES).map(holder).collect();
+                let own = (0..ROLES).map(|role| {
+                    let first = role * OWN_TOOLS + 1;
+                    let names = (first..first + OWN_TOOLS).map(|number| self.tool_name(number));
+                    RuleConfig {
+                        groups: vec![format!("role-{role}")],
+                        ..tools(Effect::Allow, names.collect())
+                    }
+                });
+                config.policy.rules = own.collect();
+                let shared = vec!["shared_record_*".to_owned()];
+                config.policy.rules.push(tools(Effect::Allow, shared));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a tool is called.
+    pub(super) fn tool_name(self, number: u32) -> String {
+        match self {
+            // `echo` is one of the tools.
+            Self::Roles if ROLE_TOOLS - 100 <= number => format!("shared_record_{number:05}"),
+            _ => format!("lookup_record_{number:05}"),
+        }
+    }
+
+    /// What clients show, each another one; nothing is needed without it.
+    pub(super) fn credentials(self) -> Arc<[String]> {
+        match self {
+            Self::Nothing | Self::Filter => Arc::default(),
+            Self::Key | Self::Buckets => [key(0)].into(),
+            Self::Token => [TOKEN.to_owned()].into(),
+            Self::Roles => (0..ROLES).map(key).collect(),
+        }
+    }
+}
+
+fn key(number: u32) -> String {
+    format!("lsk_a-key-that-nobody-else-has-{number:05}")
+}
+
+fn holder(number: u32) -> ApiKeyConfig {
+    ApiKeyConfig {
+        name: format!("holder-{number}"),
+        keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
+        groups: vec![format!("role-{number}")],
+        ..ApiKeyConfig::default()
+    }
+}
+
+/// A rule for everybody about tools.
+fn tools(effect: Effect, names: Vec<String>) -> RuleConfig {
+    RuleConfig {
+        name: None,
+        effect,
+        principals: Vec::new(),
+        groups: Vec::new(),
+        claims: std::collections::BTreeMap::new(),
+        scopes: Vec::new(),
+        tools: names,
+        resources: Vec::new(),
+        prompts: Vec::new(),
+        access: None,
+        requires: Vec::new(),
+    }
+}
+
+/// An issuer's keys at a port of their own, for as long as the process lives.
+fn serve_keys() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    thread::Builder::new()
+        .name("issuer".to_owned())
+        .spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                // A request of ours has no body, and its head comes at once.
+                let _ = stream.read(&mut [0; 4096]);
+                let length = KEYS.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{KEYS}"
+                );
+            }
+        })?;
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_roles_have_the_same_tools_and_each_has_as_many() {
+        let mut config = Config::default();
+        Setting::Roles.apply(&mut config).expect("set");
+        let named: BTreeSet<_> = (1..ROLE_TOOLS)
+            .map(|number| Setting::Roles.tool_name(number))
+            .collect();
+        let shared = named.iter().filter(|name| name.starts_with("shared"));
+        assert_eq!(shared.count(), 100);
+        let mut seen = BTreeSet::new();
+        let rules = &config.policy.rules[..ROLES as usize];
+        for rule in rules {
+            assert_eq!(rule.tools.len(), OWN_TOOLS as usize);
+            for tool in &rule.tools {
+                assert!(named.contains(tool) && seen.insert(tool), "{tool}");
+            }
+        }
+        assert_eq!(Setting::Roles.credentials().len(), ROLES as usize);
+    }
+}

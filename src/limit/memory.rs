@@ -1,0 +1,113 @@
+//! How short memory is, and from where on that matters.
+
+use super::LimitConfig;
+
+/// How short memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Pressure {
+    /// Not at all, or nobody knows.
+    None,
+    /// No sessions begin, and connections are not kept.
+    High,
+    /// Nothing is done that takes any.
+    Critical,
+}
+
+impl Pressure {
+    pub(super) fn of(number: u8) -> Self {
+        match number {
+            0 => Self::None,
+            1 => Self::High,
+            _ => Self::Critical,
+        }
+    }
+
+    /// What the settings make of so many bytes in use. Where nothing is limited nobody is asked how many these are.
+    pub(super) fn find(config: &LimitConfig, in_use: impl FnOnce() -> Option<u64>) -> Self {
+        if config.memory_bytes == 0 {
+            return Self::None;
+        }
+        let Some(in_use) = in_use() else {
+            return Self::None;
+        };
+        let from = |percent: u8| {
+            let bytes = u128::from(config.memory_bytes) * u128::from(percent) / 100;
+            bytes <= u128::from(in_use)
+        };
+        if from(config.memory_critical_percent) {
+            Self::Critical
+        } else if from(config.memory_high_percent) {
+            Self::High
+        } else {
+            Self::None
+        }
+    }
+
+    /// Says in the log that it is another one now.
+    pub(super) fn tell(self, before: Self) {
+        let setting = "limits.memory_bytes";
+        match self {
+            Self::None => tracing::info!(setting, ?before, "there is memory again"),
+            Self::High => tracing::warn!(
+                setting,
+                ?before,
+                "memory is short: no sessions begin, and connections are closed once they are answered"
+            ),
+            Self::Critical => tracing::error!(
+                setting,
+                ?before,
+                "memory is nearly used up: requests are refused until there is some again"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::super::{Limit, Limits};
+    use super::*;
+    use crate::auth::Principal;
+    use crate::telemetry::Metrics;
+
+    const SOMEBODY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn what_is_refused_follows_from_what_is_in_use_to_the_byte() {
+        let config = LimitConfig {
+            memory_bytes: 1000,
+            ..LimitConfig::default()
+        };
+        let limits = Limits::new(&config, &Metrics::default());
+        let anonymous = Principal::anonymous();
+        for (in_use, pressure, begins, arrives) in [
+            (0, Pressure::None, true, true),
+            (799, Pressure::None, true, true),
+            (800, Pressure::High, false, true),
+            (899, Pressure::High, false, true),
+            (900, Pressure::Critical, false, false),
+            (5000, Pressure::Critical, false, false),
+            (799, Pressure::None, true, true),
+        ] {
+            assert_eq!(limits.look_at_memory(|| Some(in_use)), pressure, "{in_use}");
+            let begun = limits.begin_session(&anonymous, Some(SOMEBODY));
+            assert_eq!(begun.is_ok(), begins, "{in_use}");
+            let arrived = limits.arrive(SOMEBODY);
+            assert_eq!(arrived.is_ok(), arrives, "{in_use}");
+            for refused in [begun, arrived].into_iter().filter_map(Result::err) {
+                assert_eq!(refused.limit, Limit::Memory);
+                assert!(!refused.limit.is_a_rate() && refused.quota().is_none());
+            }
+        }
+        assert_eq!(limits.look_at_memory(|| None), Pressure::None);
+    }
+
+    #[test]
+    fn without_a_limit_nobody_looks() {
+        let limits = Limits::new(&LimitConfig::default(), &Metrics::default());
+        let found = limits.look_at_memory(|| unreachable!("nobody asks"));
+        assert_eq!(found, Pressure::None);
+    }
+}

@@ -1,0 +1,211 @@
+//! The chunks of a body (RFC 9112 section 7.1), followed to their end on their way to hyper.
+//!
+//! hyper reads them too, and refuses nearly all that is none. What it takes and others may read otherwise is spoiled so
+//! that it refuses that as well: control characters in an extension, and lines of a trailer that end with a line feed
+//! alone, for which it would wait until the body's time is over.
+
+/// Where in a chunked body the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Size {
+        has_digits: bool,
+    },
+    /// Blanks behind the size.
+    Blank,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    /// A line of the trailer begins, or the empty one that ends it.
+    Trailer,
+    TrailerLine,
+    TrailerLf,
+    /// A line of the trailer was spoiled in its middle.
+    Spoiled,
+    LastLf,
+}
+
+/// A chunked body that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunks {
+    place: Place,
+    /// The size of the chunk, while it is read; then what is left of it.
+    left: u64,
+}
+
+/// What became of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Followed {
+    /// It goes on behind these bytes.
+    On,
+    /// What follows it begins at this place.
+    End(usize),
+    /// It is none, as the byte at this place shows: hyper refuses it.
+    Broken(usize),
+}
+
+/// What one byte did.
+enum Step {
+    On,
+    End,
+    Broken,
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self {
+            place: Place::Size { has_digits: false },
+            left: 0,
+        }
+    }
+}
+
+impl Chunks {
+    /// Follows the body through the bytes from a place on.
+    pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize) -> Followed {
+        let mut at = from;
+        while at < bytes.len() {
+            if self.place == Place::Data {
+                let here = bytes.len() - at;
+                let skipped = usize::try_from(self.left).map_or(here, |left| left.min(here));
+                self.left -= skipped as u64;
+                at += skipped;
+                if self.left == 0 {
+                    self.place = Place::DataCr;
+                }
+                continue;
+            }
+            match self.step(&mut bytes[at]) {
+                Step::On => at += 1,
+                Step::End => return Followed::End(at + 1),
+                Step::Broken => return Followed::Broken(at),
+            }
+        }
+        Followed::On
+    }
+
+    fn step(&mut self, byte: &mut u8) -> Step {
+        self.place = match (self.place, *byte) {
+            (Place::Size { .. }, digit @ (b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')) => {
+                let digit = (digit as char).to_digit(16).unwrap_or_default();
+                let Some(size) = self.left.checked_mul(16) else {
+                    return Step::Broken;
+                };
+                self.left = size | u64::from(digit);
+                Place::Size { has_digits: true }
+            }
+            (Place::Size { has_digits: true } | Place::Blank, b' ' | b'\t') => Place::Blank,
+            (Place::Size { has_digits: true } | Place::Blank, b';') => Place::Extension,
+            (Place::Size { has_digits: true } | Place::Blank | Place::Extension, b'\r') => {
+                Place::SizeLf
+            }
+            (Place::Extension, ..=0x08 | 0x0a..=0x1f | 0x7f) => {
+                *byte = b'\n';
+                return Step::Broken;
+            }
+            (Place::Extension, _) => Place::Extension,
+            (Place::SizeLf, b'\n') if self.left == 0 => Place::Trailer,
+            (Place::SizeLf, b'\n') => Place::Data,
+            (Place::DataCr, b'\r') => Place::DataLf,
+            (Place::DataLf, b'\n') => Place::Size { has_digits: false },
+            (Place::Trailer, b'\r') => Place::LastLf,
+            (Place::Trailer, b'\n') => {
+                *byte = 0;
+                Place::TrailerLine
+            }
+            (Place::TrailerLine, b'\r') => Place::TrailerLf,
+            (Place::TrailerLine, b'\n') => {
+                *byte = b'\r';
+                Place::Spoiled
+            }
+            (Place::Trailer | Place::TrailerLine, _) => Place::TrailerLine,
+            (Place::TrailerLf, b'\n') => Place::Trailer,
+            (Place::Spoiled, b'\n') => {
+                // Behind what it was made of, it would be the end of a line.
+                *byte = b'\r';
+                return Step::Broken;
+            }
+            (Place::LastLf, b'\n') => {
+                *self = Self::default();
+                return Step::End;
+            }
+            _ => return Step::Broken,
+        };
+        Step::On
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of a body that comes in pieces of a length, and what became of it.
+    fn followed(text: &str, piece: usize) -> (String, Followed) {
+        let mut chunks = Chunks::default();
+        let mut bytes = text.as_bytes().to_vec();
+        let mut at = 0;
+        for piece in bytes.chunks_mut(piece) {
+            match chunks.follow(piece, 0) {
+                Followed::On => at += piece.len(),
+                Followed::End(end) => {
+                    let end = Followed::End(at + end);
+                    return (String::from_utf8_lossy(&bytes).into_owned(), end);
+                }
+                Followed::Broken(place) => {
+                    let broken = Followed::Broken(at + place);
+                    return (String::from_utf8_lossy(&bytes).into_owned(), broken);
+                }
+            }
+        }
+        (String::from_utf8_lossy(&bytes).into_owned(), Followed::On)
+    }
+
+    #[test]
+    fn bodies_end_where_they_end_whatever_stands_in_them() {
+        for body in [
+            "0\r\n\r\n",
+            "3\r\nabc\r\n0\r\n\r\n",
+            "3\r\na\nb\r\n00\r\n\r\n",
+            "5\r\n0\r\n\r\n\r\n0\r\n\r\n",
+            "A;x=\"y\"\t\r\n0123456789\r\n0 ;z\r\n\r\n",
+            "0\r\nx: y\r\nz: \r\n\r\n",
+            "00000000000000000000003\r\nabc\r\n0\r\n\r\n",
+        ] {
+            let text = format!("{body}GET");
+            for piece in 1..text.len() {
+                let (left, found) = followed(&text, piece);
+                assert_eq!(found, Followed::End(body.len()), "{body:?} by {piece}");
+                assert_eq!(left, text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_body_is_seen_and_what_hyper_would_take_is_spoiled() {
+        for (text, spoiled) in [
+            ("\r\n", None),
+            ("x", None),
+            ("3\n", None),
+            ("-3\r\n", None),
+            ("3\r\nabcd", None),
+            ("3\r\nabc\n0", None),
+            ("3 3\r\n", None),
+            ("11111111111111111\r\n", None),
+            ("3;a\u{0}b\r\n", Some("3;a\nb\r\n")),
+            ("3;a\u{7f}b\r\n", Some("3;a\nb\r\n")),
+            ("3;a\nb\r\n", Some("3;a\nb\r\n")),
+            ("0\r\nx: y\n\r\n", Some("0\r\nx: y\r\r\n")),
+            ("0\r\nx: y\n\n", Some("0\r\nx: y\r\r")),
+            ("0\r\nx: y\nz: a\r\n\r\n", Some("0\r\nx: y\rz: a\r\n\r\n")),
+            ("0\r\n\n\n", Some("0\r\n\u{0}\r")),
+            ("0\r\n\nX", Some("0\r\n\u{0}X")),
+        ] {
+            for piece in 1..=text.len() {
+                let (left, found) = followed(text, piece);
+                assert!(!matches!(found, Followed::End(_)), "{text:?} by {piece}");
+                assert_eq!(left, spoiled.unwrap_or(text), "{text:?} by {piece}");
+            }
+        }
+    }
+}
