@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::catalog::strict;
+use crate::catalog::{quick, strict};
 
 /// The `arguments` object of one `tools/call`: well-formed JSON that nobody has made a tree of yet.
 #[derive(Clone, Debug)]
@@ -47,12 +47,7 @@ impl Arguments {
                 // At once for all of it, instead of string by string.
                 let object = simdutf8::basic::from_utf8(object)
                     .map_err(|_| InvalidArguments::new("the arguments are not UTF-8"))?;
-                let mut json = serde_json::Deserializer::from_str(object);
-                // Tracking the path costs on every field, so it is done once it is known to be needed.
-                strict::deserialize(&mut json).or_else(|_| {
-                    let mut json = serde_json::Deserializer::from_str(object);
-                    with_path(&mut json)
-                })
+                strict::deserialize(quick::Object(object)).or_else(|_| by_serde_json(object))
             }
             Form::Tree(object) => strict::deserialize(object).or_else(|_| with_path(object)),
         }
@@ -108,6 +103,17 @@ fn may_have_negative_zero(text: &[u8]) -> bool {
         .fold(false, |any, ((minus, zero), after)| {
             any | (*minus == b'-' && *zero == b'0' && !matches!(*after, b'0'..=b'9' | b'.'))
         })
+}
+
+/// Deserialises whatever the quick way does not, and says what is wrong with the rest.
+#[cold]
+fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
+    let mut json = serde_json::Deserializer::from_str(object);
+    // Tracking the path costs on every field, so it is done once it is known to be needed.
+    strict::deserialize(&mut json).or_else(|_| {
+        let mut json = serde_json::Deserializer::from_str(object);
+        with_path(&mut json)
+    })
 }
 
 /// Deserialises, and on failure says where.

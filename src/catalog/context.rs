@@ -411,28 +411,55 @@ impl fmt::Debug for CallContext {
 
 /// The id of a JSON-RPC request, as the JSON text that it came in: `7`, or `"a-7"` with its quotes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct RequestId(Box<str>);
+pub struct RequestId(IdText);
+
+/// Nearly all ids are numbers, which need no memory of their own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum IdText {
+    /// Whatever fits, and nothing else.
+    Short {
+        length: u8,
+        bytes: [u8; SHORT_BYTES],
+    },
+    Long(Box<str>),
+}
+
+const SHORT_BYTES: usize = 22;
 
 impl RequestId {
+    #[inline]
     pub(crate) fn from_json(text: &str) -> Self {
-        Self(text.into())
+        if SHORT_BYTES < text.len() {
+            return Self(IdText::Long(text.into()));
+        }
+        let mut bytes = [0; SHORT_BYTES];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Self(IdText::Short {
+            length: text.len() as u8,
+            bytes,
+        })
     }
 
     /// The id as JSON text.
     pub fn as_json(&self) -> &str {
-        &self.0
+        match &self.0 {
+            IdText::Long(text) => text,
+            IdText::Short { length, bytes } => {
+                std::str::from_utf8(&bytes[..usize::from(*length)]).unwrap_or_default()
+            }
+        }
     }
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_json())
     }
 }
 
 impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_json())
     }
 }
 
@@ -488,5 +515,26 @@ impl LogLevel {
     /// Reads the word on the wire.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_every_length_are_told_as_they_came() {
+        for length in 0..2 * SHORT_BYTES {
+            let text = format!("\"{}\"", "\u{e9}".repeat(length));
+            let id = RequestId::from_json(&text);
+            assert_eq!(id.as_json(), text);
+            assert_eq!(id, RequestId::from_json(&text));
+            assert_ne!(id, RequestId::from_json(&format!("{text} ")));
+        }
+        assert_eq!(RequestId::from_json("7").to_string(), "7");
+        assert!(
+            size_of::<RequestId>() <= 24,
+            "no larger than a pointer, a length and a little"
+        );
     }
 }

@@ -17,6 +17,7 @@ mod output;
 mod parameters;
 mod prefixed;
 mod prompt;
+mod quick;
 mod registry;
 mod resource;
 pub mod schema;

@@ -123,6 +123,29 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The next key of an object whose values are read in between; `None` behind its end. `begun` is false at first.
+    #[inline]
+    pub(crate) fn next_key(
+        &mut self,
+        begun: &mut bool,
+    ) -> Result<Option<JsonString<'a>>, ScanError> {
+        if std::mem::replace(begun, true) {
+            if !self.more(b'}')? {
+                self.leave()?;
+                return Ok(None);
+            }
+        } else {
+            self.peek();
+            self.expect(b'{', "expected an object")?;
+            self.enter()?;
+            if self.peek() == Some(b'}') {
+                self.leave()?;
+                return Ok(None);
+            }
+        }
+        self.key().map(Some)
+    }
+
     /// Reads a text if it stands here word for word.
     #[inline(always)]
     pub(crate) fn reads(&mut self, text: &'static str) -> bool {
@@ -471,6 +494,12 @@ impl<'a> JsonString<'a> {
         } else {
             read(self.raw)
         }
+    }
+
+    /// What it says, if it means that.
+    #[inline]
+    pub(crate) fn as_written(self) -> Option<&'a str> {
+        (!self.escaped).then_some(self.raw)
     }
 
     /// What it means, escapes undone.

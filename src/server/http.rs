@@ -64,24 +64,24 @@ impl Server {
         body: &Bytes,
     ) -> Handled {
         let version = head.mcp.version();
-        Handled::Now(match Payload::read(body) {
+        Handled::Now(match &Payload::read(body) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let seen = Seen {
                     wire: head.wire,
                     headers: Some(head.headers),
                     peer: head.peer,
                 };
-                let watch = self.watch(local.cells(), head.principal, seen, &request);
+                let watch = self.watch(local.cells(), head.principal, seen, request);
                 let handled =
-                    self.http_request(cx, local, head, version, body, &request, watch.as_ref());
-                return self.watched(watch, &request, handled);
+                    self.http_request(cx, local, head, version, body, request, watch.as_ref());
+                return self.watched(watch, request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 let modern = notification.params.meta.protocol_version.is_some();
                 if modern || version == VersionHeader::Stateless {
                     Reply::Accepted
                 } else {
-                    self.heard(local, head, version, Heard::Notification(&notification))
+                    self.heard(local, head, version, Heard::Notification(notification))
                 }
             }
             // MH-21: nothing was asked, so there is nothing to answer.
@@ -89,12 +89,12 @@ impl Server {
                 malformed("a client of this revision sends no responses")
             }
             Ok(Payload::Single(Message::Response(response))) => {
-                self.heard(local, head, version, Heard::Response(&response))
+                self.heard(local, head, version, Heard::Response(response))
             }
             Ok(Payload::Batch(elements)) => {
-                return self.http_batch(cx, local, head, version, body, &elements);
+                return self.http_batch(cx, local, head, version, body, elements);
             }
-            Err(problem) => not_a_message(&problem),
+            Err(problem) => not_a_message(problem),
         })
     }
 

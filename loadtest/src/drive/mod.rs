@@ -82,7 +82,8 @@ pub(crate) enum Until {
 /// Where the sessions of a workload that needs them come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Sessions {
-    /// Each slot opens its own with `initialize`.
+    /// Each connection opens its own with `initialize`. Streams of one HTTP/2 connection are one client's and share it: with
+    /// one each, the ids would not fit into the table of compressed headers, and the baseline would be sent something else.
     Open,
     /// All slots say they have this one: for a baseline, which knows none.
     Given(Session),
@@ -238,13 +239,16 @@ pub(crate) async fn probe(plan: &Plan) -> Result<Probe, DriveError> {
 }
 
 async fn open(plan: &Plan, shared: Option<&Multiplexed>) -> Result<Vec<Slot>, DriveError> {
-    let mut slots = Vec::new();
+    let mut slots: Vec<Slot> = Vec::new();
+    let mut plan = plan.clone();
     for number in 0..plan.slots {
-        slots.push(
-            Slot::open(plan, number, shared)
-                .await
-                .map_err(DriveError::Setup)?,
-        );
+        let slot = Slot::open(&plan, number, shared)
+            .await
+            .map_err(DriveError::Setup)?;
+        if let (Some(_), Some(session)) = (shared, slot.session()) {
+            plan.sessions = Sessions::Given(session.clone());
+        }
+        slots.push(slot);
     }
     Ok(slots)
 }

@@ -68,6 +68,11 @@ impl Slot {
         })
     }
 
+    /// The session that its requests are in.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
     /// Sends one request.
     pub(super) async fn probe(mut self) -> Result<Probe, SlotError> {
         let answer = self.wire.exchange().await?;

@@ -202,7 +202,7 @@ impl ConnectionState {
     #[inline]
     pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
         (self.phase() == Phase::Multiplexed).then(|| {
-            self.open.fetch_add(1, Relaxed);
+            self.open.store(self.open.load(Relaxed) + 1, Relaxed);
             OpenStream(self)
         })
     }
@@ -392,7 +392,8 @@ pub(crate) struct OpenStream<'c>(&'c ConnectionState);
 
 impl Drop for OpenStream<'_> {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
+        let open = self.0.open.load(Relaxed);
+        self.0.open.store(open.saturating_sub(1), Relaxed);
         self.0.since.store(self.0.clock.now(), Relaxed);
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::connection::{ConnectionState, Phase};
+use super::connection::ConnectionState;
 use crate::net::{Body, BodyError};
 
 /// Smaller answers are not watched: all that one connection may have at once are no burden.
@@ -81,12 +81,8 @@ impl Sendings {
     }
 }
 
-/// Has a body watched, if it is large or comes in parts, and goes over HTTP/2.
-#[inline]
+/// Has a body that goes over HTTP/2 watched, if it is large or comes in parts.
 pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
-    if connection.phase() != Phase::Multiplexed {
-        return body;
-    }
     match body.size_hint().exact() {
         Some(size) if size < WATCHED_BYTES => body,
         _ => Body::new(Watched {

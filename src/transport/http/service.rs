@@ -199,7 +199,10 @@ impl Served {
             if let Some(watch) = watch {
                 watch.end(response.status().as_u16());
             }
-            Ok(response.map(|body| sending::watch(connection, body)))
+            if connection.phase() == Phase::Multiplexed {
+                response = response.map(|body| sending::watch(connection, body));
+            }
+            Ok(response)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A socket, or what is inside of one.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -48,6 +49,29 @@ impl AsyncRead for Stream {
     }
 }
 
+/// What is small is written in one piece: to copy it costs less than to have the system gather it.
+#[inline]
+fn write_pieces(
+    stream: &mut TcpStream,
+    cx: &mut Context<'_>,
+    pieces: &[io::IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    const SMALL_BYTES: usize = 2048;
+    let stream = Pin::new(stream);
+    if let [piece] = pieces {
+        return stream.poll_write(cx, piece);
+    }
+    if pieces.iter().map(|piece| piece.len()).sum::<usize>() > SMALL_BYTES {
+        return stream.poll_write_vectored(cx, pieces);
+    }
+    let mut space = [MaybeUninit::<u8>::uninit(); SMALL_BYTES];
+    let mut joined = ReadBuf::uninit(&mut space);
+    for piece in pieces {
+        joined.put_slice(piece);
+    }
+    stream.poll_write(cx, joined.filled())
+}
+
 impl AsyncWrite for Stream {
     #[inline]
     fn poll_write(
@@ -69,7 +93,7 @@ impl AsyncWrite for Stream {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Plain(stream) => write_pieces(stream, cx, pieces),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
             Self::Gone => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }

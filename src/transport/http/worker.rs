@@ -39,9 +39,9 @@ const LAST_LOOK: Duration = Duration::from_millis(100);
 const HANDOVER_MAX: usize = 256;
 /// What a head may take before anything has looked at it.
 const HEAD_MAX: usize = 64 * 1024;
-/// What is read at once of a connection whose requests are large: most of them come in one piece then, which need not be
-/// copied together.
-const READ_MAX: usize = 128 * 1024;
+/// What is read at once of a connection whose requests are large: arguments of 64 KiB mostly come in one piece then, which
+/// need not be copied together.
+const READ_MAX: usize = 80 * 1024;
 
 /// A worker as the acceptor sees it.
 #[derive(Debug)]

@@ -1,0 +1,274 @@
+//! Arguments read as their type without a second parser for what is mostly in them: strings.
+//!
+//! An object's members are found by the scanner that has checked the message, and strings without escapes are handed on
+//! as they stand there; long ones are looked through by vector instructions. Everything else is read by `serde_json`, member by member. What
+//! is not read here is not refused: whoever asks then asks `serde_json` about the whole, and that decides, also about
+//! what the caller is told. So this may be narrow, but it must never take what `serde_json` would not, or otherwise.
+
+use std::fmt;
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
+
+use crate::protocol::scan::{JsonString, ScanError, Scanner};
+
+/// An object's text.
+pub(super) struct Object<'de>(pub(super) &'de str);
+
+/// It has to be read in another way.
+#[derive(Debug)]
+pub(super) struct Unread;
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not read")
+    }
+}
+
+impl std::error::Error for Unread {}
+
+impl de::Error for Unread {
+    #[cold]
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+impl From<ScanError> for Unread {
+    fn from(_: ScanError) -> Self {
+        Self
+    }
+}
+
+impl<'de> Deserializer<'de> for Object<'de> {
+    type Error = Unread;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
+        let mut members = Members {
+            scanner: Scanner::new(self.0),
+            begun: false,
+            ended: false,
+        };
+        let value = visitor.visit_map(&mut members)?;
+        // A visitor may stop early; `serde_json` then says that something is left.
+        if members.next()?.is_some() {
+            return Err(Unread);
+        }
+        members.scanner.end()?;
+        Ok(value)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: V,
+    ) -> Result<V::Value, Unread> {
+        Err(Unread)
+    }
+}
+
+struct Members<'de> {
+    scanner: Scanner<'de>,
+    begun: bool,
+    ended: bool,
+}
+
+impl<'de> Members<'de> {
+    /// The next key, its colon read.
+    #[inline]
+    fn next(&mut self) -> Result<Option<JsonString<'de>>, Unread> {
+        if self.ended {
+            return Ok(None);
+        }
+        let key = self.scanner.next_key(&mut self.begun)?;
+        self.ended = key.is_none();
+        Ok(key)
+    }
+}
+
+impl<'de> MapAccess<'de> for Members<'de> {
+    type Error = Unread;
+
+    #[inline]
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Unread> {
+        match self.next()? {
+            None => Ok(None),
+            Some(key) => {
+                let key = key.as_written().ok_or(Unread)?;
+                seed.deserialize(BorrowedStrDeserializer::new(key))
+                    .map(Some)
+            }
+        }
+    }
+
+    #[inline]
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Unread> {
+        let first = self.scanner.peek();
+        let start = self.scanner.at();
+        let text = if first == Some(b'"') {
+            if let Some(text) = self.scanner.string()?.as_written() {
+                return seed.deserialize(Text(text));
+            }
+            self.scanner.since(start)
+        } else {
+            self.scanner.value()?
+        };
+        let mut json = serde_json::Deserializer::from_str(text);
+        let value = seed.deserialize(&mut json).map_err(|_| Unread)?;
+        json.end().map_err(|_| Unread)?;
+        Ok(value)
+    }
+}
+
+/// A string without escapes.
+struct Text<'de>(&'de str);
+
+impl<'de> Deserializer<'de> for Text<'de> {
+    type Error = Unread;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
+        visitor.visit_borrowed_str(self.0)
+    }
+
+    #[inline]
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
+        visitor.visit_some(self)
+    }
+
+    /// Types of `serde_json`'s own have names by which it knows them.
+    #[inline]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Unread> {
+        if name.starts_with('$') {
+            return Err(Unread);
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
+        Err(Unread)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
+        Err(Unread)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string unit unit_struct seq tuple tuple_struct map
+        struct enum identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde::Deserialize;
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::super::strict;
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Word {
+        One,
+        Two,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Name(String);
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Typed {
+        text: String,
+        maybe: Option<String>,
+        word: Option<Word>,
+        name: Option<Name>,
+        number: Option<i64>,
+        list: Option<Vec<Value>>,
+        letter: Option<char>,
+        any: Option<Value>,
+    }
+
+    fn quick<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+        strict::deserialize(Object(text)).ok()
+    }
+
+    fn whole<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let value = strict::deserialize(&mut json).ok()?;
+        json.end().ok()?;
+        Some(value)
+    }
+
+    #[test]
+    fn what_is_read_here_is_read_as_serde_json_reads_it() {
+        for text in [
+            r#"{"text":"a"}"#,
+            r#" { "text" : "a" , "maybe" : null } "#,
+            r#"{"text":"a","maybe":"b","word":"two","name":"c","number":7,"list":[1,"x",{}],"letter":"z","any":"q"}"#,
+            r#"{"text":"a","number":42.0,"any":{"b":[1.5e3,true]}}"#,
+            r#"{"text":"a\n\u00e9","maybe":"\"","word":"o\u006ee","any":"\\"}"#,
+        ] {
+            let read = quick::<Typed>(text);
+            assert!(read.is_some(), "{text}");
+            assert_eq!(read, whole(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_serde_json_refuses_is_not_read() {
+        for text in [
+            "{}",
+            r#"{"text":1}"#,
+            r#"{"text":"a","text":"b"}"#,
+            r#"{"text":"a","other":1}"#,
+            r#"{"text":"a","number":"7"}"#,
+            r#"{"text":"a","number":1e400}"#,
+            r#"{"text":"a","word":"three"}"#,
+            r#"{"text":"a","letter":"zz"}"#,
+            r#"{"text":"a",}"#,
+            r#"{"text":"a"} x"#,
+            r#"{"text":"a"#,
+            r#"["a"]"#,
+            r#""a""#,
+        ] {
+            assert_eq!(whole::<Typed>(text), None, "{text}");
+            assert_eq!(quick::<Typed>(text), None, "{text}");
+        }
+        // Escaped keys, and types that only serde_json knows, are left to it.
+        assert_eq!(quick::<Typed>(r#"{"te\u0078t":"a"}"#), None);
+        assert!(quick::<BTreeMap<String, Box<RawValue>>>(r#"{"a":"b"}"#).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn never_reads_what_serde_json_reads_otherwise(
+            text in r#"\{("(text|maybe|word|any|a)":("[a-z\\n]{0,3}"|1|1\.0|null|\[\]|\{\}),?){0,4}\}? ?"#
+        ) {
+            if let Some(read) = quick::<Typed>(&text) {
+                prop_assert_eq!(Some(read), whole::<Typed>(&text));
+            }
+            if let Some(read) = quick::<BTreeMap<String, Value>>(&text) {
+                prop_assert_eq!(Some(read), whole::<BTreeMap<String, Value>>(&text));
+            }
+        }
+    }
+}
