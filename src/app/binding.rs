@@ -18,8 +18,8 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Config, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
-use crate::limit::Limits;
-use crate::seal::{KeyRing, SealedState};
+use crate::limit::{Limits, Reach};
+use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, Shared};
 use crate::state::SharedState;
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, GENERATION, Telemetry};
@@ -252,7 +252,6 @@ impl App {
         {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
-        let limits = Arc::new(Limits::new(&config.limits, &telemetry.metrics));
         let limited = config.limits.tools.keys();
         for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
             tracing::warn!(
@@ -282,6 +281,18 @@ impl App {
             announcer: self.offers.announcer,
             mount: None,
         };
+        let limits = Limits::new(&config.limits, &telemetry.metrics);
+        // Who is meant is told to those alone who have the same keys.
+        let limits = Arc::new(if is_shared && keys.is_shared() {
+            limits.reaching(Reach {
+                state: shared.state.clone(),
+                seed: keys.number("limits"),
+                replica: u64::from_ne_bytes(random_bytes()),
+            })
+        } else {
+            limits
+        });
+        limits.warn_if_alone();
         let audit = Audit::start(&config.audit, &telemetry)?;
         let parts = Parts {
             audit: audit.clone(),

@@ -47,8 +47,10 @@ impl Bound {
 
     /// The socket in the file system that it listens on, if that is where.
     pub fn unix_socket(&self) -> Option<&Path> {
-        let is_file = self.listener.is_some() && self.address().is_none();
-        self.http.unix_socket.as_deref().filter(|_| is_file)
+        #[cfg(unix)]
+        return self.listener.as_ref().and_then(Listener::path);
+        #[cfg(not(unix))]
+        None
     }
 
     /// `https` if TLS is spoken, else `http`.

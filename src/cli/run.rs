@@ -62,7 +62,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         if let Some(restart) = &restart {
             app = app.restart_wanted(Arc::clone(restart));
         }
-        let mut replaced = Watch::new([program.clone()]);
+        let mut replaced = Watch::new(restart.is_some().then(|| program.clone()));
         let bound = app.bind_unless_stopped(Signals::listen()).await?;
         let (signals, Some(bound)) = bound else {
             return Ok(false);

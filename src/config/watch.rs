@@ -50,6 +50,11 @@ impl Watch {
         if files == self.files && self.watcher.is_some() {
             return;
         }
+        if files.is_empty() {
+            // Nothing to watch takes no thread.
+            (self.files, self.seen, self.watcher) = (files, Vec::new(), None);
+            return;
+        }
         let mut seen = looks(&files);
         for (file, look) in files.iter().zip(&mut seen) {
             if let Some(known) = self.files.iter().position(|known| known == file) {
@@ -71,6 +76,9 @@ impl Watch {
 
     /// Waits until a file has changed and is complete. One that is gone is waited for.
     pub(crate) async fn changed(&mut self) {
+        if self.files.is_empty() {
+            std::future::pending::<()>().await;
+        }
         loop {
             tokio::select! {
                 _ = self.news.recv() => {}
@@ -159,6 +167,21 @@ mod tests {
             std::fs::write(&file, "4444").expect("written");
         })
         .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_there_is_no_file_nothing_is_watched_until_there_is_one() {
+        let mut watch = Watch::new([]);
+        assert!(watch.watcher.is_none());
+        let waited = tokio::time::timeout(PATIENCE, watch.changed()).await;
+        assert!(waited.is_err());
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, "1").expect("written");
+        watch.follow([file.clone()]);
+        hears(&mut watch, || std::fs::write(&file, "22").expect("written")).await;
+        watch.follow([]);
+        assert!(watch.watcher.is_none());
     }
 
     #[cfg(unix)]

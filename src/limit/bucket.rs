@@ -1,12 +1,14 @@
 //! Token buckets: one, or one for each key with bounded memory.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
+use foldhash::fast::{FixedState, RandomState};
 use governor::clock::{Clock, DefaultClock, Reference};
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
@@ -21,23 +23,56 @@ pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
     clock: DefaultClock,
     limit: Limit,
+    /// How many were taken since others were told, if others are to be told.
+    taken: Option<AtomicU32>,
 }
 
 impl Bucket {
     /// `None` if the rate is not limited.
-    pub(super) fn new(rate: &RateConfig, limit: Limit) -> Option<Self> {
+    pub(super) fn new(rate: &RateConfig, limit: Limit, is_shared: bool) -> Option<Self> {
         let clock = DefaultClock::default();
         Some(Self {
             limiter: RateLimiter::direct_with_clock(quota(rate)?, clock.clone()),
             clock,
             limit,
+            taken: is_shared.then(AtomicU32::default),
         })
     }
 
     pub(super) fn take(&self) -> Result<(), Refused> {
         self.limiter
             .check()
-            .map_err(|until| refused(self.limit, &until, self.clock.now()))
+            .map_err(|until| refused(self.limit, &until, self.clock.now()))?;
+        if let Some(taken) = &self.taken {
+            taken.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// How many were taken since this was asked last.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken
+            .as_ref()
+            .map_or(0, |taken| taken.swap(0, Relaxed))
+    }
+
+    /// Takes what was taken elsewhere.
+    pub(super) fn charge(&self, count: u32) {
+        take_up_to(count, |some| {
+            matches!(self.limiter.check_n(some), Ok(Ok(())))
+        });
+    }
+}
+
+/// Takes so many, or as many as there are.
+fn take_up_to(mut left: u32, take: impl Fn(NonZeroU32) -> bool) {
+    let mut step = left;
+    while let Some(some) = NonZeroU32::new(step.min(left)) {
+        if take(some) {
+            left -= some.get();
+        } else {
+            step = some.get() / 2;
+        }
     }
 }
 
@@ -48,12 +83,22 @@ pub(super) struct Keyed<C: Clock = DefaultClock> {
     hasher: RandomState,
     clock: C,
     limit: Limit,
+    /// What others are to be told, if they are.
+    tally: Option<Tally>,
 }
 
 impl Keyed {
-    /// `None` if the rate is not limited. At most about `max` keys are told apart.
-    pub(super) fn new(rate: &RateConfig, max: usize, limit: Limit) -> Option<Self> {
-        Self::with_clock(rate, max, limit, DefaultClock::default())
+    /// `None` if the rate is not limited. At most about `max` keys are told apart. With a seed, replicas that have the same
+    /// one know which key is meant.
+    pub(super) fn new(
+        rate: &RateConfig,
+        max: usize,
+        limit: Limit,
+        seed: Option<u64>,
+    ) -> Option<Self> {
+        let mut keyed = Self::with_clock(rate, max, limit, DefaultClock::default())?;
+        keyed.tally = seed.map(Tally::new);
+        Some(keyed)
     }
 }
 
@@ -64,14 +109,75 @@ impl<C: Clock + Clone> Keyed<C> {
             hasher: RandomState::default(),
             clock,
             limit,
+            tally: None,
         })
     }
 
-    /// Takes one from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own.
+    /// Takes one from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own, or that of all
+    /// replicas.
     pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
+        let number = match &self.tally {
+            None => self.hasher.hash_one(key),
+            Some(tally) => tally.hasher.hash_one(key),
+        };
         self.limiter
-            .check_key(&self.hasher.hash_one(key))
-            .map_err(|until| refused(self.limit, &until, self.clock.now()))
+            .check_key(&number)
+            .map_err(|until| refused(self.limit, &until, self.clock.now()))?;
+        if let Some(tally) = &self.tally {
+            tally.add(number);
+        }
+        Ok(())
+    }
+
+    /// How many were taken of each key since this was asked last.
+    pub(super) fn taken(&self) -> Vec<(u64, u32)> {
+        self.tally.as_ref().map_or_else(Vec::new, Tally::take)
+    }
+
+    /// Takes what was taken of a key elsewhere.
+    pub(super) fn charge(&self, key: u64, count: u32) {
+        take_up_to(count, |some| {
+            matches!(self.limiter.check_key_n(&key, some), Ok(Ok(())))
+        });
+    }
+}
+
+/// What was taken of which key, until others are told.
+#[derive(Debug)]
+struct Tally {
+    hasher: FixedState,
+    taken: [Mutex<HashMap<u64, u32, FixedState>>; TALLIES],
+}
+
+const TALLIES: usize = 16;
+/// Keys in one of them; of more nobody is told.
+const TALLIED_MAX: usize = 1024;
+
+impl Tally {
+    fn new(seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+            taken: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    fn add(&self, key: u64) {
+        let mut taken = self.taken[key as usize % TALLIES]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&key) {
+            *count = count.saturating_add(1);
+        } else if taken.len() < TALLIED_MAX {
+            taken.insert(key, 1);
+        }
+    }
+
+    fn take(&self) -> Vec<(u64, u32)> {
+        let mut all = Vec::new();
+        for taken in &self.taken {
+            all.extend(taken.lock().unwrap_or_else(PoisonError::into_inner).drain());
+        }
+        all
     }
 }
 
@@ -231,6 +337,61 @@ mod tests {
             assert!(keyed.take(&key).is_ok());
         }
         assert!(keyed.take("greedy").is_err());
+    }
+
+    #[test]
+    fn what_was_taken_elsewhere_is_gone_here_too_and_no_more_than_there_was() {
+        let (clock, keyed) = keyed(1.0, 10, 100);
+        let key = keyed.hasher.hash_one("a");
+        keyed.charge(key, 7);
+        assert!((0..3).all(|_| keyed.take("a").is_ok()) && keyed.take("a").is_err());
+        keyed.charge(key, u32::MAX);
+        clock.advance(Duration::from_secs(1));
+        assert!(keyed.take("a").is_ok(), "nobody owes anything");
+        assert!(keyed.take("b").is_ok());
+        let bucket = RateConfig {
+            per_second: 0.001,
+            burst: 5,
+        };
+        let bucket = Bucket::new(&bucket, Limit::ServerRate, true).expect("a rate");
+        bucket.charge(3);
+        assert!((0..2).all(|_| bucket.take().is_ok()) && bucket.take().is_err());
+        assert_eq!((bucket.taken(), bucket.taken()), (2, 0));
+    }
+
+    #[test]
+    fn replicas_with_the_same_seed_mean_the_same_key() {
+        let rate = RateConfig {
+            per_second: 0.001,
+            burst: 3,
+        };
+        let shared =
+            |seed| Keyed::new(&rate, 100, Limit::PrincipalRate, Some(seed)).expect("a rate");
+        let (one, other, stranger) = (shared(7), shared(7), shared(8));
+        assert!((0..3).all(|_| one.take("somebody").is_ok()) && one.take("somebody").is_err());
+        let taken = one.taken();
+        assert_eq!(taken.iter().map(|(_, count)| count).sum::<u32>(), 3);
+        assert!(one.taken().is_empty());
+        for (key, count) in taken {
+            other.charge(key, count);
+            stranger.charge(key, count);
+        }
+        assert!(other.take("somebody").is_err() && other.take("somebody else").is_ok());
+        assert!(stranger.take("somebody").is_ok());
+    }
+
+    #[test]
+    fn of_very_many_keys_some_are_told() {
+        let rate = RateConfig {
+            per_second: 1.0,
+            burst: 1,
+        };
+        let keyed = Keyed::new(&rate, 100_000, Limit::AddressRate, Some(1)).expect("a rate");
+        for key in 0..50_000_u32 {
+            let _ = keyed.take(&key);
+        }
+        let told = keyed.taken().len();
+        assert!((10_000..=TALLIES * TALLIED_MAX).contains(&told), "{told}");
     }
 
     #[test]

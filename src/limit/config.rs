@@ -64,6 +64,10 @@ pub struct LimitConfig {
     pub memory_critical_percent: u8,
     /// How many addresses or principals are told apart, for each kind of limit. Default: 100000, of 16 bytes each.
     pub buckets: usize,
+    /// Whether rates hold for all replicas together, and not for each of them. They tell one another several times a
+    /// second what they let through, by way of the shared state; this takes `state.url` and `seal.keys`. Places for calls
+    /// stay each replica's own. Default: false.
+    pub shared: bool,
     /// Limits of single tools, by name: `per_second`, `burst`, `calls`. Default: none.
     pub tools: BTreeMap<String, ToolLimitConfig>,
 }
@@ -134,6 +138,7 @@ impl Default for LimitConfig {
             memory_high_percent: 80,
             memory_critical_percent: 90,
             buckets: 100_000,
+            shared: false,
             tools: BTreeMap::new(),
         }
     }

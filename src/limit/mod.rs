@@ -2,25 +2,29 @@
 //!
 //! Rates are token buckets (`bucket`); what runs at once has places (`places`). Each limit is asked where its key is
 //! known: an address before anything else, a principal right after it was proved, a tool once its arguments are good.
-//! What nobody limited costs a branch.
+//! What nobody limited costs a branch. Replicas may hold to rates together (`exchange`).
 
 mod bucket;
 mod config;
+mod exchange;
 mod hits;
 mod memory;
 mod places;
 mod refused;
 
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use foldhash::fast::FixedState;
 
 pub(crate) use bucket::{is_public, subnet};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
+pub(crate) use exchange::Reach;
 pub(crate) use hits::Hits;
 pub use hits::Limit;
 pub(crate) use memory::Pressure;
@@ -30,6 +34,7 @@ pub(crate) use refused::Refused;
 use crate::auth::{Principal, PrincipalKind};
 use crate::telemetry::Metrics;
 use bucket::{Bucket, Keyed};
+use exchange::{Kind, Taken};
 
 /// All limits of a server that count requests and calls, and how often each limit was hit.
 ///
@@ -40,6 +45,8 @@ pub(crate) struct Limits {
     rules: ArcSwap<Rules>,
     /// A [`Pressure`].
     memory: AtomicU8,
+    /// How other replicas are told what was taken, if they can be.
+    reach: Option<Reach>,
     // What nobody limited is seen without looking at the rules.
     limits_arrivals: AtomicBool,
     limits_principals: AtomicBool,
@@ -59,6 +66,8 @@ struct Rules {
     handshakes_everywhere: bool,
     failures_everywhere: bool,
     tools: HashMap<Box<str>, Arc<ToolLimits>>,
+    /// Names of tools, by what replicas call them among themselves.
+    tool_keys: HashMap<u64, Box<str>>,
     calls: Places,
     calls_of: Arc<places::Keyed>,
 }
@@ -74,8 +83,10 @@ pub(crate) struct ToolLimits {
 }
 
 impl Rules {
-    /// What a configuration says; of what was before it, what it says too.
-    fn new(config: &LimitConfig, before: Option<&Self>) -> Self {
+    /// What a configuration says; of what was before it, what it says too. With a seed, rates may be for all replicas.
+    fn new(config: &LimitConfig, before: Option<&Self>, seed: Option<u64>) -> Self {
+        let seed = seed.filter(|_| config.shared);
+        let before = before.filter(|before| before.config.shared == config.shared);
         let same_buckets = before.filter(|before| before.config.buckets == config.buckets);
         let keyed = |rate: RateConfig,
                      limit,
@@ -83,7 +94,7 @@ impl Rules {
                      kept: fn(&Self) -> &Option<Arc<Keyed>>| {
             match same_buckets.filter(|before| of(&before.config) == rate) {
                 Some(before) => kept(before).clone(),
-                None => Keyed::new(&rate, config.buckets, limit).map(Arc::new),
+                None => Keyed::new(&rate, config.buckets, limit, seed).map(Arc::new),
             }
         };
         let handshakes = |config: &LimitConfig| {
@@ -94,13 +105,20 @@ impl Rules {
         };
         let queue = config.waiting();
         let same_queue = before.filter(|before| before.config.waiting() == queue);
+        let tool_keys = seed.map(|seed| {
+            let hasher = FixedState::with_seed(seed);
+            let names = config.tools.keys();
+            names
+                .map(|name| (hasher.hash_one(&**name), name.as_str().into()))
+                .collect()
+        });
         let tools = config.tools.iter().map(|(name, tool)| {
             let kept = same_queue
                 .filter(|before| before.config.tools.get(name) == Some(tool))
                 .and_then(|before| before.tools.get(name.as_str()));
             let limits = kept.cloned().unwrap_or_else(|| {
                 Arc::new(ToolLimits {
-                    rate: Bucket::new(&tool.rate(), Limit::ToolRate),
+                    rate: Bucket::new(&tool.rate(), Limit::ToolRate, seed.is_some()),
                     calls: tool
                         .calls
                         .map(|calls| Places::new(calls, queue, Limit::ToolCalls)),
@@ -111,7 +129,9 @@ impl Rules {
         Self {
             server: match before.filter(|before| before.config.server == config.server) {
                 Some(before) => before.server.clone(),
-                None => Bucket::new(&config.server, Limit::ServerRate).map(Arc::new),
+                None => {
+                    Bucket::new(&config.server, Limit::ServerRate, seed.is_some()).map(Arc::new)
+                }
             },
             addresses: keyed(
                 config.address,
@@ -137,6 +157,7 @@ impl Rules {
             handshakes_everywhere: config.initialize_per_minute.is_some(),
             failures_everywhere: config.failed_authentications_per_minute.is_some(),
             tools: tools.collect(),
+            tool_keys: tool_keys.unwrap_or_default(),
             calls: match same_queue.filter(|before| before.config.calls() == config.calls()) {
                 Some(before) => before.calls.clone(),
                 None => Places::new(config.calls(), queue, Limit::Calls),
@@ -155,6 +176,63 @@ impl Rules {
         }
     }
 
+    /// What was taken from all buckets since this was asked last.
+    fn taken(&self) -> Vec<Taken> {
+        let mut all = Vec::new();
+        for (kind, buckets) in self.keyed() {
+            let taken = buckets.iter().flat_map(|buckets| buckets.taken());
+            all.extend(taken.map(|(key, count)| Taken { kind, key, count }));
+        }
+        let server = self
+            .server
+            .iter()
+            .map(|bucket| (Kind::Server, 0, &**bucket));
+        let tools = self.tool_keys.iter().filter_map(|(key, name)| {
+            let bucket = self.tools.get(name)?.rate.as_ref()?;
+            Some((Kind::Tool, *key, bucket))
+        });
+        let singles = server.chain(tools).map(|(kind, key, bucket)| Taken {
+            kind,
+            key,
+            count: bucket.taken(),
+        });
+        all.extend(singles.filter(|taken| taken.count != 0));
+        all
+    }
+
+    /// Takes what was taken elsewhere.
+    fn charge(&self, taken: Taken) {
+        match taken.kind {
+            Kind::Server => {
+                if let Some(bucket) = &self.server {
+                    bucket.charge(taken.count);
+                }
+            }
+            Kind::Tool => {
+                let name = self.tool_keys.get(&taken.key);
+                let tool = name.and_then(|name| self.tools.get(name));
+                if let Some(bucket) = tool.and_then(|tool| tool.rate.as_ref()) {
+                    bucket.charge(taken.count);
+                }
+            }
+            kind => {
+                let same = self.keyed().into_iter().find(|(own, _)| *own == kind);
+                if let Some((_, Some(buckets))) = same {
+                    buckets.charge(taken.key, taken.count);
+                }
+            }
+        }
+    }
+
+    fn keyed(&self) -> [(Kind, &Option<Arc<Keyed>>); 4] {
+        [
+            (Kind::Address, &self.addresses),
+            (Kind::Principal, &self.principals),
+            (Kind::Initialize, &self.handshakes),
+            (Kind::FailedAuthentications, &self.failures),
+        ]
+    }
+
     #[inline]
     fn of_principal(&self, principal: &Principal) -> Option<Places> {
         if is_proved(principal) {
@@ -169,8 +247,9 @@ impl Limits {
     pub(crate) fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
         let limits = Self {
             hits: Arc::new(Hits::new(metrics)),
-            rules: ArcSwap::from_pointee(Rules::new(config, None)),
+            rules: ArcSwap::from_pointee(Rules::new(config, None, None)),
             memory: AtomicU8::default(),
+            reach: None,
             limits_arrivals: AtomicBool::default(),
             limits_principals: AtomicBool::default(),
             limits_tools: AtomicBool::default(),
@@ -179,12 +258,33 @@ impl Limits {
         limits
     }
 
+    /// The same where other replicas can be told what was taken.
+    pub(crate) fn reaching(mut self, reach: Reach) -> Self {
+        let config = self.rules.load().config.clone();
+        let rules = Rules::new(&config, None, Some(reach.seed));
+        self.rules.store(Arc::new(rules));
+        self.reach = Some(reach);
+        self
+    }
+
     /// Holds to other settings from now on. Calls that run keep the places that they have; where the number of places has
     /// changed, they do not count among the new ones.
     pub(crate) fn take_on(&self, config: &LimitConfig) {
-        let rules = Rules::new(config, Some(&self.rules.load()));
+        let seed = self.reach.as_ref().map(|reach| reach.seed);
+        let rules = Rules::new(config, Some(&self.rules.load()), seed);
         self.rules.store(Arc::new(rules));
         self.note();
+        self.warn_if_alone();
+    }
+
+    /// Says so if rates are to hold for all replicas, and nobody can be told.
+    pub(crate) fn warn_if_alone(&self) {
+        if self.reach.is_none() && self.rules.load().config.shared {
+            tracing::warn!(
+                setting = "limits.shared",
+                "each replica holds to its rates by itself: to share them takes state.url and seal.keys"
+            );
+        }
     }
 
     fn note(&self) {

@@ -158,6 +158,13 @@ impl KeyRing {
         (*format == FORMAT).then_some(body)
     }
 
+    /// A number that nobody knows without the first key of the ring, another one for each purpose.
+    pub(crate) fn number(&self, kind: &'static str) -> u64 {
+        let mac = self.keys[0].mac(Purpose { kind, mount: "" }, b"number");
+        let (number, _) = mac.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        u64::from_le_bytes(*number)
+    }
+
     /// Vouches for a text that anybody may read; the result is visible ASCII.
     pub(crate) fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
         let key = &self.keys[0];
@@ -329,6 +336,14 @@ mod tests {
             Some(&b"text"[..])
         );
         assert_eq!(ring(&["b"]).open(HERE, sealed.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_number_follows_from_the_first_key_and_the_purpose() {
+        let number = ring(&["a", "b"]).number("one");
+        assert_eq!(number, ring(&["a"]).number("one"));
+        assert_ne!(number, ring(&["b", "a"]).number("one"));
+        assert_ne!(number, ring(&["a"]).number("two"));
     }
 
     #[test]

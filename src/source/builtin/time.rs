@@ -1,6 +1,7 @@
 //! The time toolset: what time it is somewhere, and what time it is elsewhere then. Names and arguments are those of the
 //! official reference server.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -31,10 +32,7 @@ pub(super) fn toolset(settings: &TimeConfig) -> Result<Toolset, ToolsetError> {
             })?;
             name.clone()
         }
-        None => {
-            let system = TimeZone::system();
-            system.iana_name().unwrap_or("UTC").to_owned()
-        }
+        None => machine_zone(),
     };
     let current = Definition::new("get_current_time")
         .title("Current time")
@@ -74,6 +72,29 @@ pub(super) fn toolset(settings: &TimeConfig) -> Result<Toolset, ToolsetError> {
         ],
         ..Toolset::default()
     })
+}
+
+/// What the machine's zone is called. Mostly a link says so; to ask the database takes reading the beginning of each of its
+/// files, which would be a good part of the time to start.
+fn machine_zone() -> String {
+    let link = match std::env::var_os("TZ") {
+        Some(_) => None,
+        None => std::fs::read_link("/etc/localtime").ok(),
+    };
+    if let Some(name) = link.as_deref().and_then(zone_of_link) {
+        return name.to_owned();
+    }
+    let system = TimeZone::system();
+    system.iana_name().unwrap_or("UTC").to_owned()
+}
+
+/// The zone that a link into the database names.
+fn zone_of_link(target: &Path) -> Option<&str> {
+    let (_, name) = target.to_str()?.rsplit_once("/zoneinfo/")?;
+    let is_of_a_variant = ["posix/", "right/"]
+        .iter()
+        .any(|variant| name.starts_with(variant));
+    (!name.is_empty() && !is_of_a_variant).then_some(name)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -193,6 +214,23 @@ mod tests {
             target_timezone: target.to_owned(),
         };
         converted(&wanted, now.parse().expect("a time"))
+    }
+
+    #[test]
+    fn a_link_into_the_database_says_what_the_zone_is_called() {
+        let of = |target| zone_of_link(Path::new(target));
+        assert_eq!(
+            of("/usr/share/zoneinfo/Europe/Berlin"),
+            Some("Europe/Berlin")
+        );
+        assert_eq!(of("../usr/share/zoneinfo/UTC"), Some("UTC"));
+        for other in [
+            "/etc/zone",
+            "/usr/share/zoneinfo/",
+            "/usr/share/zoneinfo/posix/UTC",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Whom a store over TLS is believed to be, what is shown to it, and what went wrong with that.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use redis::{ClientTlsConfig, RedisError, TlsCertificates};
 use rustls::CertificateError;
@@ -69,7 +70,11 @@ fn read(
 
 /// What TLS has against a connection, without names.
 pub(super) fn problem(error: &RedisError) -> Option<&'static str> {
-    let cause = error.source()?.downcast_ref::<io::Error>()?.get_ref()?;
+    // The cause is shared, and shows itself as what shares it.
+    let shared = error
+        .source()?
+        .downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
+    let cause = shared.downcast_ref::<io::Error>()?.get_ref()?;
     Some(match cause.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(problem) => match problem {
             CertificateError::UnknownIssuer => {

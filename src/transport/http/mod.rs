@@ -173,7 +173,8 @@ impl Listener {
         let attending = servers
             .iter()
             .map(|server| tokio::spawn(Arc::clone(server).attend()).abort_handle());
-        let attending: Vec<_> = attending.collect();
+        let limits = tokio::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
+        let attending: Vec<_> = attending.chain([limits]).collect();
         server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::contract;
 use crate::lasting::{announcing, becomes, begin_call, changed, id_of, open, resume};
-use crate::support::{RedisServer, Serve};
+use crate::support::{RedisServer, Serve, Session};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const KEEP: Keep = Keep {
@@ -340,4 +340,36 @@ fn a_server_starts_without_redis_and_says_what_is_wrong_with_its_address() {
     config.state.url = Some("postgres://x".to_owned().into());
     let error = App::new().config(config).harness().expect_err("no address");
     assert!(error.to_string().contains("redis://"), "{error}");
+}
+
+#[test]
+fn rates_hold_for_replicas_together_if_they_are_told_to() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let replica = || {
+        let state = config(&redis, "rates:");
+        announcing(|serve| {
+            serve.shared_key().configured(|c| {
+                c.state = state;
+                c.limits.shared = true;
+                c.limits.server.per_second = 0.01;
+                c.limits.server.burst = 3000;
+            })
+        })
+    };
+    let [one, other] = [replica(), replica()];
+    let session = one.server.session("2025-11-25");
+    let there = session.at(&other.server);
+    // Until both listen, words may be lost; so there are more to take than it takes to notice.
+    let limited = |session: &Session<'_>| session.request("ping", &json!({})).status == 429;
+    for _ in 0..2000 {
+        assert!(!limited(&session), "there are enough for one of them");
+    }
+    for _ in 0..2000 {
+        if limited(&there) {
+            return;
+        }
+    }
+    panic!("both together let through more than there were");
 }
