@@ -19,8 +19,8 @@ use arc_swap::ArcSwap;
 
 pub(crate) use bucket::{is_public, subnet};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
-pub(crate) use hits::Hits;
 pub use hits::Limit;
+pub(crate) use hits::{Hits, SectionHits};
 use places::{Place, Places};
 pub(crate) use refused::Refused;
 
