@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compose::{Composer, Gathered, tell_of_refused};
+use super::compose::{Composer, Gathered, Offers, tell_of_refused};
 use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
 use super::serving::Bound;
@@ -86,8 +86,7 @@ impl App {
         let proved = self.proved || config.auth.proves_anything();
         let identity = self.identity.clone();
         self.offers.reach(&config)?;
-        let offers = self.offers.clone();
-        let upstreams = offers.upstreams.clone();
+        let upstreams = self.offers.upstreams.clone();
         let beside = std::mem::take(&mut self.beside);
         let mount_places = mounts::places(&config, &beside)?;
         let place = Place {
@@ -104,6 +103,10 @@ impl App {
         let probe = Probe::real();
         let service = (config.server.name.as_str(), config.server.version.as_str());
         let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
+        let offers = Offers {
+            metrics: telemetry.metrics.clone(),
+            ..self.offers.clone()
+        };
         let Built {
             server,
             gathered,
@@ -238,7 +241,12 @@ impl App {
         Ok((config, loaded))
     }
 
-    fn build(self, config: &Config, telemetry: Telemetry) -> std::result::Result<Built, AppError> {
+    fn build(
+        mut self,
+        config: &Config,
+        telemetry: Telemetry,
+    ) -> std::result::Result<Built, AppError> {
+        self.offers.metrics = telemetry.metrics.clone();
         tell_state(&telemetry);
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;

@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{Artifacts, Grounds, Upstreams, builtin, offered};
+use crate::telemetry::Metrics;
 
 /// What an application offers beside what its settings name.
 #[derive(Clone, Default)]
@@ -31,6 +32,8 @@ pub(super) struct Offers {
     pub(super) skills: Vec<Skill>,
     pub(super) extensions: Vec<(String, Value)>,
     pub(super) announcer: Announcer,
+    /// Where toolsets count how often their limits were hit.
+    pub(super) metrics: Metrics,
     /// What is asked what it offers, each with a prefix.
     pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
     /// Tells that one of those has something else to offer.
@@ -80,6 +83,7 @@ impl Offers {
         let grounds = Grounds {
             announcer: &self.announcer,
             settings: &config.builtin,
+            metrics: &self.metrics,
         };
         for toolset in config.builtin.unused(&config.toolsets) {
             tracing::warn!(

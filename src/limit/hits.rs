@@ -1,5 +1,7 @@
 //! How often each limit was hit.
 
+use std::sync::Arc;
+
 use crate::telemetry::{Counter, LIMIT_HITS, Metrics};
 
 /// Something that there may not be more of.
@@ -151,6 +153,28 @@ impl Hits {
     }
 }
 
+/// Counters of the limits that a part of the server has for itself, such as a toolset: by the settings that have them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SectionHits(Arc<[(&'static str, Counter)]>);
+
+impl SectionHits {
+    /// Those of a section of the settings.
+    pub(crate) fn new(metrics: &Metrics, section: &str, limits: &[&'static str]) -> Self {
+        let counter = |limit: &'static str| {
+            let setting = format!("{section}.{limit}");
+            (limit, metrics.counter(&LIMIT_HITS, &[("limit", &setting)]))
+        };
+        Self(limits.iter().copied().map(counter).collect())
+    }
+
+    /// One of the limits was hit.
+    pub(crate) fn count(&self, limit: &str) {
+        if let Some((_, counter)) = self.0.iter().find(|(name, _)| *name == limit) {
+            counter.add(1);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,5 +191,16 @@ mod tests {
         let shown = metrics.counter(&LIMIT_HITS, &[("limit", "http.limits.body_bytes")]);
         assert_eq!((shown.value(), hits.of(Limit::BodyBytes)), (1, 1));
         assert_eq!(hits.of(Limit::HeaderBytes), 0);
+    }
+
+    #[test]
+    fn a_sections_limits_are_counted_by_their_settings() {
+        let metrics = Metrics::default();
+        let hits = SectionHits::new(&metrics, "builtin.x.limits", &["bytes", "files"]);
+        hits.count("files");
+        hits.count("nonesuch");
+        let of = |setting: &str| metrics.counter(&LIMIT_HITS, &[("limit", setting)]).value();
+        assert_eq!(of("builtin.x.limits.files"), 1);
+        assert_eq!(of("builtin.x.limits.bytes"), 0);
     }
 }

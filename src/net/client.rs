@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::connect::{Connector, Parts};
+use super::pools::Pools;
 use super::resolve::{self, Resolve};
 use super::{Answer, FetchError, Fetched, Guard, Phase};
 
@@ -47,7 +48,7 @@ use super::{Answer, FetchError, Fetched, Guard, Phase};
 /// further part 60 s, and all of it 60 s; the answer may have 8 MiB after inflating, and its head 64 KiB.
 #[derive(Clone)]
 pub struct Client {
-    inner: legacy::Client<Connector, Full<Bytes>>,
+    pools: Pools,
     guard: Arc<Guard>,
     deadlines: Deadlines,
     max_body: usize,
@@ -224,17 +225,17 @@ impl ClientBuilder {
             tls,
             deadlines: self.deadlines,
         });
-        let inner = legacy::Client::builder(TokioExecutor::new())
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_LIFE)
             .pool_max_idle_per_host(self.idle_connections)
             .http1_max_buf_size(usize::from(HEAD_BYTES))
             .http1_max_headers(HEADERS)
-            .http2_max_header_list_size(u32::from(HEAD_BYTES))
-            .build(connector);
+            .http2_max_header_list_size(u32::from(HEAD_BYTES));
         Ok(Client {
-            inner,
+            pools: Pools::new(builder, connector),
             guard: Arc::new(self.guard),
             deadlines: self.deadlines,
             max_body: self.max_body,
@@ -466,7 +467,7 @@ impl Client {
             Some((total, limit)) if total <= head => (total, Phase::Total, limit),
             _ => (head, Phase::FirstByte, deadlines.first_byte),
         };
-        let answer = timeout_at(deadline, self.inner.request(outgoing))
+        let answer = timeout_at(deadline, self.pools.here().request(outgoing))
             .await
             .map_err(|_| FetchError::Timeout {
                 host: host.clone(),

@@ -15,6 +15,7 @@ mod connect;
 mod fetch_error;
 mod guard;
 mod inflate;
+mod pools;
 mod program;
 mod resolve;
 mod sse;

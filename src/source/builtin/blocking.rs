@@ -1,13 +1,14 @@
 //! Work that blocks: on threads of the pool, few at once, and told when nobody waits for it any longer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
 use crate::catalog::ToolError;
 use crate::catalog::attribute::run_blocking;
+use crate::limit::SectionHits;
 
 /// Places for blocking work, of one toolset.
 ///
@@ -17,6 +18,7 @@ use crate::catalog::attribute::run_blocking;
 pub(crate) struct Blocking {
     places: Arc<Semaphore>,
     timeout: Duration,
+    hits: SectionHits,
 }
 
 /// Tells work when it is to stop: its call is over, or its time is.
@@ -25,7 +27,14 @@ pub(crate) struct Stop {
     wanted: Arc<AtomicBool>,
     at: Instant,
     timeout: Duration,
+    hits: SectionHits,
+    /// The limits that the call has hit.
+    hit: Arc<Mutex<Vec<&'static str>>>,
 }
+
+/// What the limits of all toolsets that block are called.
+const TIMEOUT: &str = "timeout_seconds";
+const CONCURRENCY: &str = "concurrency";
 
 impl Blocking {
     /// So many places, and so much time for each call, waiting for a place included.
@@ -33,7 +42,14 @@ impl Blocking {
         Self {
             places: Arc::new(Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS))),
             timeout,
+            hits: SectionHits::default(),
         }
+    }
+
+    /// Counts how often limits are hit.
+    pub(crate) fn counting(mut self, hits: SectionHits) -> Self {
+        self.hits = hits;
+        self
     }
 
     /// Does the work on a thread that may block. Whatever takes long in it asks [`Stop::check`] now and then.
@@ -45,9 +61,15 @@ impl Blocking {
         &self,
         work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
-        let stop = Stop::after(self.timeout);
+        let stop = Stop {
+            hits: self.hits.clone(),
+            ..Stop::after(self.timeout)
+        };
         let _stops = StopOnDrop(Arc::clone(&stop.wanted));
         let places = Arc::clone(&self.places);
+        if places.available_permits() == 0 {
+            stop.hit(CONCURRENCY);
+        }
         let done = tokio::time::timeout(self.timeout, async {
             let place = places.acquire_owned().await;
             let stop = stop.clone();
@@ -57,7 +79,10 @@ impl Blocking {
             })
             .await?
         });
-        done.await.unwrap_or_else(|_| Err(stop.too_long()))
+        done.await.unwrap_or_else(|_| {
+            stop.hit(TIMEOUT);
+            Err(stop.too_long())
+        })
     }
 }
 
@@ -67,6 +92,17 @@ impl Stop {
             wanted: Arc::new(AtomicBool::new(false)),
             at: Instant::now() + timeout,
             timeout,
+            hits: SectionHits::default(),
+            hit: Arc::default(),
+        }
+    }
+
+    /// Counts that the call has hit a limit; once, however often it does.
+    pub(crate) fn hit(&self, limit: &'static str) {
+        let mut hit = self.hit.lock().unwrap_or_else(PoisonError::into_inner);
+        if !hit.contains(&limit) {
+            hit.push(limit);
+            self.hits.count(limit);
         }
     }
 
@@ -76,7 +112,11 @@ impl Stop {
     ///
     /// It is; the call has ended, or has run out of time.
     pub(crate) fn check(&self) -> Result<(), ToolError> {
-        if self.wanted.load(Ordering::Relaxed) || self.at <= Instant::now() {
+        if self.at <= Instant::now() {
+            self.hit(TIMEOUT);
+            return Err(self.too_long());
+        }
+        if self.wanted.load(Ordering::Relaxed) {
             return Err(self.too_long());
         }
         Ok(())

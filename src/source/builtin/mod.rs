@@ -25,6 +25,8 @@ pub use sql::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
+use crate::limit::SectionHits;
+use crate::telemetry::Metrics;
 
 /// A toolset cannot be offered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +84,15 @@ pub(crate) struct Grounds<'a> {
     /// For what changes in a toolset.
     pub(crate) announcer: &'a Announcer,
     pub(crate) settings: &'a BuiltinConfig,
+    /// Where it is counted how often limits were hit.
+    pub(crate) metrics: &'a Metrics,
+}
+
+impl Grounds<'_> {
+    /// Counters of the limits in a section of `builtin`.
+    fn hits(&self, section: &str, limits: &[&'static str]) -> SectionHits {
+        SectionHits::new(self.metrics, &format!("builtin.{section}"), limits)
+    }
 }
 
 /// A built-in toolset. It is made at start, and anew when the configuration is read again.
@@ -89,15 +100,15 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     match name {
         "demo" => Ok(demo::toolset()),
         "everything" => Ok(everything::toolset(grounds.announcer)),
-        "fetch" => fetch::toolset(&grounds.settings.fetch),
-        "filesystem" => filesystem::toolset(&grounds.settings.filesystem),
+        "fetch" => fetch::toolset(grounds),
+        "filesystem" => filesystem::toolset(grounds),
         "memory" => memory::toolset(grounds),
         #[cfg(feature = "git")]
-        "git" => git::toolset(&grounds.settings.git),
+        "git" => git::toolset(grounds),
         #[cfg(not(feature = "git"))]
         "git" => Err(lacking("git")),
         #[cfg(feature = "sql")]
-        "sql" => sql::toolset(&grounds.settings.sql),
+        "sql" => sql::toolset(grounds),
         #[cfg(not(feature = "sql"))]
         "sql" => Err(lacking("sql")),
         "time" => time::toolset(&grounds.settings.time),

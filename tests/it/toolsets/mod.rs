@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod fetch;
+mod equivalence;
 mod filesystem;
 mod memory;
 mod reference;
@@ -89,4 +90,47 @@ fn the_examples_of_the_document_are_configurations() {
         examples += 1;
     }
     assert!(0 < examples);
+}
+
+#[test]
+fn limits_of_toolsets_are_counted_by_their_settings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("large.txt"), "x".repeat(200)).expect("written");
+    for name in ["a", "b", "c"] {
+        std::fs::create_dir_all(folder.path().join("tree").join(name)).expect("made");
+    }
+    let server = Serve::new()
+        .configured(|config| {
+            config.toolsets = vec!["filesystem".to_owned(), "memory".to_owned()];
+            config.http.admin.port = Some(0);
+            config.builtin = serde_json::from_value(json!({
+                "filesystem": {"directories": [folder.path()], "limits": {"bytes": 100, "entries": 2}},
+                "memory": {"file": folder.path().join("memory.jsonl"), "max_entities": 0},
+            }))
+            .expect("settings");
+        })
+        .start();
+    for _ in 0..2 {
+        call(&server, "read_text_file", json!({"path": "large.txt"}));
+    }
+    call(&server, "directory_tree", json!({"path": "tree"}));
+    let entity = json!({"name": "a", "entityType": "b", "observations": []});
+    call(&server, "create_entities", json!({"entities": [entity]}));
+    let page = server
+        .connect_to_admin()
+        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .receive();
+    for (setting, hits) in [
+        ("filesystem.limits.bytes", 2),
+        ("filesystem.limits.entries", 1),
+        ("filesystem.limits.depth", 0),
+        ("memory.max_entities", 1),
+    ] {
+        let line = format!("longshore_limit_hits_total{{limit=\"builtin.{setting}\"}} {hits}");
+        assert!(
+            page.body.lines().any(|shown| shown == line),
+            "{line}\n{}",
+            page.body
+        );
+    }
 }

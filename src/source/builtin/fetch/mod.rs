@@ -19,7 +19,7 @@ use page::{Behalf, Page, Pages};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Toolset, ToolsetError};
+use super::{Grounds, Toolset, ToolsetError};
 use crate::catalog::{
     CallContext, Definition, IntoPrompt as _, IntoTool as _, Parameters, PromptDefinition,
     PromptError, PromptOutput, prompt_fn, tool_fn,
@@ -29,8 +29,17 @@ use crate::protocol::{PromptArgument, PromptMessage};
 /// What a prompt shows of a page at most, in characters.
 const PROMPT_CHARACTERS_MAX: usize = 999_999;
 
-pub(super) fn toolset(settings: &FetchConfig) -> Result<Toolset, ToolsetError> {
-    let pages = Arc::new(Pages::new(settings)?);
+/// The limits that are counted when they are hit.
+const LIMITS: [&str; 4] = [
+    "timeout_seconds",
+    "response_bytes",
+    "redirects",
+    "concurrency",
+];
+
+pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+    let settings: &FetchConfig = &grounds.settings.fetch;
+    let pages = Arc::new(Pages::new(settings)?.counting(grounds.hits("fetch", &LIMITS)));
     // So that it is the tool that says what took too long.
     let timeout = settings.timeout() + Duration::from_secs(2);
     let definition = Definition::new("fetch")

@@ -14,6 +14,7 @@ use url::{Position, Url};
 use super::robots::{ROBOTS_BYTES_MAX, Robots, product};
 use super::{FetchConfig, charset, html};
 use crate::catalog::ToolError;
+use crate::limit::SectionHits;
 use crate::net::{Answer, Client, ClientBuilder, Deadlines, FetchError, Outgoing, Phase};
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
 
@@ -44,6 +45,7 @@ pub(super) struct Pages {
     places: Semaphore,
     sites: Cache<String, Remembered, Weight>,
     conversions: Blocking,
+    hits: SectionHits,
 }
 
 #[derive(Clone)]
@@ -136,6 +138,26 @@ pub(super) enum PageError {
     Slow { url: String, limit: Duration },
 }
 
+impl PageError {
+    /// The setting that has the limit, if it is one that was hit.
+    fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Redirects { .. } => Some("redirects"),
+            Self::Busy => Some("concurrency"),
+            Self::Slow { .. } => Some("timeout_seconds"),
+            Self::Fetch { source, .. } | Self::Robots { source, .. } => match source {
+                FetchError::TooLarge { .. } => Some("response_bytes"),
+                FetchError::Timeout {
+                    phase: Phase::Total,
+                    ..
+                } => Some("timeout_seconds"),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 impl Pages {
     pub(super) fn new(config: &FetchConfig) -> Result<Self, ToolsetError> {
         let guard = config.egress.guard().map_err(|e| {
@@ -183,7 +205,14 @@ impl Pages {
             places: Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
             sites: Cache::with_weighter(SITES, SITES_BYTES_MAX, Weight),
             conversions: Blocking::new(CONVERSIONS, timeout),
+            hits: SectionHits::default(),
         })
+    }
+
+    /// Counts how often limits are hit.
+    pub(super) fn counting(mut self, hits: SectionHits) -> Self {
+        self.hits = hits;
+        self
     }
 
     /// The text of a page: Markdown if it is HTML, unless it is to be `raw`.
@@ -193,6 +222,16 @@ impl Pages {
         behalf: Behalf,
         raw: bool,
     ) -> Result<Page, PageError> {
+        let fetched = self.try_fetch(text, behalf, raw).await;
+        if let Err(error) = &fetched
+            && let Some(limit) = error.limit()
+        {
+            self.hits.count(limit);
+        }
+        fetched
+    }
+
+    async fn try_fetch(&self, text: &str, behalf: Behalf, raw: bool) -> Result<Page, PageError> {
         if URL_BYTES_MAX < text.len() {
             return Err(PageError::LongUrl { bytes: text.len() });
         }

@@ -30,6 +30,7 @@ pub(super) fn apply(
     for edit in edits {
         stop.check()?;
         if max < text.len() {
+            stop.hit("bytes");
             return Err(ToolError::new(format!(
                 "the file would have more than {max} bytes (builtin.filesystem.limits.bytes)"
             )));

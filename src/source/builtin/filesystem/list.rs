@@ -49,7 +49,8 @@ fn opened<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, OwnedFd), ToolE
     open().map_err(|refusal: Refusal| refusal.at(path))
 }
 
-fn and_more(limits: &FilesystemLimits) -> String {
+fn and_more(limits: &FilesystemLimits, stop: &Stop) -> String {
+    stop.hit("entries");
     format!(
         "(there are more: only {} entries are shown, builtin.filesystem.limits.entries)",
         limits.entries
@@ -68,7 +69,7 @@ pub(super) fn listing(
     let lines = entries
         .iter()
         .map(|entry| format!("{} {}", label(entry.kind), shown(&entry.name)));
-    let lines: Vec<String> = lines.chain(more.then(|| and_more(limits))).collect();
+    let lines: Vec<String> = lines.chain(more.then(|| and_more(limits, stop))).collect();
     Ok(lines.join("\n"))
 }
 
@@ -113,7 +114,7 @@ pub(super) fn listing_with_sizes(
         .filter(|(entry, _)| !is_dir(entry))
         .map(|(_, size)| size)
         .sum();
-    lines.extend(more.then(|| and_more(limits)));
+    lines.extend(more.then(|| and_more(limits, stop)));
     lines.push(String::new());
     lines.push(format!(
         "Total: {} files, {directories} directories",
@@ -169,7 +170,7 @@ pub(super) fn tree(
     if truncated {
         // The directory itself has no node that could say so.
         nodes.push(Node {
-            name: and_more(limits),
+            name: and_more(limits, stop),
             r#type: "truncated",
             children: None,
             truncated: true,
@@ -202,6 +203,7 @@ impl Growth<'_> {
                 continue;
             }
             if self.room == 0 {
+                self.stop.hit("entries");
                 truncated = true;
                 break;
             }
@@ -230,6 +232,8 @@ impl Growth<'_> {
         depth: usize,
     ) -> Result<(Option<Vec<Node>>, bool), ToolError> {
         if self.limits.depth <= depth || self.room == 0 {
+            let is_full = self.room == 0;
+            self.stop.hit(if is_full { "entries" } else { "depth" });
             return Ok((Some(Vec::new()), true));
         }
         // What may not be read, or is gone, has no children to show.
@@ -279,6 +283,7 @@ pub(super) fn search(
         return Ok("No matches found".to_owned());
     }
     if let Some(limit) = search.left_off {
+        stop.hit(limit);
         lines.push(format!(
             "(there may be more: the search was ended by builtin.filesystem.limits.{limit}; begin further down, or narrow the pattern)"
         ));

@@ -49,7 +49,7 @@ pub(super) fn all(
         let room = (max + 1).saturating_sub(bytes.len()).min(PIECE);
         let read = piece(file, &mut bytes, room).map_err(|e| Refusal::from(e).at(path))?;
         if max < bytes.len() {
-            return Err(too_large(path, max));
+            return Err(too_large(path, max, stop));
         }
         if read == 0 {
             return Ok(bytes);
@@ -81,7 +81,7 @@ pub(super) fn head(
         }
         bytes.truncate(end.unwrap_or(bytes.len()));
         if max < bytes.len() {
-            return Err(too_large(path, max));
+            return Err(too_large(path, max, stop));
         }
         if lines_seen == lines || read == 0 {
             if lines_seen < lines && bytes.last() == Some(&b'\n') {
@@ -134,7 +134,7 @@ pub(super) fn tail(
         }
         total += bytes.len();
         if max < total {
-            return Err(too_large(path, max));
+            return Err(too_large(path, max, stop));
         }
         pieces.push(bytes);
         if cut.is_some() {
@@ -150,7 +150,8 @@ fn piece(file: &mut File, bytes: &mut Vec<u8>, room: usize) -> io::Result<usize>
     file.take(room as u64).read_to_end(bytes)
 }
 
-fn too_large(path: &str, max: usize) -> ToolError {
+fn too_large(path: &str, max: usize, stop: &Stop) -> ToolError {
+    stop.hit("bytes");
     let path = super::refusal::shortened(path);
     ToolError::new(format!(
         "{path} is too large: at most {max} bytes are read at once (builtin.filesystem.limits.bytes); read its beginning with head, or its end with tail"

@@ -19,8 +19,19 @@ use crate::catalog::{
     CallContext, Definition, IntoOutput, IntoTool as _, Output, Tool, ToolError, tool_fn,
 };
 use crate::protocol::Content;
-use crate::source::builtin::{Blocking, Stop, Toolset, ToolsetError};
+use crate::source::builtin::{Blocking, Grounds, Stop, Toolset, ToolsetError};
 use crate::source::config::GRACE;
+
+/// The limits that are counted when they are hit.
+const LIMITS: [&str; 7] = [
+    "bytes",
+    "depth",
+    "entries",
+    "searched",
+    "matches",
+    "timeout_seconds",
+    "concurrency",
+];
 
 /// What the tools share.
 struct Files {
@@ -29,9 +40,8 @@ struct Files {
     blocking: Blocking,
 }
 
-pub(in crate::source::builtin) fn toolset(
-    settings: &FilesystemConfig,
-) -> Result<Toolset, ToolsetError> {
+pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+    let settings: &FilesystemConfig = &grounds.settings.filesystem;
     const DIRECTORIES: &str = "builtin.filesystem.directories";
     if settings.directories.is_empty() {
         return Err(ToolsetError::setting(
@@ -48,7 +58,8 @@ pub(in crate::source::builtin) fn toolset(
     })?;
     let files = Arc::new(Files {
         roots,
-        blocking: Blocking::new(settings.limits.concurrency, settings.limits.timeout()),
+        blocking: Blocking::new(settings.limits.concurrency, settings.limits.timeout())
+            .counting(grounds.hits("filesystem.limits", &LIMITS)),
         limits: settings.limits.clone(),
     });
     let mut tools = files.reading();
@@ -466,7 +477,7 @@ impl Files {
 
     fn write(&self, wanted: &Write, stop: &Stop) -> Result<Said, ToolError> {
         let path = &wanted.path;
-        self.check_size(path, wanted.content.len())?;
+        self.check_size(path, wanted.content.len(), stop)?;
         let spot = write::place(&self.roots, path).map_err(|refusal| refusal.at(path))?;
         write::replace(&spot, wanted.content.as_bytes(), stop).map_err(|error| error.at(path))?;
         Ok(Said(format!("Successfully wrote to {path}")))
@@ -500,7 +511,7 @@ impl Files {
             true => new.replace('\n', "\r\n"),
             false => new,
         };
-        self.check_size(path, new.len())?;
+        self.check_size(path, new.len(), stop)?;
         let place = || {
             let place = write::place(&self.roots, path)?;
             if !write::is_same(place.found()?, &before) {
@@ -533,9 +544,10 @@ impl Files {
         )))
     }
 
-    fn check_size(&self, path: &str, bytes: usize) -> Result<(), ToolError> {
+    fn check_size(&self, path: &str, bytes: usize, stop: &Stop) -> Result<(), ToolError> {
         let max = self.limits.bytes;
         if max < bytes {
+            stop.hit("bytes");
             let path = shortened(path);
             return Err(ToolError::new(format!(
                 "{path} would have {bytes} bytes, and {max} is the most (builtin.filesystem.limits.bytes)"

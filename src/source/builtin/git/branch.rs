@@ -48,7 +48,7 @@ pub(super) fn list(
             None => Ok(true),
         }
     };
-    let mut out = Text::new(place.limits().output_bytes);
+    let mut out = Text::of(place);
     let head = place.repository.head().doing("read HEAD")?;
     let current = head.referent_name().map(|name| name.as_bstr().to_owned());
     if local
@@ -121,6 +121,7 @@ impl Search<'_> {
             self.place.stop.check()?;
             self.walked += 1;
             if self.place.limits().walked_commits < self.walked {
+                self.place.stop.hit("walked_commits");
                 return Err(ToolError::new(format!(
                     "more than {} commits would have to be looked at",
                     self.place.limits().walked_commits
@@ -248,6 +249,7 @@ pub(super) fn apart(
         for info in walk.doing("walk through the commits")? {
             place.stop.check()?;
             if place.limits().walked_commits < seen.len() {
+                place.stop.hit("walked_commits");
                 return Ok(None);
             }
             seen.insert(info.doing("walk through the commits")?.id);

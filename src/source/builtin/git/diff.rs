@@ -58,8 +58,11 @@ fn written(
     title: &str,
     changes: &[Change],
 ) -> Result<String, ToolError> {
-    let mut out = Text::new(place.limits().output_bytes);
+    let mut out = Text::of(place);
     out.push(title);
+    if place.limits().context_lines < context {
+        place.stop.hit("context_lines");
+    }
     let mut patch = Patch {
         place,
         files,

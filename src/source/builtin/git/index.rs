@@ -54,7 +54,7 @@ impl Place<'_> {
             Err(error) => return Err(error).doing("read the index"),
         };
         if self.limits().files < file.entries().len() {
-            return Err(too_many(self.limits().files));
+            return Err(too_many(self.limits().files, self.stop));
         }
         let mut index = Index {
             staged: BTreeMap::new(),
@@ -246,7 +246,7 @@ impl Place<'_> {
         self.stop.check()?;
         walked.doing("walk through the working tree")?;
         if seen.max < seen.paths.len() {
-            return Err(too_many(seen.max));
+            return Err(too_many(seen.max, self.stop));
         }
         seen.paths.sort();
         Ok(seen.paths)
@@ -405,6 +405,7 @@ impl<'a> Files<'a> {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                self.place.stop.hit("file_bytes");
                 return Ok(Some(Piece::TooLarge));
             }
             Err(error) => {

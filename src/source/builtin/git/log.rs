@@ -35,16 +35,20 @@ pub(super) fn log(
     // As with git, a negative number is no limit; ours remains.
     let count_max =
         usize::try_from(max_count).map_or(limits.log_commits, |max| max.min(limits.log_commits));
-    let mut out = Text::new(limits.output_bytes);
+    let mut out = Text::of(place);
     out.push("Commit history:\n");
     let mut shown = 0;
     let walk = place.repository.rev_walk([head]).sorting(sorting).all();
     for (walked, info) in walk.doing("walk through the commits")?.enumerate() {
         place.stop.check()?;
         if shown == count_max || out.is_full() {
+            if shown == limits.log_commits {
+                place.stop.hit("log_commits");
+            }
             break;
         }
         if walked == limits.walked_commits {
+            place.stop.hit("walked_commits");
             return Err(ToolError::new(format!(
                 "more than {walked} commits would have to be looked at; narrow it down"
             )));

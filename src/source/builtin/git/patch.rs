@@ -183,6 +183,7 @@ impl Patch<'_> {
             .doing("find a file's content")?;
         let size = header.size();
         if usize::try_from(size).map_or(true, |size| self.place.limits().file_bytes < size) {
+            self.place.stop.hit("file_bytes");
             return Ok(Content::TooLarge(size));
         }
         let mut blob = self

@@ -342,6 +342,7 @@ impl<'a> Place<'a> {
         let header = self.repository.find_header(id).doing("find an object")?;
         let size = header.size();
         if max < size {
+            self.stop.hit("file_bytes");
             return Err(ToolError::new(format!(
                 "the object {id} has {size} bytes, and at most {max} are read"
             )));

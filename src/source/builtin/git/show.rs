@@ -15,7 +15,7 @@ const CONTEXT: usize = 3;
 
 pub(super) fn show(place: &Place<'_>, revision: &str) -> Result<String, ToolError> {
     let id = place.resolve(revision)?;
-    let mut out = Text::new(place.limits().output_bytes);
+    let mut out = Text::of(place);
     let header = place.repository.find_header(id).doing("find an object")?;
     match header.kind() {
         Kind::Blob => {

@@ -13,7 +13,7 @@ use crate::catalog::ToolError;
 pub(super) fn status(place: &Place<'_>) -> Result<String, ToolError> {
     let worktree = place.worktree()?;
     let index = place.index()?;
-    let mut out = Text::new(place.limits().output_bytes);
+    let mut out = Text::of(place);
     out.push("Repository status:\n");
     let head = place.head()?;
     branch(place, head, &mut out)?;

@@ -2,12 +2,17 @@
 
 use gix::bstr::{BStr, ByteSlice};
 
+use super::repository::Place;
+use crate::source::builtin::Stop;
+
 /// A text that grows up to a limit.
 #[derive(Debug)]
 pub(super) struct Text {
     bytes: Vec<u8>,
     max: usize,
     is_cut: bool,
+    /// Told if the text is cut.
+    stop: Option<Stop>,
 }
 
 impl Text {
@@ -16,6 +21,15 @@ impl Text {
             bytes: Vec::new(),
             max,
             is_cut: false,
+            stop: None,
+        }
+    }
+
+    /// One of as many bytes as a result may have.
+    pub(super) fn of(place: &Place<'_>) -> Self {
+        Self {
+            stop: Some(place.stop.clone()),
+            ..Self::new(place.limits().output_bytes)
         }
     }
 
@@ -45,6 +59,9 @@ impl Text {
     pub(super) fn finish(self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
         if self.is_cut {
+            if let Some(stop) = &self.stop {
+                stop.hit("output_bytes");
+            }
             text.push_str(&format!(
                 "\n[cut here: there is more than the {} bytes that are shown]",
                 self.max

@@ -11,11 +11,24 @@ use super::repository::{Place, Repositories};
 use super::{add, branch, checkout, commit, diff, log, show, status};
 use crate::catalog::{Definition, Tool, ToolError, tool_fn};
 use crate::protocol::ToolAnnotations;
-use crate::source::builtin::{Blocking, Toolset, ToolsetError};
+use crate::source::builtin::{Blocking, Grounds, Toolset, ToolsetError};
 use crate::source::config::GRACE;
 
+/// The limits that are counted when they are hit.
+const LIMITS: [&str; 8] = [
+    "output_bytes",
+    "file_bytes",
+    "files",
+    "log_commits",
+    "walked_commits",
+    "context_lines",
+    "timeout_seconds",
+    "concurrency",
+];
+
 /// Tools for the repositories of the configuration.
-pub(in crate::source::builtin) fn toolset(config: &GitConfig) -> Result<Toolset, ToolsetError> {
+pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+    let config: &GitConfig = &grounds.settings.git;
     if config.repositories.is_empty() {
         return Err(ToolsetError::setting(
             "builtin.git.repositories",
@@ -38,7 +51,8 @@ pub(in crate::source::builtin) fn toolset(config: &GitConfig) -> Result<Toolset,
     })?;
     let shared = Arc::new(Shared {
         repositories,
-        pool: Blocking::new(config.limits.concurrency, config.limits.timeout()),
+        pool: Blocking::new(config.limits.concurrency, config.limits.timeout())
+            .counting(grounds.hits("git.limits", &LIMITS)),
     });
     let mut tools = reading(&shared);
     if config.write {

@@ -10,6 +10,7 @@ use gix::objs::tree::EntryKind;
 use super::change::{Change, Side};
 use super::repository::{Doing, Place};
 use crate::catalog::ToolError;
+use crate::source::builtin::Stop;
 
 /// What a path stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +172,7 @@ impl Place<'_> {
             let (old, new) = (file(a), file(b));
             if old.is_some() || new.is_some() {
                 if changes.len() == self.limits().files {
-                    return Err(too_many(self.limits().files));
+                    return Err(too_many(self.limits().files, self.stop));
                 }
                 changes.push(Change::new(path.clone(), old, new));
             }
@@ -228,7 +229,8 @@ pub(super) fn is_path(path: &BStr) -> bool {
     !path.contains(&0) && path.split_str("/").all(|step| is_component(step.as_bstr()))
 }
 
-pub(super) fn too_many(max: usize) -> ToolError {
+pub(super) fn too_many(max: usize, stop: &Stop) -> ToolError {
+    stop.hit("files");
     ToolError::new(format!(
         "there are more than {max} files; that is more than is looked at"
     ))

@@ -14,9 +14,9 @@ use graph::{Added, Addition, Bounds, Deletion, Entity, Graph, GraphError, Part, 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use store::Store;
+use store::{Store, StoreError};
 
-use super::{Blocking, Grounds, Toolset, ToolsetError};
+use super::{Blocking, Grounds, Stop, Toolset, ToolsetError};
 use crate::catalog::{
     Announcer, Arguments, CallContext, CallFuture, Definition, IntoOutput, IntoResource as _,
     IntoTool as _, Output, ResourceDefinition, ResourceError, Tool, ToolError, resource_fn,
@@ -30,10 +30,19 @@ const URI: &str = "memory://knowledge-graph";
 const AT_ONCE: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The limits that are counted when they are hit.
+const LIMITS: [&str; 5] = [
+    "max_entities",
+    "max_relations",
+    "max_observations",
+    "max_bytes",
+    "max_graphs",
+];
+
 pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let memory = Arc::new(Memory {
         store: Arc::new(Store::new(&grounds.settings.memory)?),
-        threads: Blocking::new(AT_ONCE, TIMEOUT),
+        threads: Blocking::new(AT_ONCE, TIMEOUT).counting(grounds.hits("memory", &LIMITS)),
         announcer: grounds.announcer.clone(),
     });
     let of_resource = Arc::clone(&memory);
@@ -177,7 +186,8 @@ impl Memory {
         let store = Arc::clone(&self.store);
         let shown = self.threads.run(move |stop| {
             stop.check()?;
-            show(store.read(&place)?)
+            let graph = store.read(&place);
+            show(graph.inspect_err(|error| told_limit(error, stop))?)
         });
         shown.await
     }
@@ -223,8 +233,9 @@ impl Memory {
                 let store = Arc::clone(&memory.store);
                 let changed = memory.threads.run(move |stop| {
                     let bounds = store.bounds();
+                    let changed = store.change(&place, stop, |graph| change(graph, wanted, bounds));
                     let (value, is_changed) =
-                        store.change(&place, stop, |graph| change(graph, wanted, bounds))?;
+                        changed.inspect_err(|error| told_limit(error, stop))?;
                     Ok((output(text(&value)?, &value)?, is_changed))
                 });
                 let (output, is_changed) = changed.await?;
@@ -235,6 +246,13 @@ impl Memory {
                 Ok(output)
             }
         })
+    }
+}
+
+/// Has a limit counted, if that is why something was not done.
+fn told_limit(error: &StoreError, stop: &Stop) {
+    if let Some(limit) = error.limit() {
+        stop.hit(limit);
     }
 }
 

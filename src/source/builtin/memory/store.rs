@@ -70,6 +70,20 @@ pub(super) enum StoreError {
     },
 }
 
+impl StoreError {
+    /// The setting that has the limit, if it is one that was hit.
+    pub(super) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Graph(GraphError::Entities { .. }) => Some("max_entities"),
+            Self::Graph(GraphError::Relations { .. }) => Some("max_relations"),
+            Self::Graph(GraphError::Observations { .. }) => Some("max_observations"),
+            Self::Large { .. } | Self::Full { .. } => Some("max_bytes"),
+            Self::Graphs { .. } => Some("max_graphs"),
+            _ => None,
+        }
+    }
+}
+
 /// What an encrypted file begins with.
 const SEALED: &[u8] = b"longshore-sealed-1\n";
 /// What encrypting adds to a file beyond a third: its first line and the rest of the last block.

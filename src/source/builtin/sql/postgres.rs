@@ -33,6 +33,7 @@ use super::error::SqlError;
 use super::rows::{Room, Rows};
 use super::tools::{Answer, Kind, Question};
 use crate::environment::Secret;
+use crate::limit::SectionHits;
 
 /// The tables and views that there are.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
@@ -57,6 +58,7 @@ pub(super) struct Postgres {
     config: Config,
     tls: MakeRustlsConnect,
     limits: SqlLimits,
+    hits: SectionHits,
     places: Semaphore,
     idle: Arc<Mutex<Vec<Session>>>,
     thread: OnceLock<Thread>,
@@ -81,6 +83,7 @@ impl Postgres {
         url: &Secret,
         ca_file: Option<&Path>,
         limits: &SqlLimits,
+        hits: SectionHits,
     ) -> Result<Self, (&'static str, String)> {
         // The parser's own words may repeat what it could not read.
         let mut config: Config = url.expose().parse().map_err(|_| {
@@ -102,6 +105,7 @@ impl Postgres {
             config,
             tls: tls(ca_file).map_err(|problem| (".ca_file", problem))?,
             limits: limits.clone(),
+            hits,
             places: Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
             idle: Arc::default(),
             thread: OnceLock::new(),
@@ -111,6 +115,9 @@ impl Postgres {
     pub(super) async fn ask(&self, question: Question) -> Result<Answer, SqlError> {
         let limit = self.limits.timeout();
         let asked = timeout(limit, async {
+            if self.places.available_permits() == 0 {
+                self.hits.count("concurrency");
+            }
             let place = self.places.acquire().await;
             let handle = self.thread()?;
             let session = match self.idle_session() {
@@ -133,6 +140,7 @@ impl Postgres {
             if self.places.available_permits() == 0 {
                 Err(SqlError::Busy)
             } else {
+                self.hits.count("timeout_seconds");
                 Err(SqlError::TooLong(limit))
             }
         })
@@ -279,6 +287,7 @@ impl Postgres {
             let row = row?;
             let text: &str = row.try_get(0)?;
             if found.push(text) == Room::Full {
+                self.hits.count(found.full());
                 break;
             }
         }
@@ -293,6 +302,7 @@ impl Postgres {
             return SqlError::Answer(chain(&error));
         };
         if *answer.code() == SqlState::QUERY_CANCELED {
+            self.hits.count("timeout_seconds");
             return SqlError::TooLong(self.limits.timeout());
         }
         let mut text = answer.message().to_owned();

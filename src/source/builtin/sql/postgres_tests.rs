@@ -8,6 +8,7 @@ fn at(url: &str) -> Result<Postgres, (&'static str, String)> {
         &Secret::from(url.to_owned()),
         None,
         &SqlLimits::default(),
+        SectionHits::default(),
     )
 }
 

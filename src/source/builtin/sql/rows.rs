@@ -60,6 +60,14 @@ impl Rows {
         Room::More
     }
 
+    /// Which limit left no room.
+    pub(super) fn full(&self) -> &'static str {
+        match self.count == self.count_max {
+            true => "rows",
+            false => "result_bytes",
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && !self.truncated
     }

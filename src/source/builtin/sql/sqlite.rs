@@ -23,6 +23,7 @@ use super::placeholder::Statement;
 use super::rows::{Room, Rows};
 use super::tools::{Answer, Kind, Question};
 use crate::catalog::ToolError;
+use crate::limit::SectionHits;
 use crate::source::builtin::{Blocking, Stop};
 
 /// The tables and views that there are.
@@ -52,12 +53,17 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     /// A database whose file is there and can be read.
-    pub(super) fn new(name: &str, path: &Path, limits: &SqlLimits) -> Result<Self, String> {
+    pub(super) fn new(
+        name: &str,
+        path: &Path,
+        limits: &SqlLimits,
+        hits: SectionHits,
+    ) -> Result<Self, String> {
         let database = Self {
             name: name.to_owned(),
             path: path.to_owned(),
             limits: limits.clone(),
-            pool: Blocking::new(limits.concurrency, limits.timeout()),
+            pool: Blocking::new(limits.concurrency, limits.timeout()).counting(hits),
         };
         let shown = path.display();
         std::fs::metadata(path).map_err(|error| {
@@ -103,6 +109,7 @@ impl Sqlite {
     fn try_answer(&self, question: &Question, stop: &Stop) -> Result<Answer, Problem> {
         let mut connection = self.connect(question.kind == Kind::Write)?;
         authorize(&mut connection, question.kind)?;
+        let stop_of = stop;
         let stop = stop.clone();
         connection.progress_handler(STEPS, Some(move || stop.check().is_err()))?;
         let mut statement = prepared(&connection, &question.statement, question.kind)?;
@@ -126,6 +133,7 @@ impl Sqlite {
                 object.insert(name.clone(), shown(row.get_ref(index)?));
             }
             if found.push(&Value::Object(object).to_string()) == Room::Full {
+                stop_of.hit(found.full());
                 break;
             }
         }

@@ -17,7 +17,7 @@ fn database(limits: &SqlLimits) -> (TempDir, Arc<Sqlite>) {
              CREATE VIEW large AS SELECT * FROM orders WHERE 5 < total;",
         )
         .expect("sound");
-    let sqlite = Sqlite::new("shop", &path, limits).expect("a database");
+    let sqlite = Sqlite::new("shop", &path, limits, SectionHits::default()).expect("a database");
     (folder, Arc::new(sqlite))
 }
 
@@ -265,10 +265,10 @@ fn a_file_that_is_no_database_is_refused_at_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.db");
     let limits = SqlLimits::default();
-    let error = Sqlite::new("x", &path, &limits).expect_err("not there");
+    let error = Sqlite::new("x", &path, &limits, SectionHits::default()).expect_err("not there");
     assert!(error.contains("create the database first"), "{error}");
     assert!(!path.exists());
     std::fs::write(&path, "no database, but long enough to look at as one").expect("written");
-    let error = Sqlite::new("x", &path, &limits).expect_err("no database");
+    let error = Sqlite::new("x", &path, &limits, SectionHits::default()).expect_err("no database");
     assert!(error.contains("not a database"), "{error}");
 }

@@ -12,9 +12,10 @@ use super::postgres::{self, Postgres};
 use super::rows::{Rows, changed};
 use super::sqlite::{self, Sqlite};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::limit::SectionHits;
 use crate::protocol::ToolAnnotations;
 use crate::source::argument::{fill_in, input_schema};
-use crate::source::builtin::{Toolset, ToolsetError};
+use crate::source::builtin::{Grounds, Toolset, ToolsetError};
 use crate::source::config::GRACE;
 
 /// A question to a database.
@@ -58,8 +59,19 @@ struct Database {
     writable: bool,
 }
 
+/// The limits that are counted when they are hit.
+const LIMITS: [&str; 5] = [
+    "rows",
+    "result_bytes",
+    "query_bytes",
+    "timeout_seconds",
+    "concurrency",
+];
+
 /// Tools for what the configuration has.
-pub(in crate::source::builtin) fn toolset(config: &SqlConfig) -> Result<Toolset, ToolsetError> {
+pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+    let config: &SqlConfig = &grounds.settings.sql;
+    let hits = grounds.hits("sql.limits", &LIMITS);
     if config.databases.is_empty() {
         return Err(ToolsetError::setting(
             "builtin.sql.databases",
@@ -85,8 +97,8 @@ pub(in crate::source::builtin) fn toolset(config: &SqlConfig) -> Result<Toolset,
             );
             return Err(refuse(".name", problem));
         }
-        let database =
-            Database::new(one, config).map_err(|(setting, problem)| refuse(setting, problem))?;
+        let database = Database::new(one, config, &hits)
+            .map_err(|(setting, problem)| refuse(setting, problem))?;
         databases.push(Arc::new(database));
     }
     let mut toolset = Toolset::default();
@@ -94,7 +106,7 @@ pub(in crate::source::builtin) fn toolset(config: &SqlConfig) -> Result<Toolset,
     let timeout = config.limits.timeout() + GRACE;
     let free: Vec<_> = databases.iter().filter(|d| d.read_query).cloned().collect();
     if !free.is_empty() {
-        offer(read_query(free, config.limits.query_bytes).within(timeout));
+        offer(read_query(free, config.limits.query_bytes, hits.clone()).within(timeout));
     }
     if config.inspection {
         offer(list_tables(&databases).within(timeout));
@@ -114,16 +126,16 @@ pub(in crate::source::builtin) fn toolset(config: &SqlConfig) -> Result<Toolset,
 type Wrong = (&'static str, String);
 
 impl Database {
-    fn new(config: &DatabaseConfig, all: &SqlConfig) -> Result<Self, Wrong> {
+    fn new(config: &DatabaseConfig, all: &SqlConfig, hits: &SectionHits) -> Result<Self, Wrong> {
         let limits = &all.limits;
         let backend = match (&config.sqlite, &config.postgres) {
             (Some(path), None) => {
-                let sqlite = Sqlite::new(&config.name, path, limits);
+                let sqlite = Sqlite::new(&config.name, path, limits, hits.clone());
                 Backend::Sqlite(Arc::new(sqlite.map_err(|problem| (".sqlite", problem))?))
             }
             (None, Some(url)) => {
                 let ca_file = config.ca_file.as_deref();
-                let postgres = Postgres::new(&config.name, url, ca_file, limits)?;
+                let postgres = Postgres::new(&config.name, url, ca_file, limits, hits.clone())?;
                 Backend::Postgres(Arc::new(postgres))
             }
             _ => {
@@ -169,6 +181,7 @@ enum What {
     },
     Free {
         bytes_max: usize,
+        hits: SectionHits,
     },
     Named {
         statement: Arc<Statement>,
@@ -176,7 +189,7 @@ enum What {
     },
 }
 
-fn read_query(databases: Vec<Arc<Database>>, bytes_max: usize) -> SqlTool {
+fn read_query(databases: Vec<Arc<Database>>, bytes_max: usize, hits: SectionHits) -> SqlTool {
     let definition = Definition::new("read_query")
         .title("Ask a database")
         .description("Execute a SELECT query on the database");
@@ -185,7 +198,7 @@ fn read_query(databases: Vec<Arc<Database>>, bytes_max: usize) -> SqlTool {
         definition,
         &[("query", query)],
         databases,
-        What::Free { bytes_max },
+        What::Free { bytes_max, hits },
     )
 }
 
@@ -418,8 +431,11 @@ impl Asks {
                 Backend::Postgres(_) => (Arc::clone(postgres), Kind::Fixed),
             },
             What::Named { statement, kind } => (Arc::clone(statement), *kind),
-            What::Free { bytes_max } => {
+            What::Free { bytes_max, hits } => {
                 let text = arguments.get("query").and_then(Value::as_str);
+                if text.is_some_and(|text| *bytes_max < text.len()) {
+                    hits.count("query_bytes");
+                }
                 (
                     Arc::new(free(text.unwrap_or_default(), *bytes_max)?),
                     Kind::Free,

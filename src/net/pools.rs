@@ -1,0 +1,66 @@
+//! A pool of connections for each thread that asks.
+//!
+//! A connection is driven by the thread that made it. A request from another thread wakes that thread, and is woken by it in its
+//! turn, which costs more than the request itself; so threads that have a runtime of their own, as the server's workers do, have
+//! connections of their own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::ThreadId;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::connect::Connector;
+
+pub(super) type Pool = legacy::Client<Connector, Full<Bytes>>;
+
+/// More threads than that share one pool.
+const THREADS_MAX: usize = 256;
+
+/// The pools of one client.
+#[derive(Clone)]
+pub(super) struct Pools(Arc<Parts>);
+
+struct Parts {
+    builder: legacy::Builder,
+    connector: Connector,
+    shared: Pool,
+    own: RwLock<HashMap<ThreadId, Pool>>,
+}
+
+impl Pools {
+    pub(super) fn new(builder: legacy::Builder, connector: Connector) -> Self {
+        Self(Arc::new(Parts {
+            shared: builder.build(connector.clone()),
+            builder,
+            connector,
+            own: RwLock::default(),
+        }))
+    }
+
+    /// The one for this thread.
+    pub(super) fn here(&self) -> Pool {
+        let parts = &*self.0;
+        let is_alone = Handle::try_current()
+            .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        if !is_alone {
+            return parts.shared.clone();
+        }
+        let thread = std::thread::current().id();
+        let own = parts.own.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = own.get(&thread) {
+            return pool.clone();
+        }
+        drop(own);
+        let mut own = parts.own.write().unwrap_or_else(PoisonError::into_inner);
+        if THREADS_MAX <= own.len() {
+            return parts.shared.clone();
+        }
+        own.entry(thread)
+            .or_insert_with(|| parts.builder.build(parts.connector.clone()))
+            .clone()
+    }
+}
