@@ -109,7 +109,7 @@ fn sessions_of_an_address_begin_at_a_rate() {
 }
 
 /// Waits until the server has looked at its memory.
-fn once_noticed(is_so: impl Fn() -> bool) {
+fn once_noticed(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
