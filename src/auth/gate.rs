@@ -21,11 +21,6 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate that lets everybody in, as the anonymous principal.
-    pub(crate) fn open() -> Self {
-        Self::new(Vec::new(), None)
-    }
-
     /// A gate with these proofs. Without any, it is open. `anonymous` is who those are that show nothing.
     pub(crate) fn new(proofs: Vec<Arc<dyn Proof>>, anonymous: Option<&str>) -> Self {
         let anonymous = match anonymous {
