@@ -10,6 +10,7 @@ mod command;
 mod config;
 mod credentials;
 mod exchange;
+mod gauge;
 mod http;
 mod name;
 mod openapi;
@@ -21,8 +22,8 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
-pub use artifact::ArtifactConfig;
-pub(crate) use artifact::Artifacts;
+pub(crate) use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
+pub use artifact::{ArtifactConfig, S3Config};
 pub use builtin::{
     AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
     GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
@@ -32,9 +33,12 @@ pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };
-pub(crate) use config::offered;
+#[cfg(feature = "cli")]
+pub(crate) use command::{Discovery, discover};
+pub(crate) use config::{Collected, offered};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
+pub(crate) use gauge::Gauge;
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};

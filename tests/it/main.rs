@@ -19,6 +19,8 @@ mod client;
 mod composition;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
+mod discover;
+#[cfg(all(feature = "cli", unix))]
 mod doctor;
 #[cfg(all(feature = "cli", unix))]
 mod drain;

@@ -1,7 +1,7 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -27,6 +27,7 @@ pub(super) struct Upstream {
     credentials: Option<Arc<Credentials>>,
     bulkhead: Bulkhead,
     usage: Usage,
+    retried: AtomicU64,
     current: ArcSwapOption<Connected>,
     connecting: Mutex<()>,
     /// What it offers, as far as that is known.
@@ -65,6 +66,7 @@ impl Upstream {
             fingerprint: config.fingerprint(),
             bulkhead: Bulkhead::new(name, &config.bulkhead),
             usage: Usage::new(Instant::now()),
+            retried: AtomicU64::new(0),
             current: ArcSwapOption::empty(),
             connecting: Mutex::new(()),
             known: ArcSwapOption::empty(),
@@ -91,6 +93,11 @@ impl Upstream {
     /// How calls of it fare.
     pub(super) fn stats(&self) -> BulkheadStats {
         self.bulkhead.stats()
+    }
+
+    /// How often a request was made again.
+    pub(super) fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
     }
 
     /// How much it is used.
@@ -310,6 +317,7 @@ impl Upstream {
                 tracing::warn!(upstream = self.name, method, %error, "a request to an upstream server failed");
                 return Err(error.into());
             }
+            self.retried.fetch_add(1, Ordering::Relaxed);
         }
     }
 

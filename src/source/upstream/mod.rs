@@ -61,6 +61,11 @@ impl UpstreamGauge {
         Some(self.0.upgrade()?.stats())
     }
 
+    /// How often a request was made again, over a new connection.
+    pub(crate) fn retried(&self) -> u64 {
+        self.0.upgrade().map_or(0, |upstream| upstream.retried())
+    }
+
     /// How often a connection was made.
     pub(crate) fn connections(&self) -> u64 {
         self.0

@@ -7,6 +7,7 @@ mod mcp;
 mod proxy;
 #[cfg(feature = "redis")]
 mod redis;
+mod s3;
 mod schema;
 mod server;
 
@@ -17,5 +18,6 @@ pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
 pub(crate) use redis::{RedisServer, free_port};
+pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};
