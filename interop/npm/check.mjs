@@ -95,12 +95,18 @@ export async function check(client, version, its) {
   assert.deepEqual(reports, [0, 50, 100]);
   did.push('progress');
 
+  // A session has a level; in the stateless era each request says its own, and hears nothing without it.
+  const logging = { name: 'test_tool_with_logging', arguments: {} };
   if (inSession) {
     await client.setLoggingLevel('debug');
-    await its.call({ name: 'test_tool_with_logging', arguments: {} });
-    await until(() => its.notified('notifications/message') >= 3, 'log messages');
-    did.push('logging');
+    await its.call(logging);
+  } else {
+    await its.call(logging);
+    assert.equal(its.notified('notifications/message'), 0, 'log messages that nobody asked for');
+    await its.call({ ...logging, _meta: { 'io.modelcontextprotocol/logLevel': 'debug' } });
   }
+  await until(() => its.notified('notifications/message') >= 3, 'log messages');
+  did.push('logging');
 
   // Streamable HTTP is younger than 2024-11-05: its clients cannot be asked there.
   if (version !== '2024-11-05') {

@@ -45,6 +45,9 @@ async def main(mode: str, kind: str, *target: str) -> None:
 
     asked = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots}
     asked |= {"logging_callback": log, "message_handler": heard}
+    if mode != "legacy":
+        # Sessions are told their level; here each request carries it.
+        asked["log_level"] = "debug"
     async with Client(server, mode=mode, **asked) as client:
         version = client.protocol_version
         assert version == expected, f"negotiated {version}, expected {expected}"
@@ -77,11 +80,11 @@ async def main(mode: str, kind: str, *target: str) -> None:
 
         if mode == "legacy":
             await client.set_logging_level("debug")
-            await client.call_tool("test_tool_with_logging", {})
-            with anyio.fail_after(5):
-                while len(logged) < 3:
-                    await anyio.sleep(0.05)
-            did.append("logging")
+        await client.call_tool("test_tool_with_logging", {})
+        with anyio.fail_after(5):
+            while len(logged) < 3:
+                await anyio.sleep(0.05)
+        did.append("logging")
 
         text = (await client.call_tool("test_sampling", {"prompt": "Where?"})).content[0].text
         assert text == "LLM response: Paris", text

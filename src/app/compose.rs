@@ -9,8 +9,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::Value;
 
+use super::binding::{check_verbs, policy_for};
 use super::mounts::Mount;
-use super::{AppError, Hook, backends, check_verbs, policy_for};
+use super::{AppError, Hook, backends};
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::binding::check_verbs;
 use super::compose::{Identity, Offers};
-use super::{App, AppError, check_verbs};
+use super::{App, AppError};
 use crate::audit::Audit;
 use crate::auth::{MountPlace, Policy};
 use crate::catalog::{Announcer, Catalog};

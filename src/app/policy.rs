@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{App, AppError, policy_for, tell_of_refused};
+use super::binding::policy_for;
+use super::compose::tell_of_refused;
+use super::{App, AppError};
 use crate::auth::{
     Access, Authentication, Classified, Decision, Kind, Place, Policy, Principal, Target,
 };

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::AppError;
+use crate::auth::ApiKeys;
 use crate::config::{Config, Loaded, Reload, Watch};
 use crate::environment::Probe;
+use crate::server::Server;
 use crate::telemetry::{Counter, RELOADS, Telemetry};
 
 /// What is left to do once every room has agreed. It cannot fail.
@@ -172,4 +174,34 @@ impl Signals {
         }
         std::future::pending::<()>().await;
     }
+}
+
+/// Holds callers to changed limits.
+pub(super) fn limits_hook(server: &Arc<Server>) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let (server, limits) = (Arc::clone(&server), config.limits.clone());
+        Ok(Box::new(move || server.limits.take_on(&limits)))
+    })
+}
+
+/// Lets in those whose keys a changed configuration has, and nobody else.
+pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
+    Box::new(move |config| match keys.clone() {
+        Some(keys) => {
+            let changed = ApiKeys::new(&config.auth)?;
+            Ok(Box::new(move || keys.take_on(changed)))
+        }
+        None => {
+            let are_wanted = !config.auth.api_keys.is_empty();
+            Ok(Box::new(move || {
+                if are_wanted {
+                    tracing::warn!(
+                        setting = "auth.api_keys",
+                        "callers are asked for keys from the next start on, since they were not asked until now"
+                    );
+                }
+            }))
+        }
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::load::ConfigError;
+use super::error::ConfigError;
 use super::tree::{Content, Node, Origin};
 
 mod json;

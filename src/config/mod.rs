@@ -6,9 +6,11 @@
 //! struct that is, takes effect when the file is read again; all others with the next start.
 
 mod check;
+mod error;
 mod expand;
 mod explain;
 mod file;
+mod flags;
 mod load;
 mod log;
 mod mistake;
@@ -17,6 +19,7 @@ mod platforms;
 mod reference;
 mod schema;
 mod tree;
+mod typed;
 mod variables;
 mod watch;
 
@@ -27,8 +30,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use check::Finding;
+pub use error::ConfigError;
 pub use explain::Effective;
-pub use load::{ConfigError, Flags, Loaded};
+pub use flags::Flags;
+pub use load::Loaded;
 pub use log::{LogConfig, LogFormat};
 pub use mistake::Mistake;
 pub use reference::reference;

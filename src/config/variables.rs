@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::load::mistakes_within;
 use super::mistake::{Mistake, nearest, variable_of};
 use super::tree::{Node, Origin, parts};
+use super::typed::mistakes_within;
 use super::{Config, file, schema};
 use crate::environment::Probe;
 

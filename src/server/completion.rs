@@ -8,11 +8,12 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::call::Outcome;
+use super::custom::NOT_HERE;
 use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params, stopped};
-use super::{Caller, Handled, Headers, NOT_HERE, Server, truncated};
+use super::{Caller, Handled, Headers, Server, truncated};
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
     Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,

@@ -10,10 +10,11 @@ use super::content::{push_block, push_text_block};
 use super::generation::Generation;
 use super::reply::{Refusal, Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
+use super::run::in_parts;
 use super::search::Meant;
 use super::stream::CallStream;
 use super::tasks::TaskCall;
-use super::{Caller, Handled, Headers, Server, ValidationErrors, in_parts, stateless, truncated};
+use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,

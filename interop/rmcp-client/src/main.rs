@@ -174,18 +174,22 @@ async fn check(client: &Client, version: &ProtocolVersion, stdio: bool) -> Resul
     .await?;
     did.push("progress".to_owned());
 
+    let mut logging = params("test_tool_with_logging", json!({}));
     if sessions {
         let level: rmcp::model::SetLevelRequestParams =
             serde_json::from_value(json!({"level": "debug"}))?;
         #[expect(deprecated, reason = "sessions still have it")]
         client.set_level(level).await.context("logging/setLevel")?;
-        call(client, "test_tool_with_logging", json!({})).await?;
-        until("log messages", || {
-            3 <= *client.service().logged.lock().expect("no panic")
-        })
-        .await?;
-        did.push("logging".to_owned());
+    } else {
+        let level = json!({"io.modelcontextprotocol/logLevel": "debug"});
+        logging.meta = Some(serde_json::from_value(level)?);
     }
+    client.call_tool(logging).await.context("logging")?;
+    until("log messages", || {
+        3 <= *client.service().logged.lock().expect("no panic")
+    })
+    .await?;
+    did.push("logging".to_owned());
 
     // Streamable HTTP is younger than 2024-11-05: its clients cannot be asked there.
     if *version != ProtocolVersion::V_2024_11_05 || stdio {

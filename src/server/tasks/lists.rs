@@ -9,10 +9,11 @@ use super::record::{Form, Record};
 use crate::auth::{Principal, PrincipalKind, Shelf};
 use crate::protocol::message::Request;
 use crate::seal::Purpose;
+use crate::server::dispatch::method_not_found;
 use crate::server::lists::FOREIGN_CURSOR;
 use crate::server::reply::{Reply, begin};
 use crate::server::tools::{internal_error, invalid_params};
-use crate::server::{Caller, Handled, Server, method_not_found};
+use crate::server::{Caller, Handled, Server};
 use crate::state::StateError;
 
 /// A page has at most so many, whatever pages of other lists have: each is looked up by itself.

@@ -1,0 +1,351 @@
+//! From what an application says and what is configured to a server that has its address.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::compose::{Composer, Gathered, tell_of_refused};
+use super::mounts::{self, Parts};
+use super::reload::{Reloader, keys_hook, limits_hook};
+use super::serving::Bound;
+use super::signals::{Signals, stop_signal};
+use super::warnings::{warn_in_public, warn_of_nobody};
+use super::{App, AppError, Result, backends};
+use crate::audit::Audit;
+use crate::auth::{Authentication, Place, Policy, PolicyConfig, PolicyError};
+use crate::catalog::{Catalog, CatalogError};
+use crate::config::{Config, Flags, Loaded, Transport};
+use crate::environment::Probe;
+use crate::harness::Harness;
+use crate::limit::Limits;
+use crate::seal::{KeyRing, SealedState};
+use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, Shared};
+use crate::state::SharedState;
+use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, GENERATION, Telemetry};
+use crate::transport::http::{AdminListener, Listener, Tls};
+
+impl App {
+    /// Serves until the process is told to stop. This is a whole `main`.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with tools or settings, or an address that is taken.
+    pub fn run(self) -> Result {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(AppError::Io)?;
+        let served = runtime.block_on(async {
+            let signals = Signals::listen();
+            let (signals, Some(bound)) = self.bind_unless_stopped(signals).await? else {
+                return Ok(());
+            };
+            bound.announce();
+            Box::pin(bound.serve_until(stop_signal(signals))).await
+        });
+        runtime.shutdown_background();
+        Ok(served?)
+    }
+
+    /// Like [`bind`](Self::bind), which may have to wait for others, but not longer than until the process is told to
+    /// stop; then there is nothing to serve.
+    pub(crate) async fn bind_unless_stopped(
+        self,
+        mut signals: Signals,
+    ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
+        // The first process of a container is not ended by a signal that it does not listen for.
+        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let bound = tokio::select! {
+            bound = binding => bound,
+            name = signals.next() => {
+                tracing::info!(signal = name, "stopping before anything was served");
+                return Ok((signals, None));
+            }
+        };
+        match bound {
+            Ok(bound) => Ok((signals, Some(bound?))),
+            Err(panicked) => match panicked.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(AppError::Io(io::Error::other(error))),
+            },
+        }
+    }
+
+    /// Checks everything and takes the address, so that the caller knows it before serving.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with tools or settings, or an address that is taken.
+    pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
+        let (config, loaded) = self.take_config()?;
+        let layers = std::mem::take(&mut self.layers);
+        let proofs = std::mem::take(&mut self.proofs);
+        let mut hooks = std::mem::take(&mut self.hooks);
+        let restart = self.restart.take();
+        let proved = self.proved || config.auth.proves_anything();
+        let identity = self.identity.clone();
+        self.offers.reach(&config)?;
+        let offers = self.offers.clone();
+        let upstreams = offers.upstreams.clone();
+        let beside = std::mem::take(&mut self.beside);
+        let mount_places = mounts::places(&config, &beside)?;
+        let place = Place {
+            mounts: &mount_places,
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+        };
+        let auth = Authentication::new(&config.auth, place, proofs)?;
+        warn_of_nobody(&config.policy, &auth);
+        let is_read = self.reads_metrics(&config);
+        let probe = Probe::real();
+        let service = (config.server.name.as_str(), config.server.version.as_str());
+        let (telemetry, export) = Telemetry::start(&config.telemetry, is_read, &probe, service)?;
+        let Built {
+            server,
+            gathered,
+            parts,
+        } = self.build(&config, telemetry)?;
+        let whole = server.generation();
+        let mounts = mounts::build(&config, &parts, &offers, &whole.catalog, beside)?;
+        drop(whole);
+        let endpoints = mounts::endpoints(&mounts);
+        hooks.push(keys_hook(auth.keys()));
+        let served = (config.clone(), gathered);
+        let composer = Composer::new(&server, identity, offers, proved, served, mounts);
+        hooks.push(composer.hook());
+        hooks.push(limits_hook(&server));
+        let reloader =
+            loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
+        let listener = match config.transport {
+            Transport::Stdio => None,
+            Transport::Http => {
+                let tls = Tls::load(&config.http.tls)?;
+                Some(Listener::bind(&config.http, tls).map_err(|source| {
+                    match config.http.unix_socket.clone() {
+                        Some(path) => AppError::BindFile { path, source },
+                        None => {
+                            let address = SocketAddr::new(config.http.host, config.http.port);
+                            AppError::Bind { address, source }
+                        }
+                    }
+                })?)
+            }
+        };
+        let admin = AdminListener::bind(&config.http).map_err(|source| {
+            let http = &config.http;
+            let address = http.admin.address(http.host);
+            AppError::Bind {
+                address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
+                source,
+            }
+        })?;
+        Ok(Bound {
+            server,
+            mounts: endpoints,
+            composer,
+            upstreams,
+            listener,
+            admin,
+            reloader,
+            budget: config.drain.budget(&probe),
+            export,
+            layers,
+            auth,
+            http: config.http,
+            stdio: config.stdio,
+        })
+    }
+
+    /// The server without any transport, for tests of tools.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with tools or settings.
+    pub fn harness(self) -> std::result::Result<Harness, AppError> {
+        Ok(Harness::new(self.server()?))
+    }
+
+    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    #[cfg(feature = "cli")]
+    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+        let (config, _) = self.take_config()?;
+        let mounts = mounts::places(&config, &self.beside)?;
+        let place = Place {
+            name: &config.server.name,
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            mounts: &mounts,
+            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+        };
+        let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
+        warn_of_nobody(&config.policy, &auth);
+        Tls::load(&config.http.tls)?;
+        Ok(self.config(config).server()?.tool_count())
+    }
+
+    pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
+        let (config, _) = self.take_config()?;
+        self.offers.reach(&config)?;
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        Ok(self.build(&config, telemetry)?.server)
+    }
+
+    /// Whether somebody can look at what is counted.
+    fn reads_metrics(&self, config: &Config) -> bool {
+        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
+    }
+
+    pub(super) fn take_config(
+        &mut self,
+    ) -> std::result::Result<(Config, Option<Loaded>), AppError> {
+        let (mut config, loaded) = match (self.config.take(), self.loaded.take()) {
+            (Some(config), _) => (config, None),
+            (None, Some(loaded)) => (loaded.config.clone(), Some(loaded)),
+            (None, None) => {
+                let flags = Flags {
+                    proved: self.proved,
+                    ..Flags::default()
+                };
+                let loaded = Loaded::read(&flags, &Probe::real())?;
+                (loaded.config.clone(), Some(loaded))
+            }
+        };
+        self.identity.apply(&mut config);
+        Ok((config, loaded))
+    }
+
+    fn build(self, config: &Config, telemetry: Telemetry) -> std::result::Result<Built, AppError> {
+        tell_state(&telemetry);
+        let gathered = self.offers.gather(config)?;
+        let catalog = self.offers.catalog(gathered.clone())?;
+        tell_of_refused(&catalog)?;
+        check_verbs(&config.server, &catalog)?;
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        let proved = self.proved || config.auth.proves_anything();
+        if config.transport == Transport::Http
+            && !config.http.host.is_loopback()
+            && config.http.unix_socket.is_none()
+        {
+            warn_in_public(&config.http, proved, keys.is_shared());
+        }
+        let limits = Arc::new(Limits::new(&config.limits, &telemetry.metrics));
+        let limited = config.limits.tools.keys();
+        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
+            tracing::warn!(
+                setting = %format_args!("limits.tools.{tool}"),
+                "there is no such tool: the limit applies to nothing"
+            );
+        }
+        let admission = Admission {
+            policy: policy_for(&config.policy, &catalog)?,
+            proved,
+        };
+        let is_shared = self.state.is_some() || config.state.is_shared();
+        let store = match self.state {
+            Some(store) => store,
+            None => crate::state::open(&config.state)?,
+        };
+        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
+        let store = if is_shared && keys.is_shared() {
+            Arc::new(SealedState::new(store, Arc::clone(&keys)))
+        } else {
+            store
+        };
+        let within = Duration::from_millis(config.state.timeout_ms);
+        let shared = Shared {
+            state: SharedState::new(store, within),
+            is_shared,
+            announcer: self.offers.announcer,
+            mount: None,
+        };
+        let audit = Audit::start(&config.audit, &telemetry)?;
+        let parts = Parts {
+            audit: audit.clone(),
+            keys: Arc::clone(&keys),
+            limits: Arc::clone(&limits),
+            state: shared.state.clone(),
+            is_shared,
+            methods: self.methods.clone(),
+            telemetry: telemetry.clone(),
+            proved,
+        };
+        if let Some(upstreams) = &self.offers.upstreams {
+            backends::watch(upstreams, &telemetry);
+        }
+        let server = Server::new(
+            config.server.clone(),
+            keys,
+            shared,
+            catalog,
+            self.methods,
+            telemetry,
+            admission,
+            limits,
+            audit,
+        );
+        Ok(Built {
+            server: Arc::new(server),
+            gathered,
+            parts,
+        })
+    }
+}
+
+/// A server, and what others beside it are built from.
+struct Built {
+    server: Arc<Server>,
+    gathered: Gathered,
+    parts: Parts,
+}
+
+/// Where tools are found by a search, no tool has the name of one that searches.
+pub(super) fn check_verbs(
+    config: &ServerConfig,
+    catalog: &Catalog,
+) -> std::result::Result<(), CatalogError> {
+    if config.search.above.is_none() {
+        return Ok(());
+    }
+    let taken = SEARCH_VERBS
+        .iter()
+        .find(|name| catalog.tool(name).is_some());
+    match taken {
+        Some(name) => Err(CatalogError::Duplicate {
+            name: (*name).to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The policy, if there is any, with each name in it one of something.
+pub(super) fn policy_for(
+    config: &PolicyConfig,
+    catalog: &Catalog,
+) -> std::result::Result<Option<Policy>, PolicyError> {
+    let policy = Policy::new(config)?;
+    let tools: Vec<_> = catalog.names().collect();
+    Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
+    Ok(policy)
+}
+
+/// Has the server's state read whenever somebody looks.
+fn tell_state(telemetry: &Telemetry) {
+    let metrics = &telemetry.metrics;
+    let life = &telemetry.life;
+    metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
+    metrics.read(&CONNECTIONS, &[], {
+        let life = Arc::clone(life);
+        move || life.clients() as f64
+    });
+    metrics.read(&DRAINING, &[], {
+        let life = Arc::clone(life);
+        move || f64::from(u8::from(life.is_draining()))
+    });
+    metrics.read(&GENERATION, &[], {
+        let life = Arc::clone(life);
+        move || life.generation() as f64
+    });
+}

@@ -1,0 +1,153 @@
+//! Why a server cannot run, as `main` shows it to a person.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::mounts::MountError;
+use crate::audit::AuditError;
+use crate::auth::{AuthSetupError, PolicyError};
+use crate::catalog::{CatalogError, Refused};
+use crate::config::ConfigError;
+use crate::seal::KeyError;
+use crate::source::{ToolsetError, UpstreamError};
+use crate::state::OpenStateError;
+use crate::transport::http::TlsError;
+
+/// Why a server cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A tool, a resource or a prompt cannot be offered.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// Callers cannot be asked for a proof as it was configured.
+    #[error(transparent)]
+    Auth(#[from] AuthSetupError),
+    /// The rules of who sees and uses what make no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// There can be no audit log as it was configured.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// A sealing key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The shared state cannot be opened.
+    #[error(transparent)]
+    State(#[from] OpenStateError),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// There is no such toolset, or it cannot work with its settings.
+    #[error(transparent)]
+    Toolset(#[from] ToolsetError),
+    /// An endpoint beside `/mcp` cannot be.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// An upstream server is not what its configuration says.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// Another server did not do what it was asked to do.
+    #[error("{server}: {problem}")]
+    Remote {
+        /// Its URL, or its name in the configuration.
+        server: String,
+        /// Why not.
+        problem: String,
+    },
+    /// Arguments for a tool or a prompt are not what they should be.
+    #[error("the arguments cannot be used: {0}")]
+    Arguments(String),
+    /// Other servers or descriptions are configured, and none of them has anything to offer.
+    #[error("nothing can be offered: {0}")]
+    NothingOffered(Refused),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// Which address.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The socket in the file system cannot be listened on.
+    #[error("cannot listen on {}", path.display())]
+    BindFile {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The system refused something.
+    #[error("the system refused what the server needs")]
+    Io(#[from] io::Error),
+}
+
+/// What `main` returns: an error is printed with all its causes, and the exit code is 1.
+pub type Result<T = (), E = MainError> = std::result::Result<T, E>;
+
+/// An error as `main` shows it to a person.
+pub struct MainError(AppError);
+
+impl From<AppError> for MainError {
+    fn from(error: AppError) -> Self {
+        Self(error)
+    }
+}
+
+impl fmt::Debug for MainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for MainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = std::error::Error::source(&self.0);
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        match self.0.advice() {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl AppError {
+    /// What to do about it, where the error's own words do not say so.
+    fn advice(&self) -> Option<&'static str> {
+        let source = match self {
+            Self::Bind { source, .. } => source,
+            Self::BindFile { .. } => {
+                return Some(
+                    "name another path with http.unix_socket (LONGSHORE_HTTP__UNIX_SOCKET), in a folder that this user may write",
+                );
+            }
+            Self::Config(ConfigError::Read { .. }) => {
+                return Some("name one that can be read with --config or LONGSHORE_CONFIG");
+            }
+            _ => return None,
+        };
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Some(
+                "another program has this port: stop it, or choose another with --port or LONGSHORE_PORT (0 takes one that is free)",
+            ),
+            io::ErrorKind::AddrNotAvailable => Some(
+                "this machine has no such address: choose another with --host or LONGSHORE_HOST (0.0.0.0 is all it has)",
+            ),
+            io::ErrorKind::PermissionDenied => Some(
+                "ports below 1024 are for privileged processes: choose another with --port or LONGSHORE_PORT",
+            ),
+            _ => None,
+        }
+    }
+}

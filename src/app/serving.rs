@@ -1,0 +1,185 @@
+//! A server that has its address, from its first request to its end.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::compose::Composer;
+use super::reload::Reloader;
+use super::signals::{Signals, stop_signal};
+use super::{AppError, orphans};
+use crate::auth::Authentication;
+use crate::server::Server;
+use crate::source::Upstreams;
+use crate::telemetry::Export;
+use crate::transport::drain::Budget;
+use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, Mounts};
+use crate::transport::stdio::{self, StdioConfig};
+
+/// A server that has its address and waits to serve.
+#[derive(Debug)]
+pub struct Bound {
+    pub(super) server: Arc<Server>,
+    pub(super) mounts: Mounts,
+    pub(super) composer: Arc<Composer>,
+    pub(super) upstreams: Option<Arc<Upstreams>>,
+    pub(super) listener: Option<Listener>,
+    pub(super) admin: Option<AdminListener>,
+    pub(super) reloader: Option<Reloader>,
+    pub(super) budget: Budget,
+    pub(super) export: Export,
+    pub(super) layers: Layers,
+    pub(super) auth: Authentication,
+    pub(super) http: HttpConfig,
+    pub(super) stdio: StdioConfig,
+}
+
+/// How long programs that were started have to end when the server does.
+const CHILDREN: Duration = Duration::from_millis(1500);
+
+impl Bound {
+    /// Where it listens; `None` over standard input and output, and on a socket in the file system.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().and_then(Listener::address)
+    }
+
+    /// The socket in the file system that it listens on, if that is where.
+    pub fn unix_socket(&self) -> Option<&Path> {
+        let is_file = self.listener.is_some() && self.address().is_none();
+        self.http.unix_socket.as_deref().filter(|_| is_file)
+    }
+
+    /// `https` if TLS is spoken, else `http`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.listener.as_ref().map_or("http", Listener::scheme)
+    }
+
+    /// Where operators find `/metrics` and the health pages, if they have a port of their own.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminListener::address)
+    }
+
+    /// What is counted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+        &self.server.telemetry().metrics
+    }
+
+    /// How many tools it serves.
+    pub fn tool_count(&self) -> usize {
+        self.server.tool_count()
+    }
+
+    /// Says in the log where the server is and what it serves.
+    pub(crate) fn announce(&self) {
+        let tools = self.tool_count();
+        match self.address() {
+            Some(address) => {
+                let scheme = self.scheme();
+                tracing::info!(url = %format_args!("{scheme}://{address}/mcp"), tools, "serving");
+            }
+            None => match self.unix_socket() {
+                Some(path) => tracing::info!(path = %path.display(), tools, "serving"),
+                None => tracing::info!(tools, "serving over standard input and output"),
+            },
+        }
+    }
+
+    /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends
+    /// it at once.
+    ///
+    /// # Errors
+    ///
+    /// Threads that cannot be started, or standard streams that cannot be used.
+    pub async fn serve(self) -> std::result::Result<(), AppError> {
+        Box::pin(self.serve_until(stop_signal(Signals::listen()))).await
+    }
+
+    /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
+    /// under `drain` say.
+    ///
+    /// # Errors
+    ///
+    /// Threads that cannot be started, or standard streams that cannot be used.
+    pub async fn serve_until(
+        self,
+        stop: impl Future<Output = ()>,
+    ) -> std::result::Result<(), AppError> {
+        let server = Arc::clone(&self.server);
+        let operators = async {
+            match &self.admin {
+                Some(admin) => admin.serve(server).await,
+                None => std::future::pending().await,
+            }
+        };
+        let reloading = async {
+            match self.reloader {
+                // It holds whole configurations, for the whole time.
+                Some(reloader) => Box::pin(reloader.run()).await,
+                None => std::future::pending().await,
+            }
+        };
+        if let Some(upstreams) = &self.upstreams {
+            let composer = Arc::downgrade(&self.composer);
+            upstreams.keep_up(move || {
+                if let Some(composer) = composer.upgrade() {
+                    composer.again();
+                }
+            });
+        }
+        let sources = Arc::clone(&self.composer).keep_up();
+        let audit = self.server.audit.clone();
+        if let Some(audit) = &audit {
+            audit.begin();
+        }
+        let reopening = async {
+            match &audit {
+                Some(audit) => audit.keep_reopening().await,
+                None => std::future::pending().await,
+            }
+        };
+        let awaited = self.auth.awaited(&self.server.telemetry().life);
+        let clients = async {
+            match self.listener {
+                Some(listener) => {
+                    let (http, layers) = (self.http, self.layers);
+                    let gate = Arc::clone(&self.auth.gate);
+                    let servers = (self.server, self.mounts);
+                    let serving = listener.serve(servers, gate, http, layers, stop, self.budget);
+                    tokio::select! {
+                        served = serving => served,
+                        never = self.auth.keep_up(awaited.as_deref()) => match never {},
+                    }
+                }
+                None => stdio::serve(self.server, self.stdio, stop, self.budget.calls).await,
+            }
+        };
+        let served = tokio::select! {
+            served = clients => served,
+            () = operators => Ok(()),
+            () = orphans::reap() => Ok(()),
+            never = reloading => match never {},
+            never = sources => match never {},
+            never = reopening => match never {},
+        };
+        tokio::join!(
+            async {
+                if let Some(upstreams) = &self.upstreams {
+                    upstreams.stop(CHILDREN).await;
+                }
+            },
+            async {
+                let mut within = self.budget.flush;
+                // Records may go to the collector too.
+                if let Some(audit) = &audit {
+                    within /= 2;
+                    audit.flush(within).await;
+                }
+                self.export.flush(within).await;
+            }
+        );
+        Ok(served?)
+    }
+}

@@ -1,0 +1,58 @@
+//! The signals that end a server.
+
+/// Waits for the first signal to stop, and has the second one end the process.
+pub(crate) async fn stop_signal(mut signals: Signals) {
+    let name = signals.next().await;
+    tracing::info!(
+        signal = name,
+        "stopping: calls that have begun are finished; a second signal stops at once"
+    );
+    tokio::spawn(async move {
+        let name = signals.next().await;
+        std::process::exit(if name == "SIGINT" { 130 } else { 143 });
+    });
+}
+
+/// The signals to stop, listened for without a gap: one that comes while nobody waits is heard by the next who does.
+pub(crate) struct Signals {
+    #[cfg(unix)]
+    terminate: Option<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    interrupt: Option<tokio::signal::unix::Signal>,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    pub(crate) fn listen() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        Self {
+            terminate: signal(SignalKind::terminate()).ok(),
+            interrupt: signal(SignalKind::interrupt()).ok(),
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn listen() -> Self {
+        Self {}
+    }
+
+    #[cfg(unix)]
+    pub(super) async fn next(&mut self) -> &'static str {
+        async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
+            match signal {
+                Some(signal) => drop(signal.recv().await),
+                None => std::future::pending().await,
+            }
+        }
+        tokio::select! {
+            () = heard(&mut self.terminate) => "SIGTERM",
+            () = heard(&mut self.interrupt) => "SIGINT",
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) async fn next(&mut self) -> &'static str {
+        let _ = tokio::signal::ctrl_c().await;
+        "SIGINT"
+    }
+}

@@ -1,0 +1,42 @@
+//! What is said at start of a server that will run, and not as its operator may think.
+
+use crate::auth::{Authentication, PolicyConfig};
+use crate::transport::http::HttpConfig;
+
+/// Says in the log which rules are for holders of keys that there are not: keys may come later, and mistakes look the same.
+pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
+    for (at, rule) in policy.rules.iter().enumerate() {
+        for principal in &rule.principals {
+            let is_plain = !principal.contains(['*', '?', '[', '{']);
+            if is_plain && principal.starts_with("key:") && auth.holder(principal).is_none() {
+                tracing::warn!(
+                    setting = %format_args!("policy.rules[{at}].principals"),
+                    principal,
+                    "nobody has a key of that name: the rule is for nobody, unless one is added to auth.api_keys"
+                );
+            }
+        }
+    }
+}
+
+/// Says what a server that others can reach does unless it is configured.
+pub(super) fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
+    if !proved {
+        tracing::warn!(
+            setting = "auth.api_keys",
+            "nothing proves who calls: everybody who reaches this address may use the tools"
+        );
+    }
+    if http.allowed_hosts.is_empty() && http.public_url.is_none() {
+        tracing::warn!(
+            setting = "http.allowed_hosts",
+            "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
+        );
+    }
+    if !keys_are_shared {
+        tracing::warn!(
+            setting = "seal.keys",
+            "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a configuration cannot be used.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::Mistake;
+use super::check::Finding;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read configuration file {}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is of no kind that is known.
+    #[error("configuration file {} ends in none of .yaml, .yml, .toml, .json and .jsonc; name it after what is in it", path.display())]
+    Kind {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file is not written as files of its kind are.
+    #[error("configuration file {place}: {message}")]
+    File {
+        /// Which file, line and column.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Settings that do not exist, or that cannot have their values.
+    #[error("{}", in_lines(.0))]
+    Mistakes(Vec<Mistake>),
+    /// Settings that contradict one another.
+    #[error("{}", in_lines(.0))]
+    Contradictions(Vec<Finding>),
+}
+
+fn in_lines(items: &[impl fmt::Display]) -> String {
+    let lines: Vec<_> = items.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,631 @@
+use super::*;
+use crate::auth::ProofKind;
+use crate::config::{LogFormat, Transport};
+
+fn load(flags: &Flags, variables: &[(&str, &str)]) -> Result<Config, String> {
+    let probe = Probe::of(variables.iter().copied());
+    Config::load(flags, &probe).map_err(|e| e.to_string())
+}
+
+fn file(name: &str, text: &str) -> (tempfile::TempDir, Flags) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("written");
+    let flags = Flags {
+        config: Some(path),
+        ..Flags::default()
+    };
+    (folder, flags)
+}
+
+#[test]
+fn flags_outdo_the_environment_which_outdoes_the_file() {
+    let (_folder, mut flags) = file(
+        "a.toml",
+        "[http]\nport = 1\nworkers = 1\n[server]\nname = \"file\"",
+    );
+    let variables = [
+        ("LONGSHORE_HTTP__PORT", "2"),
+        ("LONGSHORE_HTTP__WORKERS", "2"),
+    ];
+    let config = load(&flags, &variables).expect("valid");
+    assert_eq!(
+        (config.http.port, config.http.workers, &*config.server.name),
+        (2, Some(2), "file")
+    );
+    flags.port = Some(3);
+    assert_eq!(load(&flags, &variables).expect("valid").http.port, 3);
+}
+
+#[test]
+fn platforms_set_the_port() {
+    let variables = [
+        ("LONGSHORE_PORT", "2"),
+        ("LONGSHORE_HTTP__PORT", "1"),
+        ("PORT", "8080"),
+    ];
+    assert_eq!(
+        load(&Flags::default(), &variables)
+            .expect("valid")
+            .http
+            .port,
+        8080
+    );
+    assert_eq!(
+        load(&Flags::default(), &variables[..2])
+            .expect("valid")
+            .http
+            .port,
+        2
+    );
+}
+
+#[test]
+fn what_kubernetes_sets_for_a_service_of_our_name_is_ignored() {
+    let variables = [
+        ("LONGSHORE_PORT", "tcp://10.0.0.1:3000"),
+        ("LONGSHORE_PORT_3000_TCP", "tcp://10.0.0.1:3000"),
+        ("LONGSHORE_SERVICE_HOST", "10.0.0.1"),
+        ("LONGSHORE_SERVICE_PORT_HTTP", "3000"),
+        ("LONGSHORE_DEMO_SERVICE_HOST", "10.0.0.1"),
+        ("LONGSHORE_DEMO_SERVICE_PORT", "3000"),
+        ("LONGSHORE_DEMO_PORT", "tcp://10.0.0.1:3000"),
+        ("LONGSHORE_DEMO_PORT_3000_TCP_ADDR", "10.0.0.1"),
+    ];
+    assert_eq!(
+        load(&Flags::default(), &variables)
+            .expect("valid")
+            .http
+            .port,
+        3000
+    );
+}
+
+#[test]
+fn what_looks_like_kubernetes_and_is_not_is_no_less_a_mistake() {
+    for name in ["LONGSHORE_DEMO_PORT", "LONGSHORE_PORT_MAPPING"] {
+        let message = load(&Flags::default(), &[(name, "3000")]).expect_err("refused");
+        assert!(message.contains("no such setting"), "{message}");
+    }
+    let message = load(
+        &Flags::default(),
+        &[("LONGSHORE_HTTP__PORT", "tcp://10.0.0.1:3000")],
+    );
+    assert!(
+        message
+            .expect_err("refused")
+            .contains("LONGSHORE_HTTP__PORT")
+    );
+}
+
+#[test]
+fn the_level_of_the_log_has_the_usual_names() {
+    let level =
+        |variables: &[(&str, &str)]| load(&Flags::default(), variables).expect("valid").log.level;
+    assert_eq!(
+        level(&[("LONGSHORE_LOG", "debug"), ("RUST_LOG", "warn")]),
+        "debug"
+    );
+    assert_eq!(
+        level(&[("RUST_LOG", "warn,hyper=info"), ("MCP_LOG_LEVEL", "error")]),
+        "warn,hyper=info"
+    );
+    assert_eq!(level(&[("MCP_LOG_LEVEL", "WARNING")]), "warn");
+    let config = load(&Flags::default(), &[("MCP_LOG_FORMAT", "JSON")]).expect("valid");
+    assert_eq!(config.log.format, LogFormat::Json);
+}
+
+#[test]
+fn names_of_other_products_are_understood_and_outdone() {
+    let of = |variables: &[(&str, &str)]| load(&Flags::default(), variables);
+    let config = of(&[
+        ("MCP_RATE_LIMIT_RPS", "5"),
+        ("MCP_RATE_LIMIT_BURST", "7"),
+        ("MCP_OTEL_ENDPOINT", "http://collector:4318"),
+        ("LONGSHORE_LIMITS__PRINCIPAL__BURST", "9"),
+    ])
+    .expect("valid");
+    assert_eq!(config.limits.principal.per_second, 5.0);
+    assert_eq!(config.limits.principal.burst, 9);
+    let endpoint = config.telemetry.endpoint.as_deref();
+    assert_eq!(endpoint, Some("http://collector:4318"));
+    for (word, proof) in [
+        ("bearer", Some(ProofKind::ApiKey)),
+        ("JWT", Some(ProofKind::OAuth)),
+        ("oauth", Some(ProofKind::OAuth)),
+        ("forwarded", Some(ProofKind::Forwarded)),
+        ("none", None),
+        ("Off", None),
+    ] {
+        let config = of(&[("MCP_AUTH", word)]).expect("valid");
+        assert_eq!(
+            config.auth.proofs,
+            proof.into_iter().collect::<Vec<_>>(),
+            "{word}"
+        );
+    }
+    let refused = of(&[("MCP_AUTH", "magic")])
+        .expect_err("no proof")
+        .to_string();
+    assert!(refused.contains("MCP_AUTH"), "{refused}");
+    let refused = of(&[("MCP_RATE_LIMIT_RPS", "many")]).expect_err("no number");
+    assert!(
+        refused.to_string().contains("MCP_RATE_LIMIT_RPS"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_file_with_other_servers_is_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("servers.json");
+    let text = r#"{"mcpServers": {"time": {"command": "mcp-server-time"}}}"#;
+    std::fs::write(&path, text).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", path)]).expect("valid");
+    assert!(config.upstreams.contains_key("time"));
+    let other = folder.path().join("longshore.toml");
+    std::fs::write(&other, "").expect("written");
+    let other = other.to_str().expect("UTF-8");
+    let variables = [("MCP_SERVERS_CONFIG", path), ("MCP_CONFIG_PATH", other)];
+    let config = load(&Flags::default(), &variables).expect("valid");
+    assert!(config.upstreams.is_empty());
+}
+
+#[test]
+fn what_is_detected_is_outdone_by_what_is_said() {
+    use crate::environment::StandardStreams;
+
+    let explained = |variables: &[(&str, &str)], flags: &Flags| {
+        let probe =
+            Probe::of(variables.iter().copied()).with_standard_streams(StandardStreams::Pipes);
+        let loaded = Loaded::read(flags, &probe).expect("valid");
+        ["transport", "http.host", "http.port"].map(|setting| {
+            let all = loaded.explain();
+            let one = all
+                .iter()
+                .find(|one| one.setting == setting)
+                .expect("it is there");
+            let value = one
+                .value
+                .as_str()
+                .map_or_else(|| one.value.to_string(), str::to_owned);
+            format!(
+                "{value} {}",
+                one.from.split([':', ' ']).next().unwrap_or_default()
+            )
+        })
+    };
+    let none = Flags::default();
+    assert_eq!(
+        explained(&[("HOME", "/")], &none),
+        ["stdio detected", "127.0.0.1 default", "3000 default"]
+    );
+    assert_eq!(
+        explained(&[("K_SERVICE", "a"), ("PORT", "9000")], &none),
+        ["http detected", "0.0.0.0 detected", "9000 PORT"]
+    );
+    assert_eq!(
+        explained(&[("FLY_APP_NAME", "a"), ("LONGSHORE_HOST", "::")], &none),
+        ["http detected", ":: LONGSHORE_HOST", "8080 detected"]
+    );
+    // Whoever names a port wants HTTP, also from a program that holds all of the streams.
+    let port = Flags {
+        port: Some(4000),
+        ..Flags::default()
+    };
+    assert_eq!(
+        explained(&[("HOME", "/")], &port),
+        ["http default", "127.0.0.1 default", "4000 --port"]
+    );
+}
+
+#[test]
+fn a_platforms_proxies_are_not_trusted_with_users_unless_they_are_named() {
+    let platform = ("K_SERVICE", "weather");
+    let config = load(&Flags::default(), &[platform]).expect("valid");
+    assert!(!config.http.trusted_proxies.is_empty());
+    let header = ("LONGSHORE_AUTH__FORWARDED__USER_HEADER", "x-user");
+    let probe = Probe::of([platform, header]);
+    if let Ok(loaded) = Loaded::read(&Flags::default(), &probe) {
+        assert!(loaded.config.http.trusted_proxies.is_empty());
+    }
+    let named = ("LONGSHORE_HTTP__TRUSTED_PROXIES", "10.1.2.3");
+    let config = load(&Flags::default(), &[platform, header, named]).expect("valid");
+    assert_eq!(config.http.trusted_proxies.networks().len(), 1);
+}
+
+#[test]
+fn changes_are_told_with_when_they_take_effect_also_those_of_secrets() {
+    let (folder, flags) = file(
+        "a.yaml",
+        "server: {name: a}\nhttp: {port: 1}\nseal: {keys: [one one one one one one one one one]}\n",
+    );
+    let probe = Probe::of([("HOME", "/")]);
+    let before = Loaded::read(&flags, &probe).expect("valid");
+    std::fs::write(
+        folder.path().join("a.yaml"),
+        "server: {name: b}\nhttp: {port: 2}\nseal: {keys: [two two two two two two two two two]}\n",
+    )
+    .expect("written");
+    let after = before.read_again(&probe).expect("valid");
+    let expected = [
+        ("http.port", Reload::Restart),
+        ("seal.keys", Reload::Restart),
+        ("server.name", Reload::Live),
+    ];
+    assert_eq!(
+        before.changes(&after),
+        expected.map(|(name, reload)| (name.to_owned(), reload))
+    );
+    assert_eq!(after.changes(&after), []);
+}
+
+#[test]
+fn every_setting_that_is_detected_exists() {
+    let probe = Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("A", "b")])
+        .with_file("/proc/self/cgroup", "0::/\n")
+        .with_file("/sys/fs/cgroup/cpu.max", "200000 100000")
+        .with_file("/sys/fs/cgroup/memory.max", "67108864");
+    for probe in [probe, Probe::of([("K_SERVICE", "a")])] {
+        for detected in Environment::detect(&probe).settings() {
+            let exists = schema::setting(&parts(detected.setting)).is_some();
+            assert!(exists, "{}", detected.setting);
+        }
+        assert!(Loaded::read(&Flags::default(), &probe).is_ok());
+    }
+}
+
+#[test]
+fn variables_have_the_type_of_their_setting() {
+    let variables = [
+        ("LONGSHORE_SERVER__VERSION", "1.0"),
+        ("LONGSHORE_TOOLSET", "demo, other"),
+        ("LONGSHORE_HTTP__ALLOWED_HOSTS", "a.example,b.example"),
+        ("LONGSHORE_HTTP__LIMITS__BODY_BYTES", "1000"),
+        ("LONGSHORE_TRANSPORT", "stdio"),
+    ];
+    let config = load(&Flags::default(), &variables).expect("valid");
+    assert_eq!(config.server.version, "1.0");
+    assert_eq!(config.toolsets, ["demo", "other"]);
+    assert_eq!(config.http.allowed_hosts, ["a.example", "b.example"]);
+    assert_eq!(config.http.limits.body_bytes, 1000);
+    assert_eq!(config.transport, Transport::Stdio);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_a_way_out() {
+    for (name, text, expected) in [
+        (
+            "a.toml",
+            "[http]\nprot = 1\n",
+            "a.toml:2:1: there is no setting http.prot; did you mean http.port?",
+        ),
+        (
+            "a.yaml",
+            "http:\n  prot: 1\n",
+            "a.yaml:2:3: there is no setting http.prot; did you mean http.port?",
+        ),
+        (
+            "a.json",
+            "{\n\"http\": {\"port\": \"x\"}}",
+            "a.json:2:10: http.port: invalid type: string \"x\", expected a whole number from 0 to 65535",
+        ),
+        (
+            "a.yml",
+            "http:\n  host: nowhere\n",
+            "a.yml:2:3: http.host: invalid value: \"nowhere\", expected an IP address",
+        ),
+        (
+            "a.toml",
+            "[http]\nport = 1\n[server]\n\nname = 5\n",
+            "a.toml:5:1: server.name: invalid type: integer `5`, expected a string; put it in quotes",
+        ),
+        (
+            "a.yaml",
+            "transport: htpp\n",
+            "a.yaml:1:1: transport cannot be \"htpp\"; did you mean http? it can be http, stdio",
+        ),
+        (
+            "a.yaml",
+            "http: 8080\n",
+            "a.yaml:1:1: http: there is a single value where a table of settings should be",
+        ),
+        ("a.yaml", "http\n", "a.yaml:1:1: there is a single value"),
+        (
+            "a.yaml",
+            "zebra: 1\n",
+            "a.yaml:1:1: there is no setting zebra; there are transport,",
+        ),
+        ("a.yaml", "http: {port: [}\n", "a.yaml:1:"),
+    ] {
+        let (_folder, flags) = file(name, text);
+        let message = load(&flags, &[]).expect_err("refused");
+        assert!(message.contains(expected), "{message}\n{expected}");
+    }
+    for (variable, value, part) in [
+        (
+            "LONGSHORE_HTTP__PROT",
+            "1",
+            "there is no setting http.prot; did you mean LONGSHORE_HTTP__PORT?",
+        ),
+        (
+            "LONGSHORE_HTTP__PORT",
+            "many",
+            "expected a whole number from 0 to 65535",
+        ),
+        (
+            "LONGSHORE_HTTP__INSECURE",
+            "maybe",
+            "expected true or false",
+        ),
+        ("LONGSHORE_HTTP__HOST", "nowhere", "expected an IP address"),
+        (
+            "LONGSHORE_PROT",
+            "1",
+            "no such setting; did you mean LONGSHORE_PORT?",
+        ),
+        ("PORT", "http", "invalid type"),
+        ("MCP_TRANSPORT", "pigeon", "it can be http, stdio"),
+    ] {
+        let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
+        assert!(
+            message.starts_with(&format!("environment variable {variable}: "))
+                && message.contains(part),
+            "{message}"
+        );
+    }
+    let host = Flags {
+        host: Some("nowhere".to_owned()),
+        ..Flags::default()
+    };
+    assert!(
+        load(&host, &[])
+            .expect_err("refused")
+            .starts_with("--host: ")
+    );
+    let (_folder, flags) = file("a.ini", "");
+    assert!(load(&flags, &[]).expect_err("refused").contains("none of"));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let (_folder, flags) = file(
+        "a.yaml",
+        "http:\n  prot: 1\n  port: many\n  allowed_hosts: [a, 1]\nserver:\n  nmae: ${NO_SUCH_NAME}\n",
+    );
+    let variables = [("LONGSHORE_PROT", "1"), ("LONGSHORE_HTTP__WORKERS", "x")];
+    let message = load(&flags, &variables).expect_err("refused");
+    let places = [
+        "a.yaml:2:3",
+        "a.yaml:3:3",
+        "a.yaml:4:22",
+        "a.yaml:6:3",
+        "NO_SUCH_NAME",
+        "LONGSHORE_PROT",
+        "LONGSHORE_HTTP__WORKERS",
+    ];
+    for place in places {
+        assert!(message.contains(place), "{place} is not in {message}");
+    }
+    // A file's mistake is one even where the environment outdoes it.
+    let (_folder, flags) = file("a.yaml", "http:\n  port: many\n");
+    assert!(load(&flags, &[("PORT", "80")]).is_err());
+}
+
+#[test]
+fn a_file_may_refer_to_variables_that_stand_for_anything() {
+    let text = "http:\n  port: ${WEB_PORT}\n  allowed_hosts: ['${HOST_NAME}', b]\nserver:\n  version: ${VERSION:-1.0}\n  name: a-${HOST_NAME}\n";
+    let (_folder, flags) = file("a.yaml", text);
+    let config = load(&flags, &[("WEB_PORT", "8081"), ("HOST_NAME", "a.example")]).expect("valid");
+    assert_eq!(config.http.port, 8081);
+    assert_eq!(config.http.allowed_hosts, ["a.example", "b"]);
+    assert_eq!(
+        (&*config.server.version, &*config.server.name),
+        ("1.0", "a-a.example")
+    );
+    // What a variable holds may be a secret that was put in the wrong place.
+    let message = load(
+        &flags,
+        &[("WEB_PORT", "swordfish"), ("HOST_NAME", "a.example")],
+    )
+    .expect_err("refused");
+    assert!(
+        message.contains("a.yaml:2:3")
+            && message.contains("65535")
+            && !message.contains("swordfish"),
+        "{message}"
+    );
+    let message = load(&flags, &[("WEB_PORT", "1")]).expect_err("refused");
+    assert!(message.contains("HOST_NAME is not set"), "{message}");
+    let (_folder, flags) = file(
+        "a.yaml",
+        "env_missing: empty\nserver:\n  name: a-${HOST_NAME}\n",
+    );
+    let config = load(&flags, &[]).expect("valid");
+    assert_eq!(config.server.name, "a-");
+}
+
+#[test]
+fn sections_that_are_empty_say_nothing() {
+    let (_folder, flags) = file("a.yaml", "$schema: x\nhttp:\nserver:\n  name:\n");
+    assert_eq!(load(&flags, &[]).expect("valid").http.port, 3000);
+    let (_folder, flags) = file("a.yaml", "# nothing yet\n");
+    assert!(load(&flags, &[]).is_ok());
+}
+
+#[test]
+fn secrets_may_be_in_files_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("key");
+    let path = path.to_str().expect("UTF-8");
+    let one = "one secret that is long enough for a key";
+    let two = "two secrets, which are long enough for keys";
+    for (text, keys) in [
+        (format!("{one}\n"), 1),
+        (format!("{one}\n\nanother {one}\n"), 2),
+        (two.to_owned(), 1),
+    ] {
+        std::fs::write(path, text).expect("written");
+        let config =
+            load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
+        assert_eq!(config.seal.keys.len(), keys);
+    }
+    std::fs::write(path, "\n").expect("written");
+    for (variables, part) in [
+        (("LONGSHORE_SEAL__KEYS_FILE", path), "is empty"),
+        (
+            ("LONGSHORE_SEAL__KEYS_FILE", "/no/such/file"),
+            "cannot read /no/such/file",
+        ),
+        (
+            ("LONGSHORE_HTTP__PORT_FILE", path),
+            "LONGSHORE_HTTP__PORT takes the value itself",
+        ),
+        (
+            ("LONGSHORE_HTTP__ZEBRA_FILE", path),
+            "no setting http.zebra_file",
+        ),
+    ] {
+        let message = load(&Flags::default(), &[variables]).expect_err("refused");
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn names_of_other_servers_are_understood_and_outdone() {
+    let variables = [
+        ("MCP_PORT", "1"),
+        ("MCP_HOST", "::1"),
+        ("MCP_TRANSPORT", "streamable-http"),
+        ("MCP_UNKNOWN", "x"),
+    ];
+    let config = load(&Flags::default(), &variables).expect("valid");
+    assert_eq!(
+        (config.http.port, config.http.host.to_string()),
+        (1, "::1".to_owned())
+    );
+    let config = load(
+        &Flags::default(),
+        &[("MCP_PORT", "1"), ("LONGSHORE_HTTP__PORT", "2")],
+    )
+    .expect("valid");
+    assert_eq!(config.http.port, 2);
+    let config = load(&Flags::default(), &[("MCP_PORT", "tcp://10.0.0.1:80")]).expect("valid");
+    assert_eq!(config.http.port, 3000);
+    let (_folder, flags) = file("a.toml", "[http]\nport = 7\n");
+    let path = flags.config.expect("a path");
+    let config = load(
+        &Flags::default(),
+        &[("MCP_CONFIG_PATH", path.to_str().expect("UTF-8"))],
+    )
+    .expect("valid");
+    assert_eq!(config.http.port, 7);
+}
+
+#[test]
+fn secrets_are_not_repeated() {
+    for (name, text) in [
+        ("a.toml", "seal = \"swordfish\""),
+        ("a.toml", "[seal]\nkeys = [\"swordfish\", 1]"),
+        ("a.toml", "[seal]\nkeys = \"swordfish"),
+        ("a.json", "{\"seal\": \"swordfish\"}"),
+        ("a.json", "{\"seal\": {\"keys\": [\"swordfish\", 1]}}"),
+        ("a.json", "{\"seal\": {\"keys\": {\"swordfish\": 1}}}"),
+        ("a.yaml", "seal:\n  keys: {a: swordfish}\n"),
+        ("a.yaml", "seal:\n  keys: [swordfish\n"),
+        ("a.yaml", "seal: swordfish\n"),
+    ] {
+        let (_folder, flags) = file(name, text);
+        let message = load(&flags, &[]).expect_err("refused");
+        assert!(
+            message.contains(name) && !message.contains("swordfish"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn names_in_the_style_of_people_are_addresses_too() {
+    let host = Flags {
+        host: Some("localhost".to_owned()),
+        ..Flags::default()
+    };
+    assert!(load(&host, &[]).expect("valid").http.host.is_loopback());
+}
+
+#[test]
+fn settings_that_would_stop_everything_are_refused() {
+    for (variable, value, part) in [
+        (
+            "LONGSHORE_TOOLSET",
+            "demo,demo",
+            "toolsets has \"demo\" twice; name it once",
+        ),
+        ("LONGSHORE_WORKERS", "0", "http.workers is 0"),
+        ("LONGSHORE_WORKERS", "100000", "at most 1024"),
+        (
+            "LONGSHORE_HTTP__LIMITS__IDLE_SECONDS",
+            "0",
+            "http.limits.idle_seconds is 0",
+        ),
+        (
+            "LONGSHORE_HTTP__LIMITS__HEADER_BYTES",
+            "65537",
+            "at most 65536",
+        ),
+    ] {
+        let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn files_with_secrets_that_others_can_read_are_refused_where_there_are_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().display().to_string();
+    let open_to = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(file.path(), permissions).expect("ours");
+    };
+    for variable in [
+        "LONGSHORE_AUTH__API_KEYS_FILE",
+        "LONGSHORE_AUDIT__FILE",
+        "LONGSHORE_HTTP__TLS__KEY",
+    ] {
+        open_to(0o644);
+        let message = load(&Flags::default(), &[(variable, &path)]).expect_err("refused");
+        assert!(
+            message.contains(&path) && message.contains("chmod o-rwx"),
+            "{message}"
+        );
+        let in_container = [(variable, &*path), ("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
+        assert!(load(&Flags::default(), &in_container).is_ok());
+        open_to(0o640);
+        assert!(load(&Flags::default(), &[(variable, &path)]).is_ok());
+    }
+}
+
+#[test]
+fn proxies_that_may_be_anybody_are_refused() {
+    for network in ["0.0.0.0/0", "::/0", "10.0.0.0/8,0.0.0.0/1"] {
+        let wide = ("LONGSHORE_HTTP__TRUSTED_PROXIES", network);
+        let message = load(&Flags::default(), &[wide]).expect_err("refused");
+        assert!(message.contains("such as 10.0.0.0/8"), "{message}");
+    }
+}
+
+#[test]
+fn listening_to_everybody_without_a_proof_has_to_be_said() {
+    let public = |insecure| Flags {
+        host: Some("0.0.0.0".to_owned()),
+        insecure,
+        ..Flags::default()
+    };
+    let message = load(&public(false), &[]).expect_err("refused");
+    assert!(message.contains("--insecure"), "{message}");
+    assert!(load(&public(true), &[]).is_ok());
+    assert!(load(&public(false), &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]).is_ok());
+}

@@ -1,0 +1,84 @@
+//! A tree read as a type, with all its mistakes.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Segment;
+
+use super::mistake::{self, Mistake};
+use super::schema;
+use super::tree::{Content, Node};
+
+/// Reads a tree as a type. What is wrong is taken away and the rest read again, so that all mistakes are found; each comes
+/// with whether it is about something that is missing.
+///
+/// A text that came from a variable may turn out to be a number, a list, or whatever else fits.
+pub(super) fn read_as<T: DeserializeOwned>(
+    tree: &mut Node,
+    file: Option<&Path>,
+) -> Result<T, Vec<(Mistake, bool)>> {
+    const MISTAKES_MAX: usize = 20;
+    let mut mistakes = Vec::new();
+    let mut rest = tree.clone();
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, T>(rest.to_value()) {
+            Ok(read) if mistakes.is_empty() => return Ok(read),
+            Ok(_) => return Err(mistakes),
+            Err(error) => error,
+        };
+        let path = path_of(error.path());
+        if let Some(node) = rest.get_mut(&path)
+            && let Some(meant) = meant(node)
+        {
+            node.content = Content::Leaf(meant.clone());
+            node.substituted = false;
+            if let Some(node) = tree.get_mut(&path) {
+                node.content = Content::Leaf(meant);
+            }
+            continue;
+        }
+        let refusal = error.inner().to_string();
+        let missing = mistake::is_missing(&refusal);
+        let mistake = Mistake::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
+        mistakes.push((mistake, missing));
+        if MISTAKES_MAX <= mistakes.len() || !rest.remove(&path) {
+            return Err(mistakes);
+        }
+    }
+}
+
+/// What a text from a variable says as JSON, if that is something else than a text.
+fn meant(node: &Node) -> Option<Value> {
+    match &node.content {
+        Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
+            .ok()
+            .filter(|value: &Value| !value.is_string()),
+        _ => None,
+    }
+}
+
+/// What is wrong with one setting by itself. That others are missing beside it is not.
+pub(super) fn mistakes_within<T: DeserializeOwned>(
+    alone: &Node,
+    path: &[String],
+) -> Option<Mistake> {
+    let error = serde_path_to_error::deserialize::<_, T>(alone.to_value()).err()?;
+    let at = path_of(error.path());
+    let refusal = error.inner().to_string();
+    let is_elsewhere = !at.starts_with(path) && mistake::is_missing(&refusal);
+    (!is_elsewhere).then(|| {
+        let is_secret = schema::is_secret(&at) || schema::is_secret(path);
+        Mistake::of_value(&at, alone, None, &refusal, is_secret)
+    })
+}
+
+fn path_of(path: &serde_path_to_error::Path) -> Vec<String> {
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Map { key } => Some(key.clone()),
+            Segment::Seq { index } => Some(index.to_string()),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
