@@ -19,10 +19,10 @@ enum Form {
     Tree(Map<String, Value>),
 }
 
-/// Documents from this size on are parsed into trees by `simd-json`, smaller ones by `serde_json`.
+/// Documents from this size on are parsed into trees by `simd-json`, smaller ones by `serde_json`: 1 MiB.
 ///
 /// Measured by `benches/parts.rs`; see `docs/performance.md`.
-pub const SIMD_THRESHOLD_BYTES: usize = 16 * 1024;
+pub const SIMD_THRESHOLD_BYTES: usize = 1024 * 1024;
 
 impl Arguments {
     /// No arguments: `{}`.
