@@ -356,6 +356,11 @@ impl Composer {
         }
     }
 
+    /// Who tells clients what has changed.
+    pub(super) fn announcer(&self) -> Announcer {
+        self.offers.announcer.clone()
+    }
+
     /// Serves what upstream servers offer now, and the rest as it is.
     pub(super) fn again(&self) {
         let mut current = self.current();

@@ -1,5 +1,6 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::upkeep::Upkeep;
 use super::usage::Usage;
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
+use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 
 pub(super) struct Upstream {
@@ -40,8 +42,8 @@ pub(super) struct Upstream {
     background: Arc<Background>,
 }
 
-struct Connected {
-    client: Client,
+pub(super) struct Connected {
+    pub(super) client: Client,
     since: Instant,
 }
 
@@ -128,6 +130,27 @@ impl Upstream {
         Ok(known)
     }
 
+    /// Which of these resources are its own: those that it lists, and those that its templates are for.
+    pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let Some(known) = self.known.load_full().filter(|_| !uris.is_empty()) else {
+            return BTreeSet::new();
+        };
+        let templates: Vec<UriTemplate> = known
+            .templates
+            .iter()
+            .filter_map(|entry| UriTemplate::parse(entry["uriTemplate"].as_str()?).ok())
+            .collect();
+        let listed: HashSet<&str> = known
+            .resources
+            .iter()
+            .filter_map(|entry| entry["uri"].as_str())
+            .collect();
+        let is_own = |uri: &&Arc<str>| {
+            listed.contains(&***uri) || templates.iter().any(|t| t.matches(uri).is_some())
+        };
+        uris.iter().filter(is_own).cloned().collect()
+    }
+
     /// What it offered when somebody asked last.
     pub(super) fn known(&self) -> Option<Arc<Listing>> {
         self.known.load_full()
@@ -198,6 +221,10 @@ impl Upstream {
     }
 
     pub(super) fn is_idle(&self) -> bool {
+        // Nobody would tell those who listen.
+        if self.upkeep.subscriptions.are_any() {
+            return false;
+        }
         let fixed = match self.config.idle_seconds {
             Some(0) => return false,
             fixed => fixed.map(Duration::from_secs),
@@ -217,13 +244,13 @@ impl Upstream {
         }
     }
 
-    fn usable(&self) -> Option<Arc<Connected>> {
+    pub(super) fn usable(&self) -> Option<Arc<Connected>> {
         self.current
             .load_full()
             .filter(|connected| !connected.client.is_closed())
     }
 
-    async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
+    pub(super) async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
         if let Some(connected) = self.usable() {
             return Ok(connected);
         }
