@@ -63,7 +63,7 @@ impl Exchange {
                 .map_err(|e| ("base_url", format!("{base}: {e}")))?;
         }
         let credentials =
-            Credentials::new(auth).map_err(|problem| ("auth", problem))?;
+            Credentials::new(auth, bases.first()).map_err(|problem| ("auth", problem))?;
         let client = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)

@@ -12,6 +12,7 @@ mod credentials;
 mod exchange;
 mod gauge;
 mod http;
+mod login;
 mod name;
 mod openapi;
 mod response;
@@ -39,6 +40,8 @@ pub(crate) use config::{Collected, offered};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;
+#[cfg(feature = "cli")]
+pub(crate) use login::{LoginError, LoginRequest, file_of, log_in, log_out};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};

@@ -30,6 +30,8 @@ mod extensions;
 mod fixture;
 mod hostile;
 mod lasting;
+#[cfg(all(feature = "cli", unix))]
+mod login;
 mod layers;
 mod library;
 mod limits;

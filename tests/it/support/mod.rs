@@ -10,6 +10,7 @@ mod redis;
 mod s3;
 mod schema;
 mod server;
+mod site;
 
 pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
@@ -21,3 +22,4 @@ pub(crate) use redis::{RedisServer, free_port};
 pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};
+pub(crate) use site::{Asked, Site, Told};
