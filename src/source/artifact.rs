@@ -41,8 +41,8 @@ pub struct ArtifactConfig {
     pub above_bytes: Option<usize>,
     /// A folder to keep them in, for all replicas that have it. Default: none, and they are kept in memory.
     pub folder: Option<PathBuf>,
-    /// A bucket to keep them in, instead, for all replicas that use it. Default: none.
-    pub s3: Option<S3Config>,
+    /// A bucket to keep them in, instead, for all replicas that use it.
+    pub s3: S3Config,
     /// How long a link is good, in seconds. Default: 3600, an hour.
     pub ttl_seconds: u64,
     /// How many bytes are kept together. In memory the oldest make room; in a folder what has no room is sent whole. In a
@@ -55,7 +55,7 @@ impl Default for ArtifactConfig {
         Self {
             above_bytes: None,
             folder: None,
-            s3: None,
+            s3: S3Config::default(),
             ttl_seconds: 3600,
             total_bytes: 256 * 1024 * 1024,
         }
@@ -122,7 +122,9 @@ impl Artifacts {
             setting: setting.to_owned(),
             problem,
         };
-        let store = match (&config.folder, &config.s3) {
+        // Whoever sets anything about a bucket wants one.
+        let s3 = (config.s3 != S3Config::default()).then_some(&config.s3);
+        let store = match (&config.folder, s3) {
             (Some(_), Some(_)) => {
                 let problem = "there is a folder and a bucket; keep one of them".to_owned();
                 return Err(wrong("s3", problem));

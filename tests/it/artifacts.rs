@@ -68,9 +68,7 @@ fn serve_s3(store: &FakeS3) -> [Running; 2] {
     });
     [(); 2].map(|()| {
         let s3 = serde_json::from_value(s3.clone()).expect("valid");
-        serve(None)
-            .configured(|c| c.artifacts.s3 = Some(s3))
-            .start()
+        serve(None).configured(|c| c.artifacts.s3 = s3).start()
     })
 }
 
@@ -189,7 +187,7 @@ fn a_bucket_that_cannot_be_used_is_told_at_start() {
     ] {
         let mut config = longshore::Config::default();
         config.artifacts.above_bytes = Some(1000);
-        config.artifacts.s3 = Some(serde_json::from_value(s3).expect("valid"));
+        config.artifacts.s3 = serde_json::from_value(s3).expect("valid");
         config.toolsets = vec!["demo".to_owned()];
         let error = longshore::App::new().config(config).harness().map(drop);
         let error = error.expect_err("refused").to_string();

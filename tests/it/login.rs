@@ -331,8 +331,8 @@ fn what_makes_no_safe_login_is_refused_with_what_to_do() {
         (json!({"issuer": "https://evil.example"}), "evil.example"),
         (json!({"registration_endpoint": null}), "--client-id"),
         (
-            json!({"authorization_endpoint": "file:///etc/passwd"}),
-            "scheme",
+            json!({"authorization_endpoint": "javascript://evil.example/%0aalert(1)"}),
+            "http and https",
         ),
         (json!({"token_endpoint": null}), "token_endpoint"),
     ] {

@@ -26,10 +26,10 @@ use crate::source::exchange::{Exchange, ExchangeError};
 ///   above_bytes: 100000
 ///   s3: { bucket: acme-artifacts, region: eu-central-1, prefix: longshore/ }
 /// ```
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3Config {
-    /// The bucket. It has to be there.
+    /// The bucket. It has to be there. Default: none.
     pub bucket: String,
     /// The region that requests are signed for. Default: the variable `AWS_REGION` or `AWS_DEFAULT_REGION`, and without
     /// either `us-east-1`.

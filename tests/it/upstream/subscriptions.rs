@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{behind, everything, http, stdio};
+use super::{behind, http, stdio};
 use crate::lasting::{becomes, open};
-use crate::support::{Running, Session, Stateless};
+use crate::support::{Running, Serve, Session, Stateless};
 
 const WATCHED: &str = "test://watched-resource";
 
@@ -18,7 +18,7 @@ fn subscribe(session: &Session<'_>, method: &str, uri: &str) {
 /// How many resources a server's streams have subscribed to.
 fn subscriptions(server: &Running) -> String {
     let text = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect().send(text).receive().body;
+    let metrics = server.connect_to_admin().send(text).receive().body;
     let line = metrics
         .lines()
         .find_map(|line| line.strip_prefix("longshore_subscriptions "));
@@ -36,7 +36,10 @@ fn updated(event: Option<Value>) -> String {
 
 #[test]
 fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
-    let upstream = everything();
+    let upstream = Serve::new()
+        .configured(|c| c.toolsets.push("everything".to_owned()))
+        .admin()
+        .start();
     let server = behind([("up", http(&upstream))]).start();
     let sessions = [(); 2].map(|()| server.session("2025-11-25"));
     let mut streams = Vec::new();
