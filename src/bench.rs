@@ -76,9 +76,12 @@ async fn frame(body: &mut Body) -> Bytes {
         .unwrap_or_default()
 }
 
+/// One way to digest a token; the first byte of what comes of it.
+pub type TokenDigest = fn(&[u8]) -> u8;
+
 /// What verified tokens are remembered by, and what else they could be: the first byte of the digest by SHA-256 as it is
 /// used, by SHA-256 of another library, and by SHA-512/256.
-pub fn token_digests() -> [(&'static str, fn(&[u8]) -> u8); 3] {
+pub fn token_digests() -> [(&'static str, TokenDigest); 3] {
     use aws_lc_rs::digest::{SHA256, SHA512_256, digest};
     use sha2::Digest as _;
 

@@ -1,12 +1,15 @@
-//! How upstream servers are, for whoever looks.
+//! How upstream servers and sources are, for whoever looks.
 
 use std::sync::Arc;
 
 use crate::net::{BreakerState, BulkheadStats};
-use crate::source::{UpstreamGauge, UpstreamStates, Upstreams};
+use crate::source::{
+    ARTIFACT_OUTCOMES, Artifacts, Gauge, UpstreamGauge, UpstreamStates, Upstreams,
+};
 use crate::telemetry::{
-    BACKEND_ACTIVE, BACKEND_BREAKER, BACKEND_CONNECTIONS, BACKEND_FAILURES, BACKEND_REQUESTS,
-    BACKENDS, BackendCounts, Metrics, Telemetry,
+    ARTIFACTS, BACKEND_ACTIVE, BACKEND_BREAKER, BACKEND_CONNECTIONS, BACKEND_FAILURES,
+    BACKEND_REQUESTS, BACKEND_RETRIES, BACKEND_WAITING, BACKENDS, BackendCounts, Metrics,
+    Telemetry,
 };
 
 /// Has them read whenever somebody looks.
@@ -43,36 +46,78 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
     telemetry.life.watch_backends(counts, upstreams.described());
 }
 
-type Figure = fn(&BulkheadStats) -> f64;
-
-fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
-    let read = |figure: Figure| {
+/// Has sources read whenever somebody looks. A source that was there before takes its place again.
+pub(super) fn watch_sources(gauges: &[Gauge], metrics: &Metrics) {
+    for gauge in gauges {
+        let labels = [("backend", &*gauge.name), ("kind", gauge.kind)];
+        let read = || {
+            let gauge = gauge.clone();
+            move || Some(gauge.figures()?.bulkhead)
+        };
+        watch_bulkhead(labels, read, metrics);
         let gauge = gauge.clone();
-        move || gauge.stats().as_ref().map_or(0.0, figure)
+        metrics.read(&BACKEND_RETRIES, &labels, move || {
+            gauge
+                .figures()
+                .map_or(0.0, |figures| figures.retries as f64)
+        });
+    }
+}
+
+/// Has what is kept of large results counted.
+pub(super) fn watch_artifacts(artifacts: &Arc<Artifacts>, metrics: &Metrics) {
+    for (position, outcome) in ARTIFACT_OUTCOMES.into_iter().enumerate() {
+        let artifacts = Arc::clone(artifacts);
+        metrics.read(&ARTIFACTS, &[("outcome", outcome)], move || {
+            artifacts.counted()[position] as f64
+        });
+    }
+    watch_sources(artifacts.gauge().as_slice(), metrics);
+}
+
+type Labels<'a> = [(&'static str, &'a str); 2];
+
+fn watch_bulkhead<R>(labels: Labels<'_>, read: impl Fn() -> R, metrics: &Metrics)
+where
+    R: Fn() -> Option<BulkheadStats> + Send + Sync + 'static,
+{
+    type Figure = fn(&BulkheadStats) -> f64;
+    let figure = |figure: Figure| {
+        let read = read();
+        move || read().as_ref().map_or(0.0, figure)
     };
-    let backend = ("backend", name);
-    metrics.read(&BACKEND_REQUESTS, &[backend], read(|s| s.entered as f64));
-    metrics.read(&BACKEND_ACTIVE, &[backend], read(|s| s.under_way as f64));
+    metrics.read(&BACKEND_REQUESTS, &labels, figure(|s| s.entered as f64));
+    metrics.read(&BACKEND_ACTIVE, &labels, figure(|s| s.under_way as f64));
+    metrics.read(&BACKEND_WAITING, &labels, figure(|s| s.waiting as f64));
     let reasons: [(&str, Figure); 3] = [
         ("error", |s| s.failed as f64),
         ("full", |s| s.refused_full as f64),
         ("tripped", |s| s.refused_tripped as f64),
     ];
     for (reason, count) in reasons {
-        metrics.read(
-            &BACKEND_FAILURES,
-            &[backend, ("reason", reason)],
-            read(count),
-        );
+        let [backend, kind] = labels;
+        let labels = [backend, kind, ("reason", reason)];
+        metrics.read(&BACKEND_FAILURES, &labels, figure(count));
     }
-    let breaker = read(|s| match s.breaker {
+    let breaker = figure(|s| match s.breaker {
         BreakerState::Passing => 0.0,
         BreakerState::Probing => 1.0,
         BreakerState::Tripped => 2.0,
     });
-    metrics.read(&BACKEND_BREAKER, &[backend], breaker);
+    metrics.read(&BACKEND_BREAKER, &labels, breaker);
+}
+
+fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
+    let labels = [("backend", name), ("kind", "upstream")];
+    let read = || {
+        let gauge = gauge.clone();
+        move || gauge.stats()
+    };
+    watch_bulkhead(labels, read, metrics);
+    let retried = gauge.clone();
+    metrics.read(&BACKEND_RETRIES, &labels, move || retried.retried() as f64);
     let gauge = gauge.clone();
-    metrics.read(&BACKEND_CONNECTIONS, &[backend], move || {
+    metrics.read(&BACKEND_CONNECTIONS, &labels, move || {
         gauge.connections() as f64
     });
 }

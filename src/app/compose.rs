@@ -11,16 +11,19 @@ use serde_json::Value;
 
 use super::binding::{check_verbs, policy_for};
 use super::mounts::Mount;
-use super::{AppError, Hook};
+use super::{AppError, Hook, backends};
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
 };
-use crate::config::Config;
+use crate::config::{Config, ConfigError, Finding};
+use crate::environment::Probe;
 use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
-use crate::source::{Artifacts, Grounds, Upstreams, builtin, offered};
+use crate::source::{
+    ArtifactError, Artifacts, Collected, Gauge, Grounds, Upstreams, builtin, offered,
+};
 use crate::telemetry::Metrics;
 
 /// What an application offers beside what its settings name.
@@ -51,8 +54,16 @@ pub(super) struct Gathered {
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
     skills: Vec<Skill>,
-    sources: Vec<(String, Offered)>,
+    sources: Vec<Collected>,
     mounted: Vec<(String, Offered)>,
+}
+
+impl Gathered {
+    /// How the sources are doing.
+    fn gauges(&self) -> Vec<Gauge> {
+        let each = self.sources.iter().flat_map(|source| &source.gauges);
+        each.cloned().collect()
+    }
 }
 
 /// How long one that was mounted may take to say what it offers.
@@ -66,7 +77,8 @@ impl Offers {
             self.upstreams = Some(Arc::new(upstreams));
         }
         let keys = KeyRing::new(&config.seal)?;
-        self.artifacts = Artifacts::new(&config.artifacts, keys)?.map(Arc::new);
+        let artifacts = Artifacts::new(&config.artifacts, keys, &Probe::real());
+        self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
         Ok(())
     }
 
@@ -182,8 +194,8 @@ impl Offers {
         if let Some(artifacts) = &self.artifacts {
             catalog = catalog.with_resources([artifacts.resource()])?;
         }
-        for (source, offered) in gathered.sources {
-            catalog = catalog.with_offered(&source, around(offered));
+        for source in gathered.sources {
+            catalog = catalog.with_offered(&source.name, around(source.offered));
         }
         for (source, offered) in gathered.mounted {
             catalog = catalog.with_offered(&source, offered);
@@ -193,6 +205,14 @@ impl Offers {
         }
         Ok(catalog.with_extensions(self.extensions.clone())?)
     }
+}
+
+fn unusable(error: ArtifactError) -> AppError {
+    let finding = Finding {
+        problem: format!("artifacts.{} cannot be used", error.setting),
+        advice: error.problem,
+    };
+    ConfigError::Contradictions(vec![finding]).into()
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served.
@@ -267,6 +287,10 @@ impl Composer {
         mounts: Vec<Mount>,
     ) -> Arc<Self> {
         let (config, gathered) = served;
+        backends::watch_sources(&gathered.gauges(), &server.telemetry().metrics);
+        if let Some(artifacts) = &offers.artifacts {
+            backends::watch_artifacts(artifacts, &server.telemetry().metrics);
+        }
         Arc::new(Self {
             server: Arc::clone(server),
             identity,
@@ -299,6 +323,7 @@ impl Composer {
             let composer = Arc::clone(&composer);
             Ok(Box::new(move || {
                 let mut current = composer.current();
+                backends::watch_sources(&gathered.gauges(), &composer.server.telemetry().metrics);
                 *current = Current {
                     config,
                     gathered,
@@ -333,6 +358,11 @@ impl Composer {
             });
             let _ = asked.await;
         }
+    }
+
+    /// Who tells clients what has changed.
+    pub(super) fn announcer(&self) -> Announcer {
+        self.offers.announcer.clone()
     }
 
     /// Serves what upstream servers offer now, and the rest as it is.

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::compose::Composer;
 use super::reload::Reloader;
 use super::signals::{Signals, stop_signal};
@@ -125,9 +127,12 @@ impl Bound {
         };
         if let Some(upstreams) = &self.upstreams {
             let composer = Arc::downgrade(&self.composer);
+            let listed = Arc::new(Notify::new());
+            upstreams.relay_changes(self.composer.announcer(), Arc::clone(&listed));
             upstreams.keep_up(move || {
                 if let Some(composer) = composer.upgrade() {
                     composer.again();
+                    listed.notify_one();
                 }
             });
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::Visit;
+use super::{Interest, Visit};
 
 /// Tells clients that a resource or a list has changed: those that have subscribed to it, on every replica.
 ///
@@ -44,6 +44,8 @@ struct Shared {
     news: Notify,
     /// Those who announce the same.
     followers: Mutex<Vec<Announcer>>,
+    /// Which resources somebody listens to, here or at its leader's other followers.
+    interest: Mutex<Interest>,
 }
 
 #[derive(Default)]
@@ -94,9 +96,16 @@ impl Announcer {
         self.announce(Notice::Visited(visit.clone()));
     }
 
-    /// Whatever is announced by this one is announced by another too.
+    /// Whatever is announced by this one is announced by another too; who listens to that one listens to this one. A
+    /// server that is told by the follower has to be made afterwards.
     pub(crate) fn lead(&self, follower: &Self) {
+        *follower.interest_held() = self.interest();
         self.followers().push(follower.clone());
+    }
+
+    /// Which resources somebody listens to.
+    pub(crate) fn interest(&self) -> Interest {
+        self.interest_held().clone()
     }
 
     /// A list of this very server has changed, and those of its followers may not have.
@@ -136,6 +145,13 @@ impl Announcer {
     /// Waits until there may be an announcement.
     pub(crate) async fn news(&self) {
         self.0.news.notified().await;
+    }
+
+    fn interest_held(&self) -> MutexGuard<'_, Interest> {
+        self.0
+            .interest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn followers(&self) -> MutexGuard<'_, Vec<Self>> {

@@ -17,25 +17,25 @@ use crate::app::AppError;
 use crate::client::{Client, ClientError, Listener, Options, Params};
 use crate::config::Flags;
 use crate::environment::Probe;
-use crate::source::UpstreamConfig;
+use crate::source::{UpstreamConfig, file_of};
 
 /// How to reach the server.
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     /// A URL, or the name of an upstream in the configuration file
-    server: String,
+    pub(super) server: String,
 
     /// The file that has the upstream; one with `mcpServers` of another product will do [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 
     /// Print what the server answered, as JSON; so it is when standard output is no terminal
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 
     /// How long to wait for an answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    timeout: u64,
+    pub(super) timeout: u64,
 }
 
 /// What can be listed.
@@ -222,7 +222,7 @@ pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
     }
 }
 
-fn of_server(server: &str, problem: String) -> Failure {
+pub(super) fn of_server(server: &str, problem: String) -> Failure {
     AppError::Remote {
         server: server.to_owned(),
         problem,
@@ -257,9 +257,9 @@ fn with_client(
     work: impl AsyncFnOnce(&Client, bool) -> Result<Answer, ClientError>,
 ) -> Result<(), Failure> {
     let people = io::stdout().is_terminal() && !server.json;
-    let target = upstream(server)?
-        .target(&server.server)
-        .map_err(AppError::from)?;
+    let config = upstream(server)?;
+    let target = config.target(&server.server).map_err(AppError::from)?;
+    let credentials = config.proof(&server.server).map_err(AppError::from)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -269,6 +269,7 @@ fn with_client(
         name: server.server.clone(),
         connect_timeout: limit,
         request_timeout: limit,
+        credentials,
         ..Options::default()
     };
     let answer = runtime.block_on(async {
@@ -288,23 +289,41 @@ fn with_client(
         }
         Err(ClientError::Rpc(error)) => {
             let mut problem = format!("{} ({})", clean(&error.message), error.code);
-            for field in fields(&error.message).into_iter().chain(error.data.iter().flat_map(fields_of)) {
+            for field in fields(&error.message)
+                .into_iter()
+                .chain(error.data.iter().flat_map(fields_of))
+            {
                 problem.push_str("\n  ");
                 problem.push_str(&clean(&field));
             }
             Err(failed(problem))
         }
-        Err(ClientError::Unauthorized { .. }) => Err(failed(
-            "it wants to know who calls: put a token into the variable LONGSHORE_TOKEN, or headers into the \
-             configuration of the upstream"
-                .to_owned(),
-        )),
+        Err(ClientError::Unauthorized { .. }) => Err(failed(format!(
+            "it wants to know who calls: log in with `longshore login {}`, put a token into the variable \
+                 LONGSHORE_TOKEN, or headers into the configuration of the upstream",
+            server.server
+        ))),
         Err(error) => Err(failed(error.to_string())),
     }
 }
 
+/// Somebody may have logged in, where nothing else proves who calls.
+fn use_login(config: &mut UpstreamConfig) {
+    let has_other = config
+        .headers
+        .keys()
+        .any(|name| name.eq_ignore_ascii_case("authorization"));
+    let url = config.url.as_deref().and_then(|url| url.parse().ok());
+    if let (Some(url), false) = (url, has_other || config.auth.is_some())
+        && let Some(folder) = super::login::folder()
+        && file_of(&folder, &url).exists()
+    {
+        config.auth.login = Some(folder);
+    }
+}
+
 /// A URL is one as it stands; anything else is configured.
-fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
+pub(super) fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
     if server.server.contains("://") {
         let mut config = UpstreamConfig {
             url: Some(server.server.clone()),
@@ -317,6 +336,7 @@ fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
                 .headers
                 .insert("Authorization".to_owned(), format!("Bearer {token}").into());
         }
+        use_login(&mut config);
         return Ok(config);
     }
     let flags = Flags {
@@ -325,7 +345,10 @@ fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
     };
     let mut upstreams = load(flags)?.config.upstreams;
     match upstreams.remove(&server.server) {
-        Some(config) => Ok(config),
+        Some(mut config) => {
+            use_login(&mut config);
+            Ok(config)
+        }
         None => {
             let known: Vec<&str> = upstreams.keys().map(String::as_str).collect();
             let known = match &known[..] {

@@ -2,10 +2,12 @@
 
 mod client;
 mod config;
+mod discover;
 mod doctor;
 mod healthcheck;
 mod key;
 mod log;
+mod login;
 mod output;
 mod policy;
 mod run;
@@ -72,6 +74,23 @@ enum Command {
     Read(client::ReadArgs),
     /// Get a prompt of an MCP server
     Prompt(client::PromptArgs),
+    /// Log in to an MCP server: opens the way to somebody's consent in a browser, and keeps the token
+    ///
+    /// longshore login https://mcp.example.com/mcp
+    ///
+    /// Later `list`, `call`, `read` and `prompt` use it, and upstreams whose auth.login names the folder.
+    #[command(verbatim_doc_comment)]
+    Login(login::LoginArgs),
+    /// Forget the token of a login, and have its issuer do so
+    Logout(login::LogoutArgs),
+    /// Print a configuration of tools, from what a program's --help says of it and its subcommands
+    ///
+    /// longshore discover gh pr --depth 1 --inherit HOME > tools.yaml
+    ///
+    /// The program is run with --help and nothing else, as a tool of it would be: with a clean environment, within
+    /// limits. Nothing is served of it until the configuration is.
+    #[command(verbatim_doc_comment)]
+    Discover(discover::DiscoverArgs),
     /// Examine this machine and configuration, or with --url a deployed server, and say what to change
     ///
     /// Exit codes: 0 nothing has to be mended, 1 something does, 2 the command line makes no sense.
@@ -193,6 +212,9 @@ pub fn main() -> ExitCode {
             answered => answered.map(drop),
         },
         Command::Config(args) => config::config(args),
+        Command::Login(args) => login::login(args),
+        Command::Logout(args) => login::logout(args),
+        Command::Discover(args) => discover::run(args),
         Command::Doctor(args) => match doctor::doctor(args) {
             Ok(false) => return ExitCode::FAILURE,
             answered => answered.map(drop),

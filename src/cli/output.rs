@@ -156,6 +156,11 @@ fn counted(tools: usize) -> String {
     }
 }
 
+/// Says something beside what a command prints.
+pub(super) fn remark(text: &dyn Display) {
+    eprintln!("{text}");
+}
+
 /// Says why the program ends.
 pub(super) fn complain(error: &dyn Display, audience: Audience) {
     match audience {

@@ -315,6 +315,7 @@ impl Link {
         let mut decoder = EventDecoder::new(self.message_bytes);
         let mut retry = RETRY;
         let mut failures = 0_u32;
+        let mut was_open = false;
         while !shared.is_closed() {
             let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
             if let Some(last) = decoder
@@ -326,13 +327,21 @@ impl Link {
             match self.client.open(outgoing).await {
                 Ok(answer) if answer.status.is_success() => {
                     failures = 0;
+                    was_open = true;
                     let mut answer = answer.max_body(usize::MAX);
                     // However it ends, it is opened again.
                     let _ = self
                         .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared, &send)
                         .await;
                 }
-                // It has no such stream, or does not know us any more.
+                // It has started anew, and does not know us any more. Some have no such stream, and say the same.
+                Ok(answer) if answer.status == StatusCode::NOT_FOUND && was_open => {
+                    // What is under way may have happened.
+                    let why = "it does not know the session any more".to_owned();
+                    shared.close(&ClientError::Gone(why));
+                    return;
+                }
+                // It has no such stream.
                 Ok(answer) if answer.status.is_client_error() => return,
                 _ => failures += 1,
             }

@@ -11,6 +11,7 @@ mod http;
 mod legacy;
 mod shared;
 mod stdio;
+mod watch;
 mod wire;
 
 use std::fmt;
@@ -135,6 +136,8 @@ pub struct Client {
     server: ServerInfo,
     options: Options,
     background: Vec<AbortHandle>,
+    /// Resources that it is to tell of.
+    watching: tokio::sync::Mutex<watch::Watching>,
 }
 
 enum Link {
@@ -217,6 +220,7 @@ impl Client {
             },
             options,
             background: Vec::new(),
+            watching: tokio::sync::Mutex::default(),
         };
         match client.initialize().await {
             Ok(()) => {}
@@ -253,7 +257,20 @@ impl Client {
                 Value::Object(self.options.capabilities.clone()),
             )
             .with("clientInfo", json!(self.options.implementation));
-        let result = self.exchange("initialize", params, None, None).await?;
+        let limit = self.options.connect_timeout;
+        // A little less, so that there is time to say what is wrong.
+        let asked = self.exchange("initialize", params, None, Some(limit.mul_f64(0.9)));
+        let result = match asked.await {
+            Err(ClientError::Timeout(_)) if self.garbage() > 0 => {
+                return Err(ClientError::Protocol(
+                    "it writes lines that are no messages, and answers nothing; is this its command for serving over \
+                     standard input and output?"
+                        .to_owned(),
+                ));
+            }
+            Err(ClientError::Timeout(_)) => return Err(ClientError::Timeout(limit)),
+            result => result?,
+        };
         let result: Initialized = serde_json::from_str(result.get())
             .map_err(|error| ClientError::Protocol(format!("its answer to initialize: {error}")))?;
         let revision = Revision::parse(&result.protocol_version)

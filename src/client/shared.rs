@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::wire::{self, Incoming};
@@ -74,6 +75,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     events: Option<Arc<dyn Events>>,
     questions: tokio::sync::Semaphore,
+    /// The server has said that it listens.
+    acknowledged: Notify,
 }
 
 #[derive(Default)]
@@ -108,7 +111,13 @@ impl Shared {
             state: Mutex::default(),
             events,
             questions: tokio::sync::Semaphore::new(QUESTIONS_MAX),
+            acknowledged: Notify::new(),
         }
+    }
+
+    /// The server says that it listens to a request to.
+    pub(super) fn acknowledged(&self) -> Notified<'_> {
+        self.acknowledged.notified()
     }
 
     /// A place for one answer.
@@ -238,6 +247,7 @@ impl Shared {
                     events.resource_updated(&updated.uri);
                 }
             }
+            "notifications/subscriptions/acknowledged" => self.acknowledged.notify_waiters(),
             _ => {
                 let list = method
                     .strip_prefix("notifications/")

@@ -12,6 +12,12 @@ use crate::environment::Probe;
 
 const PREFIX: &str = "LONGSHORE_";
 const FILE: &str = "LONGSHORE_CONFIG";
+/// What commands of the program read that are clients; a server has nothing to do with them.
+const OF_CLIENTS: [&str; 3] = [
+    "LONGSHORE_TOKEN",
+    "LONGSHORE_TOKENS",
+    "LONGSHORE_CLIENT_SECRET",
+];
 /// At the end of a name: the value is in a file.
 const IN_FILE: &str = "_FILE";
 
@@ -82,7 +88,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
     found.extend(aliases.map(|(name, setting)| (*name, parts(setting))));
     let mut short = Vec::new();
     for (name, value) in probe.variables(PREFIX) {
-        if name == FILE || is_from_kubernetes(name, value) {
+        if name == FILE || OF_CLIENTS.contains(&name) || is_from_kubernetes(name, value) {
             continue;
         }
         match setting_of(name) {

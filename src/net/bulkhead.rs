@@ -1,6 +1,6 @@
 //! Keeps what happens to one from happening to all: so many at once, so long in the queue, and none while it is down.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +55,23 @@ struct Counts {
     failed: AtomicU64,
     refused_full: AtomicU64,
     refused_tripped: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+/// One that waits for its turn; until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn among(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Why somebody was not let through. What they wanted has not happened.
@@ -78,6 +95,8 @@ pub enum Turned {
 pub struct BulkheadStats {
     /// Calls under way.
     pub under_way: usize,
+    /// Calls that wait for their turn.
+    pub waiting: usize,
     /// Calls let through so far.
     pub entered: u64,
     /// Those of them that failed.
@@ -120,14 +139,17 @@ impl Bulkhead {
     pub async fn enter(&self) -> Result<Pass<'_>, Turned> {
         let turn = match self.turns.clone().try_acquire_owned() {
             Ok(turn) => turn,
-            Err(_) => timeout(self.queue, self.turns.clone().acquire_owned())
-                .await
-                .ok()
-                .and_then(Result::ok)
-                .ok_or_else(|| {
-                    self.counts.refused_full.fetch_add(1, Ordering::Relaxed);
-                    Turned::Full
-                })?,
+            Err(_) => {
+                let _waiting = Waiting::among(&self.counts.waiting);
+                timeout(self.queue, self.turns.clone().acquire_owned())
+                    .await
+                    .ok()
+                    .and_then(Result::ok)
+                    .ok_or_else(|| {
+                        self.counts.refused_full.fetch_add(1, Ordering::Relaxed);
+                        Turned::Full
+                    })?
+            }
         };
         // Asked last, so that a probe has its turn already.
         if let Some(Err(wait)) = self.with_breaker(|breaker| breaker.enter(Instant::now())) {
@@ -147,6 +169,7 @@ impl Bulkhead {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BulkheadStats {
             under_way: self.concurrency - self.turns.available_permits().min(self.concurrency),
+            waiting: self.counts.waiting.load(Ordering::Relaxed),
             entered: count(&self.counts.entered),
             failed: count(&self.counts.failed),
             refused_full: count(&self.counts.refused_full),
@@ -243,10 +266,12 @@ mod tests {
         let _second = bulkhead.enter().await.expect("room");
         let leave = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(bulkhead.stats().waiting, 1);
             first.succeeded();
         };
         let (entered, ()) = tokio::join!(bulkhead.enter(), leave);
         assert!(entered.is_ok());
+        assert_eq!(bulkhead.stats().waiting, 0);
     }
 
     #[tokio::test(start_paused = true)]

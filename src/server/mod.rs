@@ -277,6 +277,7 @@ impl Server {
             shared.state.clone(),
             mount,
             Arc::clone(&inflight),
+            shared.announcer.interest(),
         ));
         Streams::show(&streams, metrics, &labels);
         let tasks = Tasks::new(

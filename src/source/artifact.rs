@@ -1,10 +1,13 @@
 //! Results that are larger than a model should read: kept for a while, and linked to.
 
+mod s3;
+mod sign;
 mod store;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -12,13 +15,18 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use s3::S3Config;
+
+use super::gauge::Gauge;
 use crate::auth::Principal;
 use crate::catalog::{
     AnyResource, Arguments, CallContext, CallFuture, Definition, Offered, Output, OutputContent,
     Parameters, ReadFuture, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
 };
+use crate::environment::Probe;
 use crate::protocol::{Content, ResourceContents};
 use crate::seal::{KeyRing, Purpose, random_bytes};
+use s3::S3;
 use store::{Kept, Store};
 
 /// Large results of tools that need no code: kept for a while and linked to, instead of being sent whole.
@@ -33,10 +41,12 @@ pub struct ArtifactConfig {
     pub above_bytes: Option<usize>,
     /// A folder to keep them in, for all replicas that have it. Default: none, and they are kept in memory.
     pub folder: Option<PathBuf>,
+    /// A bucket to keep them in, instead, for all replicas that use it.
+    pub s3: S3Config,
     /// How long a link is good, in seconds. Default: 3600, an hour.
     pub ttl_seconds: u64,
-    /// How many bytes are kept together. In memory the oldest make room; in a folder what has no room is sent whole. Default:
-    /// 268435456, 256 MiB.
+    /// How many bytes are kept together. In memory the oldest make room; in a folder what has no room is sent whole. In a
+    /// bucket it is how large one may be; a rule of the bucket has to remove what has ended. Default: 268435456, 256 MiB.
     pub total_bytes: u64,
 }
 
@@ -45,6 +55,7 @@ impl Default for ArtifactConfig {
         Self {
             above_bytes: None,
             folder: None,
+            s3: S3Config::default(),
             ttl_seconds: 3600,
             total_bytes: 256 * 1024 * 1024,
         }
@@ -57,8 +68,30 @@ pub(crate) struct Artifacts {
     life: Duration,
     keys: KeyRing,
     store: Store,
+    counts: ArtifactCounts,
 }
 
+/// What has become of large results, counted.
+#[derive(Debug, Default)]
+pub(crate) struct ArtifactCounts {
+    kept: AtomicU64,
+    refused: AtomicU64,
+    read: AtomicU64,
+    missing: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Why large results cannot be kept as the configuration says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("artifacts.{setting}: {problem}")]
+pub(crate) struct ArtifactError {
+    pub(crate) setting: String,
+    pub(crate) problem: String,
+}
+
+/// What can become of a large result: it is kept, or sent whole since it cannot be; what is kept is read, or is not there
+/// any more, or cannot be read.
+pub(crate) const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", "failed"];
 const KIND: &str = "artifact 1";
 const URI: &str = "artifact://longshore/";
 /// How much of a text is told beside its link.
@@ -76,17 +109,66 @@ impl Artifacts {
     ///
     /// # Errors
     ///
-    /// There is no such folder, and none can be made.
-    pub(crate) fn new(config: &ArtifactConfig, keys: KeyRing) -> std::io::Result<Option<Self>> {
+    /// There is no such folder and none can be made, or the bucket's settings cannot be used.
+    pub(crate) fn new(
+        config: &ArtifactConfig,
+        keys: KeyRing,
+        probe: &Probe,
+    ) -> Result<Option<Self>, ArtifactError> {
         let Some(above) = config.above_bytes else {
             return Ok(None);
+        };
+        let wrong = |setting: &str, problem: String| ArtifactError {
+            setting: setting.to_owned(),
+            problem,
+        };
+        // Whoever sets anything about a bucket wants one.
+        let s3 = (config.s3 != S3Config::default()).then_some(&config.s3);
+        let store = match (&config.folder, s3) {
+            (Some(_), Some(_)) => {
+                let problem = "there is a folder and a bucket; keep one of them".to_owned();
+                return Err(wrong("s3", problem));
+            }
+            (folder, None) => {
+                let opened = Store::open(folder.as_deref(), config.total_bytes);
+                opened.map_err(|error| wrong("folder", error.to_string()))?
+            }
+            (None, Some(s3)) => {
+                let max = usize::try_from(config.total_bytes).unwrap_or(usize::MAX);
+                let s3 = S3::new(s3, max, probe);
+                let s3 =
+                    s3.map_err(|(setting, problem)| wrong(&format!("s3.{setting}"), problem))?;
+                Store::S3(Box::new(s3))
+            }
         };
         Ok(Some(Self {
             above,
             life: Duration::from_secs(config.ttl_seconds.max(1)),
             keys,
-            store: Store::open(config.folder.as_deref(), config.total_bytes)?,
+            store,
+            counts: ArtifactCounts::default(),
         }))
+    }
+
+    /// How many results have come to what, in the order of [`ARTIFACT_OUTCOMES`].
+    pub(crate) fn counted(&self) -> [u64; 5] {
+        let counts = &self.counts;
+        [
+            &counts.kept,
+            &counts.refused,
+            &counts.read,
+            &counts.missing,
+            &counts.failed,
+        ]
+        .map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// How requests to the store fare, where it is somewhere else.
+    pub(crate) fn gauge(&self) -> Option<Gauge> {
+        match &self.store {
+            Store::S3(s3) => Some(Gauge::of_exchange("artifacts", "artifacts", s3.exchange())),
+            Store::Memory { .. } | Store::Folder { .. } => None,
+        }
     }
 
     /// Has what a source offers keep its large results.
@@ -119,7 +201,7 @@ impl Artifacts {
     }
 
     /// Keeps what is too large in a result, and puts links in its place.
-    fn spill(
+    async fn spill(
         &self,
         principal: &Principal,
         tool: &str,
@@ -135,7 +217,9 @@ impl Artifacts {
                     .is_some_and(|json| self.above < json.len()) =>
             {
                 let json = output.structured.take().unwrap_or_default();
-                let kept = self.keep(principal, tool, json.as_bytes(), "application/json", now);
+                let kept = self
+                    .keep(principal, tool, json.as_bytes(), "application/json", now)
+                    .await;
                 output.content = match kept {
                     Some(link) => OutputContent::Blocks(told(link, Some(&json), json.len())),
                     None => {
@@ -156,15 +240,21 @@ impl Artifacts {
             let spilt = match &block {
                 Content::Text(text) if self.above < text.text.len() => {
                     let bytes = text.text.as_bytes();
-                    let link = self.keep(principal, tool, bytes, "text/plain; charset=utf-8", now);
+                    let link = self
+                        .keep(principal, tool, bytes, "text/plain; charset=utf-8", now)
+                        .await;
                     link.map(|link| told(link, Some(&text.text), bytes.len()))
                 }
                 Content::Image(media) | Content::Audio(media) if self.above < media.data.len() => {
-                    let bytes = STANDARD.decode(&media.data).ok();
-                    bytes.and_then(|bytes| {
-                        let link = self.keep(principal, tool, &bytes, &media.mime_type, now)?;
-                        Some(told(link, None, bytes.len()))
-                    })
+                    match STANDARD.decode(&media.data) {
+                        Ok(bytes) => {
+                            let link = self
+                                .keep(principal, tool, &bytes, &media.mime_type, now)
+                                .await;
+                            link.map(|link| told(link, None, bytes.len()))
+                        }
+                        Err(_) => None,
+                    }
                 }
                 _ => None,
             };
@@ -177,7 +267,7 @@ impl Artifacts {
         output
     }
 
-    fn keep(
+    async fn keep(
         &self,
         principal: &Principal,
         tool: &str,
@@ -192,10 +282,12 @@ impl Artifacts {
             media: media.to_owned(),
             expires,
         };
-        if let Err(error) = self.store.put(key, kept, now) {
+        if let Err(error) = self.store.put(key, kept, now).await {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(tool, %error, "a large result cannot be kept, and is sent whole");
             return None;
         }
+        self.counts.kept.fetch_add(1, Ordering::Relaxed);
         let mut plain = seconds(expires).to_le_bytes().to_vec();
         plain.extend_from_slice(&key);
         plain.extend_from_slice(principal.id().as_bytes());
@@ -206,15 +298,38 @@ impl Artifacts {
         ))
     }
 
-    /// What a link leads to. `None` if it is not good, or not for this one.
-    fn find(&self, principal: &Principal, token: &str, now: SystemTime) -> Option<Kept> {
+    /// Under which key that is what a link leads to. `None` if it is not good, or not for this one.
+    fn key_of(&self, principal: &Principal, token: &str, now: SystemTime) -> Option<[u8; 16]> {
         let plain = self.keys.open(purpose(), token.as_bytes())?;
         let (expires, rest) = plain.split_first_chunk::<8>()?;
         let (key, owner) = rest.split_first_chunk::<16>()?;
-        if u64::from_le_bytes(*expires) <= seconds(now) || owner != principal.id().as_bytes() {
-            return None;
-        }
-        self.store.get(*key)
+        let is_good = seconds(now) < u64::from_le_bytes(*expires);
+        (is_good && owner == principal.id().as_bytes()).then_some(*key)
+    }
+
+    /// What a link leads to.
+    async fn find(
+        &self,
+        principal: &Principal,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<Kept, ResourceError> {
+        let found = match self.key_of(principal, token, now) {
+            Some(key) => self.store.get(key).await,
+            None => Ok(None),
+        };
+        let (count, kept) = match found {
+            Ok(Some(kept)) => (&self.counts.read, Ok(kept)),
+            Ok(None) => (&self.counts.missing, Err(ResourceError::not_found())),
+            Err(error) => {
+                tracing::warn!(%error, "a large result that was kept cannot be read");
+                let problem = "the result is kept in a store that does not answer; try again later";
+                let error = ResourceError::new(problem).caused_by(error);
+                (&self.counts.failed, Err(error))
+            }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        kept
     }
 }
 
@@ -265,7 +380,8 @@ impl Tool for Spilling {
         let called = self.inner.call(Arc::clone(&context), arguments);
         Box::pin(async move {
             let output = called.await?;
-            Ok(artifacts.spill(context.principal(), &name, output, SystemTime::now()))
+            let spilt = artifacts.spill(context.principal(), &name, output, SystemTime::now());
+            Ok(spilt.await)
         })
     }
 
@@ -289,13 +405,13 @@ impl ResourceTemplate for Linked {
     }
 
     fn read(&self, context: Arc<CallContext>, uri: &str, _: Parameters) -> ReadFuture {
-        let token = uri.strip_prefix(URI).unwrap_or_default();
-        let found = self
-            .artifacts
-            .find(context.principal(), token, SystemTime::now());
+        let artifacts = Arc::clone(&self.artifacts);
         let uri = uri.to_owned();
         Box::pin(async move {
-            let kept = found.ok_or_else(ResourceError::not_found)?;
+            let token = uri.strip_prefix(URI).unwrap_or_default();
+            let kept = artifacts
+                .find(context.principal(), token, SystemTime::now())
+                .await?;
             let contents = match std::str::from_utf8(&kept.bytes) {
                 Ok(text)
                     if !kept.media.starts_with("image/") && !kept.media.starts_with("audio/") =>
@@ -319,14 +435,17 @@ mod tests {
             folder,
             ttl_seconds: 60,
             total_bytes,
+            ..ArtifactConfig::default()
         };
-        let made = Artifacts::new(&config, KeyRing::random()).expect("a folder");
+        let probe = Probe::default();
+        let made = Artifacts::new(&config, KeyRing::random(), &probe).expect("a folder");
         made.expect("something is kept")
     }
 
-    fn spilt(artifacts: &Artifacts, output: Output, now: SystemTime) -> Vec<Content> {
+    async fn spilt(artifacts: &Artifacts, output: Output, now: SystemTime) -> Vec<Content> {
         match artifacts
             .spill(&Principal::new("ada"), "t", output, now)
+            .await
             .content
         {
             OutputContent::Blocks(blocks) => blocks,
@@ -342,73 +461,81 @@ mod tests {
         link.and_then(|uri| uri.strip_prefix(URI)).expect("a link")
     }
 
-    #[test]
-    fn what_is_large_is_kept_for_whoever_called_and_for_a_while() {
+    #[tokio::test]
+    async fn what_is_large_is_kept_for_whoever_called_and_for_a_while() {
         let folder = tempfile::tempdir().expect("a folder");
         for place in [None, Some(folder.path().join("deeper"))] {
             let artifacts = artifacts(place, 1000);
             let now = SystemTime::now();
             let large = "x".repeat(11);
-            let blocks = spilt(&artifacts, Output::text(&large), now);
+            let blocks = spilt(&artifacts, Output::text(&large), now).await;
             let token = token(&blocks);
-            let found = |name: &str, after: u64| {
+            let found = async |name: &str, after: u64| {
                 let at = now + Duration::from_secs(after);
-                let kept = artifacts.find(&Principal::new(name), token, at)?;
-                Some(kept.bytes.to_vec())
+                let kept = artifacts.find(&Principal::new(name), token, at).await;
+                kept.ok().map(|kept| kept.bytes.to_vec())
             };
-            assert_eq!(found("ada", 59), Some(large.into_bytes()));
-            assert_eq!(found("bob", 0), None, "it is hers");
-            assert_eq!(found("ada", 60), None, "it has ended");
+            assert_eq!(found("ada", 59).await, Some(large.into_bytes()));
+            assert_eq!(found("bob", 0).await, None, "it is hers");
+            assert_eq!(found("ada", 60).await, None, "it has ended");
             let mut forged = token.to_owned();
             forged.replace_range(30..31, if &token[30..31] == "A" { "B" } else { "A" });
             assert!(
                 artifacts
                     .find(&Principal::new("ada"), &forged, now)
-                    .is_none()
+                    .await
+                    .is_err()
             );
+            // kept, refused, read, missing, failed
+            assert_eq!(artifacts.counted(), [1, 0, 1, 3, 0]);
         }
     }
 
-    #[test]
-    fn what_is_small_is_sent_as_it_is_and_pictures_are_kept_as_they_are() {
+    #[tokio::test]
+    async fn what_is_small_is_sent_as_it_is_and_pictures_are_kept_as_they_are() {
         let artifacts = artifacts(None, 1000);
         let now = SystemTime::now();
         let small = Output::text("x".repeat(10));
-        let same = artifacts.spill(&Principal::new("ada"), "t", small.clone(), now);
+        let same = artifacts
+            .spill(&Principal::new("ada"), "t", small.clone(), now)
+            .await;
         assert_eq!(same, small);
         let picture = [7_u8; 20];
         let blocks = [Content::text("look"), Content::image(picture, "image/png")];
-        let blocks = spilt(&artifacts, Output::blocks(blocks), now);
+        let blocks = spilt(&artifacts, Output::blocks(blocks), now).await;
         assert_eq!(blocks[0], Content::text("look"));
         let kept = artifacts
             .find(&Principal::new("ada"), token(&blocks), now)
+            .await
             .expect("kept");
         assert_eq!((&*kept.bytes, &*kept.media), (&picture[..], "image/png"));
         let structured = Output::structured(&vec![1; 20]).expect("JSON");
-        let output = artifacts.spill(&Principal::new("ada"), "t", structured, now);
+        let output = artifacts
+            .spill(&Principal::new("ada"), "t", structured, now)
+            .await;
         assert_eq!(output.structured, None);
     }
 
-    #[test]
-    fn what_has_no_room_makes_room_in_memory_and_is_sent_whole_otherwise() {
+    #[tokio::test]
+    async fn what_has_no_room_makes_room_in_memory_and_is_sent_whole_otherwise() {
         let now = SystemTime::now();
         let text = |n: usize| Output::text("y".repeat(n));
         let memory = artifacts(None, 50);
-        let first = spilt(&memory, text(30), now);
-        let second = spilt(&memory, text(30), now);
+        let first = spilt(&memory, text(30), now).await;
+        let second = spilt(&memory, text(30), now).await;
         let ada = Principal::new("ada");
-        assert!(memory.find(&ada, token(&first), now).is_none());
-        assert!(memory.find(&ada, token(&second), now).is_some());
-        let whole = memory.spill(&ada, "t", text(51), now);
+        assert!(memory.find(&ada, token(&first), now).await.is_err());
+        assert!(memory.find(&ada, token(&second), now).await.is_ok());
+        let whole = memory.spill(&ada, "t", text(51), now).await;
         assert!(matches!(whole.content, OutputContent::Blocks(blocks) if blocks.len() == 1));
         let folder = tempfile::tempdir().expect("a folder");
         let files = artifacts(Some(folder.path().to_owned()), 100);
-        spilt(&files, text(50), now);
-        let whole = files.spill(&ada, "t", text(50), now);
+        spilt(&files, text(50), now).await;
+        let whole = files.spill(&ada, "t", text(50), now).await;
         assert!(matches!(whole.content, OutputContent::Blocks(blocks) if blocks.len() == 1));
         // What has ended is cleared away.
         let later = now + Duration::from_secs(61);
-        spilt(&files, text(50), later);
+        spilt(&files, text(50), later).await;
         let left = std::fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(left, 1);
     }

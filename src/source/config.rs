@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{self, CommandSourceConfig};
+use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::openapi::{self, OpenApiSourceConfig};
 use crate::catalog::{Offered, Refused};
@@ -79,13 +80,21 @@ impl ExchangeLimits {
     }
 }
 
+/// What one source of a configuration offers, and how it is doing.
+#[derive(Clone, Debug)]
+pub(crate) struct Collected {
+    pub(crate) name: String,
+    pub(crate) offered: Offered,
+    pub(crate) gauges: Vec<Gauge>,
+}
+
 /// What each source of a configuration offers, under its name. Documents may have to be fetched for that, which is done
 /// on a thread of its own, so that it can be waited for from anywhere.
 ///
 /// # Errors
 ///
 /// The system has no thread to give.
-pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<(String, Offered)>> {
+pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<Collected>> {
     if sources.is_empty() {
         return Ok(Vec::new());
     }
@@ -102,7 +111,7 @@ pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<(String, 
     })
 }
 
-async fn collect_all(sources: &[SourceConfig]) -> Vec<(String, Offered)> {
+async fn collect_all(sources: &[SourceConfig]) -> Vec<Collected> {
     let each = sources
         .iter()
         .enumerate()
@@ -125,7 +134,11 @@ async fn collect_all(sources: &[SourceConfig]) -> Vec<(String, Offered)> {
             } else {
                 one.collect(config).await;
             }
-            (name, one.offered)
+            Collected {
+                name,
+                offered: one.offered,
+                gauges: one.gauges,
+            }
         });
     futures_util::future::join_all(each).await
 }
@@ -136,6 +149,7 @@ pub(super) struct Collector {
     place: String,
     prefix: Option<String>,
     pub(super) offered: Offered,
+    gauges: Vec<Gauge>,
 }
 
 impl Collector {
@@ -145,6 +159,7 @@ impl Collector {
             place: place.to_owned(),
             prefix: prefix.map(str::to_owned),
             offered: Offered::default(),
+            gauges: Vec::new(),
         }
     }
 
@@ -170,6 +185,11 @@ impl Collector {
 
     pub(super) fn offer(&mut self, tool: impl crate::catalog::Tool) {
         self.offered.tools.push(Arc::new(tool));
+    }
+
+    /// Has somebody counted.
+    pub(super) fn count(&mut self, gauge: Gauge) {
+        self.gauges.push(gauge);
     }
 
     /// Refuses what stands at a setting below the source.

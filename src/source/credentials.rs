@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
+use super::login::LoggedIn;
 use crate::environment::Secret;
 use crate::net::{Client, Deadlines, FetchError, Fetched, Guard, Outgoing};
 
@@ -36,6 +37,32 @@ pub struct AuthConfig {
     pub query: Option<NamedSecret>,
     /// A token that is got from an issuer, and got anew before it expires and after a 401.
     pub oauth: Option<OAuthConfig>,
+    /// A folder in which `longshore login` keeps what somebody's consent gave: a token for this very server, and how to get
+    /// the next one. For servers with a URL.
+    pub login: Option<PathBuf>,
+}
+
+#[cfg(feature = "cli")]
+impl AuthConfig {
+    /// Whether there is any way.
+    pub(crate) fn is_some(&self) -> bool {
+        let Self {
+            bearer,
+            bearer_file,
+            basic,
+            header,
+            query,
+            oauth,
+            login,
+        } = self;
+        bearer.is_some()
+            || bearer_file.is_some()
+            || basic.is_some()
+            || header.is_some()
+            || query.is_some()
+            || oauth.is_some()
+            || login.is_some()
+    }
 }
 
 /// A name and a password.
@@ -104,11 +131,12 @@ pub(super) enum Credentials {
     Query(String, Secret),
     BearerFile(PathBuf),
     OAuth(Box<OAuth>),
+    Login(Box<LoggedIn>),
 }
 
 /// Why a request cannot be given what it needs to be accepted. The texts hold no secret.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CredentialError {
+pub(crate) enum CredentialError {
     #[error("the credentials for it cannot be read")]
     File(#[source] std::io::Error),
     #[error("the credentials for it are no text that a header can hold")]
@@ -119,6 +147,12 @@ pub(super) enum CredentialError {
     Refused(StatusCode),
     #[error("its issuer of tokens answers something else than a token")]
     NoToken,
+    #[error("its issuer of tokens cannot be asked: {0}")]
+    Client(String),
+    #[error("nobody has logged in; do so with `longshore login`")]
+    NoLogin,
+    #[error("the login has ended; log in again with `longshore login`")]
+    LoginEnded,
 }
 
 impl Credentials {
@@ -127,7 +161,7 @@ impl Credentials {
     /// # Errors
     ///
     /// What is wrong, and what to do.
-    pub(super) fn new(config: &AuthConfig) -> Result<Self, String> {
+    pub(super) fn new(config: &AuthConfig, server: Option<&Url>) -> Result<Self, String> {
         let AuthConfig {
             bearer,
             bearer_file,
@@ -135,6 +169,7 @@ impl Credentials {
             header,
             query,
             oauth,
+            login,
         } = config;
         let ways = [
             bearer.is_some(),
@@ -143,6 +178,7 @@ impl Credentials {
             header.is_some(),
             query.is_some(),
             oauth.is_some(),
+            login.is_some(),
         ];
         if ways.iter().filter(|given| **given).count() > 1 {
             return Err("there is more than one way to prove oneself; keep one".to_owned());
@@ -165,6 +201,10 @@ impl Credentials {
         }
         if let Some(named) = query {
             return Ok(Self::Query(named.name.clone(), named.value.clone()));
+        }
+        if let Some(folder) = login {
+            let server = server.ok_or("login is for one server with a URL")?;
+            return Ok(Self::Login(Box::new(LoggedIn::new(folder, server))));
         }
         match oauth {
             Some(config) => Ok(Self::OAuth(Box::new(OAuth::new(config)?))),
@@ -194,6 +234,10 @@ impl Credentials {
                 let value = oauth.token().await?;
                 request.headers.insert(AUTHORIZATION, value);
             }
+            Self::Login(login) => {
+                let value = login.token().await?;
+                request.headers.insert(AUTHORIZATION, value);
+            }
         }
         Ok(())
     }
@@ -205,7 +249,9 @@ impl Credentials {
             Self::None => return,
             Self::Query(_, value) => value.expose().to_owned(),
             Self::Header(name, _) => bare(request.headers.get(name)),
-            Self::BearerFile(_) | Self::OAuth(_) => bare(request.headers.get(AUTHORIZATION)),
+            Self::BearerFile(_) | Self::OAuth(_) | Self::Login(_) => {
+                bare(request.headers.get(AUTHORIZATION))
+            }
         };
         if secret.len() < SECRET_MIN_BYTES {
             return;
@@ -234,6 +280,11 @@ impl Credentials {
                     *token = None;
                 }
                 true
+            }
+            Self::Login(login) => {
+                login
+                    .refused(&bare(request.headers.get(AUTHORIZATION)))
+                    .await
             }
             _ => false,
         }
@@ -286,6 +337,7 @@ impl fmt::Debug for Credentials {
             Self::Query(..) => "Query",
             Self::BearerFile(_) => "BearerFile",
             Self::OAuth(_) => "OAuth",
+            Self::Login(_) => "Login",
         })
     }
 }
@@ -489,12 +541,7 @@ impl OAuth {
 
     async fn fetch(&self) -> Result<Token, CredentialError> {
         let request = self.request()?;
-        let answer = self.client.fetch(request).await?;
-        if answer.status != StatusCode::OK {
-            return Err(CredentialError::Refused(answer.status));
-        }
-        let answer: TokenAnswer =
-            serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)?;
+        let answer: TokenAnswer = read_answer(&self.client.fetch(request).await?)?;
         let value = bearer_value(&answer.access_token).map_err(|_| CredentialError::NoToken)?;
         if let Some(newer) = answer.refresh_token
             && self.config.refresh_token.is_some()
@@ -513,12 +560,22 @@ impl OAuth {
     }
 }
 
+/// What an issuer answers to a request for a token.
+pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
+    answer: &Fetched,
+) -> Result<T, CredentialError> {
+    if answer.status != StatusCode::OK {
+        return Err(CredentialError::Refused(answer.status));
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
+}
+
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 
 /// Writes a file that nobody else may read, beside and renamed, so that it is whole whenever it is read.
-fn write_secret(file: &std::path::Path, secret: &str) -> std::io::Result<()> {
+pub(super) fn write_secret(file: &std::path::Path, secret: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
     let mut options = std::fs::OpenOptions::new();
@@ -548,11 +605,11 @@ fn read_token(path: &std::path::Path) -> std::io::Result<String> {
     Ok(token.to_owned())
 }
 
-fn bearer_value(token: &str) -> Result<HeaderValue, String> {
+pub(super) fn bearer_value(token: &str) -> Result<HeaderValue, String> {
     sensitive(&format!("Bearer {token}"))
 }
 
-fn basic_value(username: &str, password: &str) -> Result<HeaderValue, String> {
+pub(super) fn basic_value(username: &str, password: &str) -> Result<HeaderValue, String> {
     if username.contains(':') {
         return Err("a user name cannot have a colon".to_owned());
     }

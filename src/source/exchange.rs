@@ -1,5 +1,6 @@
 //! One request to another server and its answer, with retries, credentials and a bulkhead around it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -10,8 +11,8 @@ use url::Url;
 use super::config::ExchangeLimits;
 use super::credentials::{AuthConfig, CredentialError, Credentials};
 use crate::net::{
-    Backoff, Bulkhead, Client, Deadlines, EgressConfig, FetchError, Fetched, Outgoing, Turned,
-    chance,
+    Backoff, Bulkhead, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, Fetched,
+    Outgoing, Turned, chance,
 };
 
 /// The way to one API, shared by all of its tools.
@@ -22,6 +23,7 @@ pub(super) struct Exchange {
     credentials: Credentials,
     retries: u32,
     timeout: Duration,
+    retried: AtomicU64,
 }
 
 /// Why there is no answer.
@@ -60,7 +62,8 @@ impl Exchange {
                 .check_url(base)
                 .map_err(|e| ("base_url", format!("{base}: {e}")))?;
         }
-        let credentials = Credentials::new(auth).map_err(|problem| ("auth", problem))?;
+        let credentials =
+            Credentials::new(auth, bases.first()).map_err(|problem| ("auth", problem))?;
         let client = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)
@@ -73,7 +76,18 @@ impl Exchange {
             credentials,
             retries: limits.retries,
             timeout: limits.timeout(),
+            retried: AtomicU64::new(0),
         })
+    }
+
+    /// How requests fare.
+    pub(super) fn stats(&self) -> BulkheadStats {
+        self.bulkhead.stats()
+    }
+
+    /// How often a request was sent again.
+    pub(super) fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
     }
 
     /// Sends a request and reads its answer. What may not happen twice is tried again only where nothing of it was
@@ -106,6 +120,7 @@ impl Exchange {
                     pass.succeeded();
                     renewed = true;
                     if self.credentials.refused(&attempt).await {
+                        self.retried.fetch_add(1, Ordering::Relaxed);
                         continue;
                     }
                     false
@@ -136,6 +151,7 @@ impl Exchange {
                 return Ok(sent?);
             }
             tokio::time::sleep(delay).await;
+            self.retried.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

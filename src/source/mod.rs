@@ -10,7 +10,9 @@ mod command;
 mod config;
 mod credentials;
 mod exchange;
+mod gauge;
 mod http;
+mod login;
 mod name;
 mod openapi;
 mod response;
@@ -21,8 +23,8 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
-pub use artifact::ArtifactConfig;
-pub(crate) use artifact::Artifacts;
+pub(crate) use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
+pub use artifact::{ArtifactConfig, S3Config};
 pub use builtin::{
     AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
     GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
@@ -32,9 +34,14 @@ pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };
-pub(crate) use config::offered;
+#[cfg(feature = "cli")]
+pub(crate) use command::{Discovery, discover};
+pub(crate) use config::{Collected, offered};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
+pub(crate) use gauge::Gauge;
+#[cfg(feature = "cli")]
+pub(crate) use login::{LoginError, LoginRequest, file_of, log_in, log_out};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};

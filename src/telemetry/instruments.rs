@@ -163,6 +163,24 @@ pub(crate) const BACKEND_ACTIVE: Instrument = Instrument::gauge(
     "Requests to a backend that are under way",
 );
 /// By backend.
+pub(crate) const BACKEND_WAITING: Instrument = Instrument::gauge(
+    "longshore.backend.waiting_requests",
+    "{request}",
+    "Requests to a backend that wait for their turn",
+);
+/// By backend.
+pub(crate) const BACKEND_RETRIES: Instrument = Instrument::counter(
+    "longshore.backend.retries",
+    "{request}",
+    "Requests to a backend that were sent again",
+);
+/// By outcome: `kept`, `refused`, `read`, `missing` or `failed`.
+pub(crate) const ARTIFACTS: Instrument = Instrument::counter(
+    "longshore.artifacts",
+    "{result}",
+    "Large results by what has become of them: kept or sent whole, read, not there any more, or not to be read",
+);
+/// By backend.
 pub(crate) const BACKEND_BREAKER: Instrument = Instrument::gauge(
     "longshore.backend.breaker",
     "1",
@@ -250,6 +268,9 @@ pub(crate) const ALL: &[&Instrument] = &[
     &BACKEND_REQUESTS,
     &BACKEND_FAILURES,
     &BACKEND_ACTIVE,
+    &BACKEND_WAITING,
+    &BACKEND_RETRIES,
+    &ARTIFACTS,
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,
     &LOG_DROPPED,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Running, Serve};
+use crate::support::{FakeS3, Running, Serve};
 
 /// A server with a command whose result has 5000 bytes.
 fn serve(folder: Option<&std::path::Path>) -> Serve {
@@ -57,4 +57,140 @@ fn without_a_setting_nothing_is_kept() {
     let result = ask(&server, crate::auth::CI, "tools/call", params).result();
     let text = result["content"][0]["text"].as_str().expect("a text");
     assert_eq!(text.len(), 5000);
+}
+
+/// Two servers that keep large results in the same bucket.
+fn serve_s3(store: &FakeS3) -> [Running; 2] {
+    let s3 = json!({
+        "bucket": "results", "endpoint": store.endpoint(), "region": "eu-central-1", "prefix": "of/longshore/",
+        "access_key_id": "AKIATEST", "secret_access_key": "s3cr3t+of/the=store", "timeout_seconds": 2, "retries": 0,
+        "bulkhead": {"breaker_failures": 3, "breaker_pause_ms": 60000},
+    });
+    [(); 2].map(|()| {
+        let s3 = serde_json::from_value(s3.clone()).expect("valid");
+        serve(None).configured(|c| c.artifacts.s3 = s3).start()
+    })
+}
+
+fn metrics(server: &Running) -> String {
+    let proof = crate::auth::bearer(crate::auth::CI);
+    let text =
+        format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: {proof}\r\n\r\n");
+    server.connect().send(&text).receive().body
+}
+
+#[test]
+fn a_large_result_in_a_bucket_is_a_link_for_its_caller_on_every_replica() {
+    let store = FakeS3::start();
+    let servers = serve_s3(&store);
+    let params = json!({"name": "large", "arguments": {}});
+    let result = ask(&servers[0], crate::auth::CI, "tools/call", params).result();
+    let uri = json!({"uri": result["content"][1]["uri"]});
+    let objects = store.objects();
+    let (path, object) = &objects[0];
+    assert!(
+        path.starts_with("/results/of/longshore/") && path.ends_with(".artifact"),
+        "{path}"
+    );
+    assert_eq!(object.body.len(), 5000);
+    assert_eq!(object.headers["content-type"], "text/plain; charset=utf-8");
+    assert!(object.headers["x-amz-meta-expires"].parse::<u64>().is_ok());
+    for server in &servers {
+        let read = ask(server, crate::auth::CI, "resources/read", uri.clone()).result();
+        assert_eq!(
+            read["contents"][0]["text"].as_str().map(str::len),
+            Some(5000)
+        );
+        assert_eq!(read["contents"][0]["mimeType"], "text/plain; charset=utf-8");
+        let refused = ask(server, crate::auth::BOB, "resources/read", uri.clone());
+        assert!(refused.json().get("error").is_some(), "it is not bob's");
+    }
+    assert_eq!(
+        store.seen(),
+        (3, 0),
+        "each was signed, and bob's were not asked"
+    );
+}
+
+#[test]
+fn a_store_that_fails_keeps_no_result_from_its_caller_and_is_left_alone() {
+    let store = FakeS3::start();
+    let servers = serve_s3(&store);
+    let call = || {
+        let params = json!({"name": "large", "arguments": {}});
+        ask(&servers[0], crate::auth::CI, "tools/call", params).result()
+    };
+    let link = call()["content"][1]["uri"].clone();
+    store.fail(true);
+    for _ in 0..2 {
+        let whole = call();
+        assert_eq!(
+            whole["content"][0]["text"].as_str().map(str::len),
+            Some(5000)
+        );
+    }
+    let read = ask(
+        &servers[0],
+        crate::auth::CI,
+        "resources/read",
+        json!({"uri": link}),
+    );
+    let error = read.json()["error"]["message"].to_string();
+    assert!(
+        error.contains("try again later") && !error.contains("127.0.0.1"),
+        "{error}"
+    );
+    // The third failure in a row was the last that was asked for.
+    store.fail(false);
+    let whole = call();
+    assert_eq!(whole["content"].as_array().map(Vec::len), Some(1));
+    assert_eq!(store.seen(), (1, 0));
+}
+
+#[test]
+fn what_becomes_of_large_results_and_of_requests_to_sources_is_counted() {
+    let store = FakeS3::start();
+    let servers = serve_s3(&store);
+    let server = &servers[0];
+    for name in ["large", "small"] {
+        let params = json!({"name": name, "arguments": {}});
+        ask(server, crate::auth::CI, "tools/call", params).result();
+    }
+    let metrics = metrics(server);
+    for line in [
+        r#"longshore_artifacts_total{outcome="kept"} 1"#,
+        r#"longshore_artifacts_total{outcome="refused"} 0"#,
+        r#"longshore_backend_requests_total{backend="artifacts",kind="artifacts"} 1"#,
+        r#"longshore_backend_retries_total{backend="artifacts",kind="artifacts"} 0"#,
+        r#"longshore_backend_requests_total{backend="large",kind="command"} 1"#,
+        r#"longshore_backend_waiting_requests{backend="small",kind="command"} 0"#,
+        r#"longshore_backend_breaker{backend="small",kind="command"} 0"#,
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} is not in {metrics}"
+        );
+    }
+}
+
+#[test]
+fn a_bucket_that_cannot_be_used_is_told_at_start() {
+    for (s3, part) in [
+        (
+            json!({"bucket": "a/b"}),
+            "artifacts.s3.bucket cannot be used",
+        ),
+        (
+            json!({"bucket": "b", "access_key_id": "x"}),
+            "artifacts.s3.secret_access_key cannot be used; there is an id without a key",
+        ),
+    ] {
+        let mut config = longshore::Config::default();
+        config.artifacts.above_bytes = Some(1000);
+        config.artifacts.s3 = serde_json::from_value(s3).expect("valid");
+        config.toolsets = vec!["demo".to_owned()];
+        let error = longshore::App::new().config(config).harness().map(drop);
+        let error = error.expect_err("refused").to_string();
+        assert!(error.contains(part), "{error}");
+    }
 }

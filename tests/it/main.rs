@@ -19,6 +19,8 @@ mod client;
 mod composition;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
+mod discover;
+#[cfg(all(feature = "cli", unix))]
 mod doctor;
 #[cfg(all(feature = "cli", unix))]
 mod drain;
@@ -28,6 +30,8 @@ mod extensions;
 mod fixture;
 mod hostile;
 mod lasting;
+#[cfg(all(feature = "cli", unix))]
+mod login;
 mod layers;
 mod library;
 mod limits;

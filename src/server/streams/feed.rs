@@ -172,8 +172,14 @@ impl Feed {
         inner.wake();
     }
 
-    pub(super) fn subscribe(&self, uris: Uris) {
-        self.inner().wants.uris = uris;
+    /// Gives back what it had subscribed to before.
+    pub(super) fn subscribe(&self, uris: Uris) -> Uris {
+        std::mem::replace(&mut self.inner().wants.uris, uris)
+    }
+
+    /// The resources that it has subscribed to.
+    pub(super) fn uris(&self) -> Uris {
+        Arc::clone(&self.inner().wants.uris)
     }
 
     /// How many resources and tasks it has subscribed to.

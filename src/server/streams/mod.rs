@@ -36,7 +36,7 @@ pub(crate) use part::{Part, Parts, Said};
 use super::call::Inflight;
 use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
-use crate::catalog::Notice;
+use crate::catalog::{Interest, Notice};
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
 use crate::telemetry::{Hold, Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
@@ -55,6 +55,8 @@ pub(crate) struct Streams {
     /// Calls' streams that can be taken up again, by session and stream.
     live: Mutex<LiveCalls>,
     outgoing: Outgoing,
+    /// Those who ask elsewhere whether a resource has changed are told who listens to it.
+    interest: Interest,
     stopping: AtomicBool,
     /// The state did not do what it was asked the last time.
     troubled: AtomicBool,
@@ -108,6 +110,7 @@ impl Streams {
         state: SharedState,
         mount: &str,
         inflight: Arc<Inflight>,
+        interest: Interest,
     ) -> Self {
         let prefix = format!("1/{mount}");
         Self {
@@ -123,6 +126,7 @@ impl Streams {
             registry: Mutex::default(),
             live: Mutex::default(),
             outgoing: Outgoing::default(),
+            interest,
             stopping: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
             kept_bytes: AtomicU64::new(0),
@@ -165,6 +169,7 @@ impl Streams {
             }
             known.push(Arc::clone(&feed));
         }
+        self.interest.begin(&*feed.uris());
         registry.feeds.insert(feed.number, Arc::clone(&feed));
         drop(registry);
         if self.stopping.load(Ordering::Acquire) {
@@ -185,6 +190,7 @@ impl Streams {
     fn leave(&self, feed: &Arc<Feed>, was_standing: bool) {
         let mut registry = self.registry();
         registry.feeds.remove(&feed.number);
+        self.interest.end(&*feed.uris());
         if let Some(name) = &feed.principal
             && let Some(open) = registry.principals.get_mut(name)
         {
@@ -252,9 +258,11 @@ impl Streams {
     /// What a session has subscribed to is this now.
     fn subscribed(&self, session: &str, uris: &Uris) {
         if let Some(feeds) = self.registry().sessions.get(session) {
-            feeds
-                .iter()
-                .for_each(|feed| feed.subscribe(Arc::clone(uris)));
+            for feed in feeds {
+                self.interest.begin(&**uris);
+                let before = feed.subscribe(Arc::clone(uris));
+                self.interest.end(&*before);
+            }
         }
     }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::s3::S3;
+
 /// Something that is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
@@ -18,6 +20,7 @@ pub(super) struct Kept {
 pub(super) enum Store {
     Memory { kept: Mutex<Memory>, total: u64 },
     Folder { folder: PathBuf, total: u64 },
+    S3(Box<S3>),
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +51,7 @@ impl Store {
         })
     }
 
-    pub(super) fn put(&self, key: [u8; 16], kept: Kept, now: SystemTime) -> io::Result<()> {
+    pub(super) async fn put(&self, key: [u8; 16], kept: Kept, now: SystemTime) -> io::Result<()> {
         let size = kept.bytes.len() as u64;
         match self {
             Self::Memory {
@@ -75,17 +78,24 @@ impl Store {
                 }
                 write(&path(folder, key), &kept)
             }
+            Self::S3(s3) => s3.put(key, &kept).await.map_err(io::Error::other),
         }
     }
 
-    pub(super) fn get(&self, key: [u8; 16]) -> Option<Kept> {
-        match self {
+    /// What is kept under a key. `None` if there is nothing.
+    ///
+    /// # Errors
+    ///
+    /// Nobody knows, since the store does not answer.
+    pub(super) async fn get(&self, key: [u8; 16]) -> io::Result<Option<Kept>> {
+        Ok(match self {
             Self::Memory { kept, .. } => {
                 let memory = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 memory.entries.get(&key).cloned()
             }
             Self::Folder { folder, .. } => read(&path(folder, key)).ok(),
-        }
+            Self::S3(s3) => s3.get(key).await.map_err(io::Error::other)?,
+        })
     }
 }
 
@@ -110,9 +120,14 @@ impl Memory {
     }
 }
 
-fn path(folder: &Path, key: [u8; 16]) -> PathBuf {
+/// What it is called where things have names.
+pub(super) fn name_of(key: [u8; 16]) -> String {
     let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    folder.join(format!("{name}.artifact"))
+    format!("{name}.artifact")
+}
+
+fn path(folder: &Path, key: [u8; 16]) -> PathBuf {
+    folder.join(name_of(key))
 }
 
 /// Takes away what has ended; tells how many bytes are left.

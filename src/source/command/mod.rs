@@ -1,6 +1,8 @@
 //! One command line as a tool. Nothing passes through a shell.
 
 mod config;
+#[cfg(feature = "cli")]
+mod discover;
 mod line;
 mod run;
 
@@ -8,11 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
+#[cfg(feature = "cli")]
+pub(crate) use discover::{Discovery, discover};
 
 use self::line::Line;
 use self::run::{Ended, Program, RunError};
 use super::argument::{fill_in, input_schema, names};
 use super::config::{Collector, GRACE};
+use super::gauge::Gauge;
 use super::response;
 use super::template::{self, Place, Template};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -30,7 +35,7 @@ struct Plan {
     line: Line,
     stdin: Option<Template>,
     program: Program,
-    bulkhead: Bulkhead,
+    bulkhead: Arc<Bulkhead>,
     output: CommandOutput,
     media_type: Option<String>,
     ok: Vec<i32>,
@@ -42,7 +47,11 @@ pub(super) fn collect(command: &CommandSourceConfig, collector: &mut Collector) 
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix) {
-            Ok(tool) => collector.offer(tool),
+            Ok(tool) => {
+                let name = &tool.definition.name;
+                collector.count(Gauge::of_bulkhead(name, "command", &tool.plan.bulkhead));
+                collector.offer(tool);
+            }
             Err(problem) => {
                 let place = format!("command.tools[{position}] ({})", tool.name);
                 collector.refuse(&place, problem);
@@ -108,7 +117,7 @@ impl CommandTool {
                 stdin: stdin
                     .transpose()
                     .map_err(|problem| format!("stdin: {problem}"))?,
-                bulkhead: Bulkhead::new(name, &limits.bulkhead()),
+                bulkhead: Arc::new(Bulkhead::new(name, &limits.bulkhead())),
                 output: config.output,
                 media_type: config.media_type.clone(),
                 ok: config.ok.clone(),

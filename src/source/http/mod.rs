@@ -18,6 +18,7 @@ pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
 use super::config::Collector;
 use super::exchange::{Exchange, is_safe};
+use super::gauge::Gauge;
 use super::template;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::protocol::ToolAnnotations;
@@ -58,6 +59,7 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
         Ok(exchange) => Arc::new(exchange),
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
+    collector.count(Gauge::of_exchange(&source, "http", &exchange));
     if let Err(problem) = request::check_shared(http) {
         return collector.refuse("http", problem);
     }

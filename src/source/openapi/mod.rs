@@ -25,6 +25,7 @@ use self::request::Shape;
 use self::security::Proofs;
 use super::config::{Collector, GRACE};
 use super::exchange::{Exchange, is_safe};
+use super::gauge::Gauge;
 use super::http::annotations_of;
 use super::name::{sanitized, shortened};
 use super::response;
@@ -74,6 +75,8 @@ fn import(
         Ok(import) => import,
         Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
     };
+    let gauge = Gauge::of_exchange(&collector.source, "openapi", &import.exchange);
+    collector.count(gauge);
     let prefix = match name {
         "" => String::new(),
         name => format!("{}__", sanitized(name)),

@@ -257,11 +257,26 @@ impl UpstreamConfig {
             place: ".auth",
             problem,
         };
-        match Credentials::new(&self.auth).map_err(wrong)? {
+        let url: Option<Url> = self.url.as_deref().and_then(|url| url.parse().ok());
+        match Credentials::new(&self.auth, url.as_ref()).map_err(wrong)? {
             Credentials::None => Ok(None),
             _ if self.url.is_none() => Err(wrong("it is for servers with a url".to_owned())),
             credentials => Ok(Some(Arc::new(credentials))),
         }
+    }
+
+    /// The same, for clients of other rooms.
+    ///
+    /// # Errors
+    ///
+    /// As of [`target`](Self::target): there is more than one way, or one that cannot be gone.
+    #[cfg(feature = "cli")]
+    pub(crate) fn proof(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<dyn crate::client::Credentials>>, UpstreamError> {
+        let credentials = self.credentials(name)?;
+        Ok(credentials.map(|credentials| credentials as Arc<dyn crate::client::Credentials>))
     }
 
     fn header_map(&self) -> Result<HeaderMap, String> {

@@ -1,7 +1,8 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -16,6 +17,7 @@ use super::upkeep::Upkeep;
 use super::usage::Usage;
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
+use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 
 pub(super) struct Upstream {
@@ -27,6 +29,7 @@ pub(super) struct Upstream {
     credentials: Option<Arc<Credentials>>,
     bulkhead: Bulkhead,
     usage: Usage,
+    retried: AtomicU64,
     current: ArcSwapOption<Connected>,
     connecting: Mutex<()>,
     /// What it offers, as far as that is known.
@@ -39,8 +42,8 @@ pub(super) struct Upstream {
     background: Arc<Background>,
 }
 
-struct Connected {
-    client: Client,
+pub(super) struct Connected {
+    pub(super) client: Client,
     since: Instant,
 }
 
@@ -65,6 +68,7 @@ impl Upstream {
             fingerprint: config.fingerprint(),
             bulkhead: Bulkhead::new(name, &config.bulkhead),
             usage: Usage::new(Instant::now()),
+            retried: AtomicU64::new(0),
             current: ArcSwapOption::empty(),
             connecting: Mutex::new(()),
             known: ArcSwapOption::empty(),
@@ -93,6 +97,11 @@ impl Upstream {
         self.bulkhead.stats()
     }
 
+    /// How often a request was made again.
+    pub(super) fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
+    }
+
     /// How much it is used.
     pub(super) fn usage(&self) -> &Usage {
         &self.usage
@@ -119,6 +128,27 @@ impl Upstream {
             return Err("it is down (on_down is hide)".to_owned());
         }
         Ok(known)
+    }
+
+    /// Which of these resources are its own: those that it lists, and those that its templates are for.
+    pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let Some(known) = self.known.load_full().filter(|_| !uris.is_empty()) else {
+            return BTreeSet::new();
+        };
+        let templates: Vec<UriTemplate> = known
+            .templates
+            .iter()
+            .filter_map(|entry| UriTemplate::parse(entry["uriTemplate"].as_str()?).ok())
+            .collect();
+        let listed: HashSet<&str> = known
+            .resources
+            .iter()
+            .filter_map(|entry| entry["uri"].as_str())
+            .collect();
+        let is_own = |uri: &&Arc<str>| {
+            listed.contains(&***uri) || templates.iter().any(|t| t.matches(uri).is_some())
+        };
+        uris.iter().filter(is_own).cloned().collect()
     }
 
     /// What it offered when somebody asked last.
@@ -191,6 +221,10 @@ impl Upstream {
     }
 
     pub(super) fn is_idle(&self) -> bool {
+        // Nobody would tell those who listen.
+        if self.upkeep.subscriptions.are_any() {
+            return false;
+        }
         let fixed = match self.config.idle_seconds {
             Some(0) => return false,
             fixed => fixed.map(Duration::from_secs),
@@ -210,13 +244,13 @@ impl Upstream {
         }
     }
 
-    fn usable(&self) -> Option<Arc<Connected>> {
+    pub(super) fn usable(&self) -> Option<Arc<Connected>> {
         self.current
             .load_full()
             .filter(|connected| !connected.client.is_closed())
     }
 
-    async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
+    pub(super) async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
         if let Some(connected) = self.usable() {
             return Ok(connected);
         }
@@ -310,6 +344,7 @@ impl Upstream {
                 tracing::warn!(upstream = self.name, method, %error, "a request to an upstream server failed");
                 return Err(error.into());
             }
+            self.retried.fetch_add(1, Ordering::Relaxed);
         }
     }
 

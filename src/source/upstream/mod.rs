@@ -9,6 +9,7 @@ mod connection;
 mod listing;
 mod offer;
 mod relay;
+mod subscriptions;
 mod upkeep;
 mod usage;
 
@@ -28,7 +29,7 @@ pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
 use listing::Memory;
 
-use crate::catalog::{Offered, Refused};
+use crate::catalog::{Announcer, Offered, Refused};
 use crate::net::{BreakerState, BulkheadStats};
 
 /// How long a start waits for servers whose offer nobody remembers.
@@ -59,6 +60,11 @@ impl UpstreamGauge {
     /// How calls of it fare.
     pub(crate) fn stats(&self) -> Option<BulkheadStats> {
         Some(self.0.upgrade()?.stats())
+    }
+
+    /// How often a request was made again, over a new connection.
+    pub(crate) fn retried(&self) -> u64 {
+        self.0.upgrade().map_or(0, |upstream| upstream.retried())
     }
 
     /// How often a connection was made.
@@ -179,6 +185,25 @@ impl Upstreams {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(attending);
+    }
+
+    /// Has those who listen to a resource of an upstream's told what the upstream says of it, by whoever announces to them.
+    /// `listed` is told when what is offered has changed.
+    pub(crate) fn relay_changes(&self, announcer: Announcer, listed: Arc<Notify>) {
+        let Some(background) = &self.background else {
+            return;
+        };
+        let each: Vec<_> = self.upstreams.iter().map(Arc::downgrade).collect();
+        let attending = each
+            .iter()
+            .map(|upstream| background.spawn(subscriptions::attend(Weak::clone(upstream))))
+            .collect::<Vec<_>>();
+        let sharing = background.spawn(subscriptions::share_out(each.clone(), announcer, listed));
+        let tasks = attending.into_iter().chain([sharing]).flatten();
+        self.attending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(tasks.map(|task| task.abort_handle()));
     }
 
     /// What they offer. The first time they are asked, as far as they are not remembered, for a few seconds at most.

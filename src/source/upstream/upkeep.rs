@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Upstream;
 use super::listing::Memory;
+use super::subscriptions::Subscriptions;
 use super::{DISCOVERY, GRACE};
 use crate::client::Events;
 use crate::net::{Backoff, chance};
@@ -32,6 +33,8 @@ pub(super) struct Upkeep {
     /// The last attempt to connect failed.
     failed: AtomicBool,
     connected: AtomicU64,
+    /// What somebody here listens to.
+    pub(super) subscriptions: Subscriptions,
 }
 
 impl Events for Upkeep {
@@ -40,8 +43,13 @@ impl Events for Upkeep {
         self.look();
     }
 
+    fn resource_updated(&self, uri: &str) {
+        self.subscriptions.updated(uri);
+    }
+
     fn closed(&self) {
         self.look();
+        self.subscriptions.look();
     }
 }
 
@@ -56,6 +64,7 @@ impl Upkeep {
         self.connected.fetch_add(1, Ordering::Relaxed);
         self.failed.store(false, Ordering::Relaxed);
         self.list_changed("all");
+        self.subscriptions.look();
     }
 
     /// No connection could be made.

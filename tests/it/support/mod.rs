@@ -7,8 +7,10 @@ mod mcp;
 mod proxy;
 #[cfg(feature = "redis")]
 mod redis;
+mod s3;
 mod schema;
 mod server;
+mod site;
 
 pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
@@ -17,5 +19,7 @@ pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
 pub(crate) use redis::{RedisServer, free_port};
+pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};
+pub(crate) use site::{Asked, Site, Told};

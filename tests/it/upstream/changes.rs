@@ -169,12 +169,12 @@ fn operators_see_how_each_upstream_is_doing() {
     let metrics = page("/metrics").body;
     for line in [
         // The one that asked for the list, one that went well, and two that did not.
-        r#"longshore_backend_requests_total{backend="x"} 4"#,
-        r#"longshore_backend_failures_total{backend="x",reason="error"} 2"#,
-        r#"longshore_backend_failures_total{backend="x",reason="tripped"} 2"#,
-        r#"longshore_backend_failures_total{backend="x",reason="full"} 0"#,
-        r#"longshore_backend_active_requests{backend="x"} 0"#,
-        r#"longshore_backend_breaker{backend="x"} 2"#,
+        r#"longshore_backend_requests_total{backend="x",kind="upstream"} 4"#,
+        r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="error"} 2"#,
+        r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="tripped"} 2"#,
+        r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="full"} 0"#,
+        r#"longshore_backend_active_requests{backend="x",kind="upstream"} 0"#,
+        r#"longshore_backend_breaker{backend="x",kind="upstream"} 2"#,
         r#"longshore_backends{state="down"} 1"#,
     ] {
         assert!(

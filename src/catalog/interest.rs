@@ -1,0 +1,100 @@
+//! Which resources somebody listens to, for those who have to ask elsewhere whether they change.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The URIs that streams of this process have subscribed to, counted.
+#[derive(Clone, Default)]
+pub(crate) struct Interest(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    counts: Mutex<HashMap<Arc<str>, usize>>,
+    changed: Notify,
+}
+
+impl Interest {
+    /// Somebody listens to these from now on.
+    pub(crate) fn begin<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
+        let mut counts = self.counts();
+        let mut is_news = false;
+        for uri in uris {
+            let count = counts.entry(Arc::clone(uri)).or_default();
+            *count += 1;
+            is_news |= *count == 1;
+        }
+        drop(counts);
+        if is_news {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Somebody does no longer.
+    pub(crate) fn end<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
+        let mut counts = self.counts();
+        let mut is_news = false;
+        for uri in uris {
+            if let Some(count) = counts.get_mut(uri) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(uri);
+                    is_news = true;
+                }
+            }
+        }
+        drop(counts);
+        if is_news {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// All that somebody listens to.
+    pub(crate) fn uris(&self) -> BTreeSet<Arc<str>> {
+        self.counts().keys().cloned().collect()
+    }
+
+    /// Waits until there may be others. For one who waits.
+    pub(crate) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interest")
+            .field("uris", &self.counts().len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_uri_is_of_interest_from_the_first_who_listens_to_the_last() {
+        let interest = Interest::default();
+        let (a, b): (Arc<str>, Arc<str>) = ("x://a".into(), "x://b".into());
+        interest.begin([&a, &b]);
+        interest.changed().await;
+        interest.begin([&a]);
+        interest.end([&a]);
+        let none = std::time::Duration::ZERO;
+        let news = tokio::time::timeout(none, interest.changed()).await;
+        assert!(news.is_err(), "somebody listens still");
+        assert_eq!(interest.uris().len(), 2);
+        interest.end([&a]);
+        interest.changed().await;
+        assert_eq!(interest.uris(), BTreeSet::from([Arc::clone(&b)]));
+        // Of nobody's.
+        interest.end([&a]);
+        assert_eq!(interest.uris(), BTreeSet::from([b]));
+    }
+}

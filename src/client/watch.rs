@@ -1,0 +1,135 @@
+//! Being told when resources change, in either way that the protocol has for that.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::{Client, ClientError, LISTEN, Link, Params, wire};
+
+/// What the server has been asked to tell of.
+#[derive(Debug, Default)]
+pub(super) struct Watching {
+    uris: BTreeSet<Arc<str>>,
+    /// Where one request asks for all.
+    request: Option<Listening>,
+}
+
+/// A request to listen that is open.
+#[derive(Debug)]
+enum Listening {
+    Task(AbortHandle),
+    Id(u64),
+}
+
+/// How long a server may take to say that it listens; it may tell of changes without.
+const ACKNOWLEDGES: Duration = Duration::from_secs(5);
+
+impl Client {
+    /// Whether the server tells when resources change.
+    pub fn tells_of_resources(&self) -> bool {
+        let resources = self.server.capabilities.get("resources");
+        resources.is_some_and(|resources| resources["subscribe"] == true)
+    }
+
+    /// Asks to be told when these resources change, and no others any more: [`Events::resource_updated`] is called.
+    /// What the server refuses is not asked for again. It does nothing where the server tells of none.
+    ///
+    /// [`Events::resource_updated`]: super::Events::resource_updated
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be asked, or does not answer in time.
+    pub async fn watch(&self, uris: &BTreeSet<Arc<str>>) -> Result<(), ClientError> {
+        let mut watching = self.watching.lock().await;
+        if watching.uris == *uris || !self.tells_of_resources() {
+            return Ok(());
+        }
+        if self.server.revision.has_sessions() {
+            return self.subscribe_each(&mut watching, uris).await;
+        }
+        let before = watching.request.take();
+        watching.uris.clone_from(uris);
+        if !uris.is_empty() {
+            watching.request = Some(self.listen_to(uris).await?);
+        }
+        match before {
+            None => {}
+            Some(Listening::Task(task)) => task.abort(),
+            Some(Listening::Id(id)) => {
+                let params = Params::new().with("requestId", id);
+                self.notify("notifications/cancelled", &params).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Revisions up to 2025-11-25 (SUB-08).
+    async fn subscribe_each(
+        &self,
+        watching: &mut Watching,
+        uris: &BTreeSet<Arc<str>>,
+    ) -> Result<(), ClientError> {
+        let added: Vec<_> = uris.difference(&watching.uris).cloned().collect();
+        let removed: Vec<_> = watching.uris.difference(uris).cloned().collect();
+        let changes = added.into_iter().map(|uri| (true, uri));
+        for (adds, uri) in changes.chain(removed.into_iter().map(|uri| (false, uri))) {
+            let method = match adds {
+                true => "resources/subscribe",
+                false => "resources/unsubscribe",
+            };
+            let params = Params::new().with("uri", &*uri);
+            match self.request(method, params, None, None).await {
+                Ok(_) => {}
+                Err(ClientError::Rpc(error)) => {
+                    tracing::debug!(upstream = self.options.name, %error, method, "refused");
+                }
+                Err(error) => return Err(error),
+            }
+            match adds {
+                true => watching.uris.insert(uri),
+                false => watching.uris.remove(&uri),
+            };
+        }
+        Ok(())
+    }
+
+    /// Revision 2026-07-28 (SUB-01): a request of its own for all of them, beside that for lists.
+    async fn listen_to(&self, uris: &BTreeSet<Arc<str>>) -> Result<Listening, ClientError> {
+        let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
+        let params = Params::new().with("notifications", json!({"resourceSubscriptions": uris}));
+        let params = self.introduced(params);
+        let acknowledged = self.shared.acknowledged();
+        tokio::pin!(acknowledged);
+        acknowledged.as_mut().enable();
+        let listening = match &self.link {
+            Link::Http(link) => {
+                let subscribed = Arc::clone(link).subscribe(params, Arc::clone(&self.shared));
+                Listening::Task(tokio::spawn(subscribed).abort_handle())
+            }
+            Link::Stdio(link) => {
+                let id = self.shared.expect(None)?.id;
+                let message = Bytes::from(wire::request(id, LISTEN, &params));
+                link.send(message).await?;
+                Listening::Id(id)
+            }
+            // It has sessions.
+            Link::Legacy(_) => return Err(ClientError::SessionEnded),
+        };
+        // The one before is ended only then, so that nothing is missed in between.
+        let _ = timeout(ACKNOWLEDGES, acknowledged).await;
+        Ok(listening)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(Listening::Task(task)) = &self.request {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! Results kept in a bucket of S3, or of what speaks like it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::sign::{Keys, SignError, sign};
+use super::store::{Kept, name_of};
+use crate::environment::{Probe, Secret};
+use crate::net::{BulkheadConfig, EgressConfig, Fetched, Outgoing};
+use crate::source::config::ExchangeLimits;
+use crate::source::credentials::AuthConfig;
+use crate::source::exchange::{Exchange, ExchangeError};
+
+/// A bucket in which large results are kept.
+///
+/// ```yaml
+/// artifacts:
+///   above_bytes: 100000
+///   s3: { bucket: acme-artifacts, region: eu-central-1, prefix: longshore/ }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct S3Config {
+    /// The bucket. It has to be there. Default: none.
+    pub bucket: String,
+    /// The region that requests are signed for. Default: the variable `AWS_REGION` or `AWS_DEFAULT_REGION`, and without
+    /// either `us-east-1`.
+    pub region: Option<String>,
+    /// Where the store is, such as `https://minio.example.com:9000`. Default: Amazon's, in the region.
+    pub endpoint: Option<String>,
+    /// Whether the bucket stands in the path, and not before the host's name. Default: true where there is an `endpoint`
+    /// or the bucket's name has a dot, else false.
+    pub path_style: Option<bool>,
+    /// What the names of all objects begin with. Default: nothing.
+    pub prefix: String,
+    /// Whose key it is signed with. Default: the variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+    /// `AWS_SESSION_TOKEN`.
+    pub access_key_id: Option<String>,
+    /// The key.
+    pub secret_access_key: Option<Secret>,
+    /// What comes with a key that is good for a while.
+    pub session_token: Option<Secret>,
+    /// A file with keys as the tools of AWS write it, instead: `aws_access_key_id`, `aws_secret_access_key` and
+    /// `aws_session_token` below `[default]`. It is read again for every request, so that it may change.
+    pub credentials_file: Option<PathBuf>,
+    /// Which section of that file. Default: `default`.
+    pub profile: String,
+    /// How long a request may take, in seconds, retries included. Default: 10.
+    pub timeout_seconds: u64,
+    /// How often a request is tried again. Default: 2.
+    pub retries: u32,
+    /// How many requests at once, and when the store is left alone for a while.
+    pub bulkhead: BulkheadConfig,
+}
+
+impl Default for S3Config {
+    fn default() -> Self {
+        Self {
+            bucket: String::new(),
+            region: None,
+            endpoint: None,
+            path_style: None,
+            prefix: String::new(),
+            access_key_id: None,
+            secret_access_key: None,
+            session_token: None,
+            credentials_file: None,
+            profile: "default".to_owned(),
+            timeout_seconds: 10,
+            retries: 2,
+            bulkhead: BulkheadConfig::default(),
+        }
+    }
+}
+
+/// Why something is not kept, or not found.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum S3Error {
+    #[error("its credentials: {0}")]
+    Credentials(String),
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    #[error("there is no room for it (artifacts.total_bytes)")]
+    TooLarge,
+    #[error("it answers with status {status}{}", of_code(.code))]
+    Status { status: StatusCode, code: String },
+}
+
+fn of_code(code: &str) -> String {
+    match code {
+        "" => String::new(),
+        code => format!(" ({code})"),
+    }
+}
+
+/// The way to a bucket.
+pub(super) struct S3 {
+    /// The bucket, with a slash at its end.
+    base: Url,
+    prefix: String,
+    region: String,
+    keys: KeySource,
+    exchange: Arc<Exchange>,
+    max: usize,
+}
+
+#[derive(Debug)]
+enum KeySource {
+    Fixed(Keys),
+    File { path: PathBuf, profile: String },
+}
+
+/// When what is kept ends, for rules and people that look at the bucket; links have their own end.
+const EXPIRES: HeaderName = HeaderName::from_static("x-amz-meta-expires");
+const CREDENTIALS_BYTES: u64 = 64 * 1024;
+
+impl S3 {
+    /// # Errors
+    ///
+    /// Which setting cannot be used, and why.
+    pub(super) fn new(
+        config: &S3Config,
+        max: usize,
+        probe: &Probe,
+    ) -> Result<Self, (&'static str, String)> {
+        let region = config
+            .region
+            .as_deref()
+            .or_else(|| probe.variable("AWS_REGION"))
+            .or_else(|| probe.variable("AWS_DEFAULT_REGION"))
+            .unwrap_or("us-east-1");
+        if !is_plain(region, "-") {
+            return Err(("region", format!("{region:?} is no name of a region")));
+        }
+        if !is_plain(&config.bucket, "-._") {
+            let problem = match &*config.bucket {
+                "" => "name the bucket that results are kept in".to_owned(),
+                bucket => format!("{bucket:?} is no name of a bucket"),
+            };
+            return Err(("bucket", problem));
+        }
+        let is_segment = |part: &str| is_plain(part, "-._") && part != "." && part != "..";
+        let prefix = &config.prefix;
+        if !prefix.is_empty() && !prefix.trim_end_matches('/').split('/').all(is_segment) {
+            return Err((
+                "prefix",
+                format!(
+                    "{prefix:?} has something else than letters, digits, -, _, . and single slashes"
+                ),
+            ));
+        }
+        let base = base(config, region).map_err(|problem| ("endpoint", problem))?;
+        let keys = KeySource::new(config, probe)?;
+        let limits = ExchangeLimits {
+            timeout_seconds: config.timeout_seconds.max(1),
+            response_bytes: max,
+            retries: config.retries,
+            // A signature is for one host.
+            redirects: 0,
+            bulkhead: config.bulkhead.clone(),
+        };
+        let exchange = Exchange::new(
+            "artifacts",
+            std::slice::from_ref(&base),
+            &EgressConfig::default(),
+            &AuthConfig::default(),
+            &limits,
+        )
+        .map_err(|(_, problem)| ("endpoint", problem))?;
+        Ok(Self {
+            base,
+            prefix: prefix.clone(),
+            region: region.to_owned(),
+            keys,
+            exchange: Arc::new(exchange),
+            max,
+        })
+    }
+
+    pub(super) async fn put(&self, key: [u8; 16], kept: &Kept) -> Result<(), S3Error> {
+        if self.max < kept.bytes.len() {
+            return Err(S3Error::TooLarge);
+        }
+        let expires = kept.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut request = Outgoing::new(Method::PUT, self.url(key))
+            .header(EXPIRES, HeaderValue::from(expires.as_secs()));
+        if let Ok(media) = HeaderValue::from_str(&kept.media) {
+            request = request.header(CONTENT_TYPE, media);
+        }
+        request.body = bytes::Bytes::copy_from_slice(&kept.bytes);
+        let answer = self.ask(request).await?;
+        if answer.status.is_success() {
+            return Ok(());
+        }
+        Err(refusal(&answer))
+    }
+
+    /// What is kept under a key. `None` if there is nothing.
+    pub(super) async fn get(&self, key: [u8; 16]) -> Result<Option<Kept>, S3Error> {
+        let answer = self.ask(Outgoing::get(self.url(key))).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if answer.status != StatusCode::OK {
+            return Err(refusal(&answer));
+        }
+        let text = |name: &HeaderName| answer.headers.get(name).and_then(|v| v.to_str().ok());
+        let expires = text(&EXPIRES).and_then(|seconds| seconds.parse().ok());
+        Ok(Some(Kept {
+            media: text(&CONTENT_TYPE)
+                .unwrap_or("application/octet-stream")
+                .to_owned(),
+            expires: UNIX_EPOCH + Duration::from_secs(expires.unwrap_or(u64::from(u32::MAX))),
+            bytes: (*answer.body).into(),
+        }))
+    }
+
+    /// Sends what may be sent twice: what is under a key never changes.
+    async fn ask(&self, mut request: Outgoing) -> Result<Fetched, S3Error> {
+        let keys = self.keys.load().map_err(S3Error::Credentials)?;
+        sign(&mut request, &keys, &self.region, SystemTime::now())?;
+        Ok(self.exchange.send(request, true).await?)
+    }
+
+    fn url(&self, key: [u8; 16]) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{}{}", url.path(), self.prefix, name_of(key)));
+        url
+    }
+
+    /// The way to it, for whoever counts.
+    pub(super) fn exchange(&self) -> &Arc<Exchange> {
+        &self.exchange
+    }
+}
+
+impl fmt::Debug for S3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3")
+            .field("base", &self.base.as_str())
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_plain(text: &str, besides: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 255
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || besides.contains(c))
+}
+
+/// Where the bucket is.
+fn base(config: &S3Config, region: &str) -> Result<Url, String> {
+    let bucket = &config.bucket;
+    let endpoint = config
+        .endpoint
+        .clone()
+        .unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+    let mut url: Url = endpoint
+        .parse()
+        .map_err(|_| format!("{endpoint:?} is no URL; write https://host"))?;
+    let is_web = matches!(url.scheme(), "http" | "https");
+    if !is_web || url.query().is_some() || url.fragment().is_some() {
+        return Err(format!(
+            "{endpoint:?} is no URL of a store; write https://host"
+        ));
+    }
+    let in_path = config
+        .path_style
+        .unwrap_or(config.endpoint.is_some() || bucket.contains('.'));
+    let root = url.path().trim_end_matches('/').to_owned();
+    if in_path {
+        url.set_path(&format!("{root}/{bucket}/"));
+        return Ok(url);
+    }
+    let host = match url.host() {
+        Some(url::Host::Domain(host)) => format!("{bucket}.{host}"),
+        _ => {
+            return Err(
+                "an address cannot have a bucket before it; set path_style: true".to_owned(),
+            );
+        }
+    };
+    url.set_host(Some(&host))
+        .map_err(|_| format!("{host:?} is no name of a host; set path_style: true"))?;
+    url.set_path(&format!("{root}/"));
+    Ok(url)
+}
+
+/// What a store says is wrong, without its other words.
+fn refusal(answer: &Fetched) -> S3Error {
+    S3Error::Status {
+        status: answer.status,
+        code: code_of(&answer.body),
+    }
+}
+
+fn code_of(body: &[u8]) -> String {
+    let said = String::from_utf8_lossy(body);
+    let code = said
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"))
+        .map_or("", |(code, _)| code);
+    code.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(64)
+        .collect()
+}
+
+impl KeySource {
+    fn new(config: &S3Config, probe: &Probe) -> Result<Self, (&'static str, String)> {
+        let given = config.access_key_id.is_some() || config.secret_access_key.is_some();
+        if let Some(path) = &config.credentials_file {
+            if given {
+                let problem = "there is a credentials_file and a key; keep one of them".to_owned();
+                return Err(("credentials_file", problem));
+            }
+            let source = Self::File {
+                path: path.clone(),
+                profile: config.profile.clone(),
+            };
+            source
+                .load()
+                .map_err(|problem| ("credentials_file", problem))?;
+            return Ok(source);
+        }
+        let variable = |name: &str| probe.variable(name).map(str::to_owned);
+        let (id, secret, session) = if given {
+            let secret = config.secret_access_key.clone();
+            (
+                config.access_key_id.clone(),
+                secret,
+                config.session_token.clone(),
+            )
+        } else {
+            (
+                variable("AWS_ACCESS_KEY_ID"),
+                variable("AWS_SECRET_ACCESS_KEY").map(Secret::from),
+                variable("AWS_SESSION_TOKEN").map(Secret::from),
+            )
+        };
+        match (id, secret) {
+            (Some(id), Some(secret)) if is_plain(&id, "-._/+=") => Ok(Self::Fixed(Keys {
+                id,
+                secret,
+                session,
+            })),
+            (Some(_), Some(_)) => Err(("access_key_id", "it is no id of a key".to_owned())),
+            (Some(_), None) => Err(("secret_access_key", "there is an id without a key".to_owned())),
+            _ => Err((
+                "access_key_id",
+                "there is no key; set access_key_id and secret_access_key, credentials_file, or the variables \
+                 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn load(&self) -> Result<Keys, String> {
+        match self {
+            Self::Fixed(keys) => Ok(keys.clone()),
+            Self::File { path, profile } => {
+                read_keys(path, profile).map_err(|problem| format!("{}: {problem}", path.display()))
+            }
+        }
+    }
+}
+
+fn read_keys(path: &Path, profile: &str) -> Result<Keys, String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(CREDENTIALS_BYTES).read_to_string(&mut text))
+        .map_err(|error| error.to_string())?;
+    keys_of(&text, profile)
+}
+
+/// The keys of one section of a file.
+fn keys_of(text: &str, profile: &str) -> Result<Keys, String> {
+    let (mut id, mut secret, mut session) = (None, None, None);
+    let mut here = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            here = section.trim() == profile;
+        } else if let Some((name, value)) = line.split_once('=').filter(|_| here) {
+            let value = value.trim().to_owned();
+            match name.trim() {
+                "aws_access_key_id" => id = Some(value),
+                "aws_secret_access_key" => secret = Some(Secret::from(value)),
+                "aws_session_token" => session = Some(Secret::from(value)),
+                _ => {}
+            }
+        }
+    }
+    match (id, secret) {
+        (Some(id), Some(secret)) => Ok(Keys {
+            id,
+            secret,
+            session,
+        }),
+        _ => Err(format!(
+            "it has no aws_access_key_id and aws_secret_access_key below [{profile}]"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> S3Config {
+        serde_json::from_str(text).expect("a configuration")
+    }
+
+    fn refused(text: &str) -> (&'static str, String) {
+        let probe = Probe::of([
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "key"),
+        ]);
+        S3::new(&config(text), 1000, &probe).expect_err("refused")
+    }
+
+    #[test]
+    fn a_bucket_is_before_the_host_or_in_the_path() {
+        for (text, url) in [
+            (
+                r#"{"bucket": "b"}"#,
+                "https://b.s3.eu-west-1.amazonaws.com/",
+            ),
+            (
+                r#"{"bucket": "b.c"}"#,
+                "https://s3.eu-west-1.amazonaws.com/b.c/",
+            ),
+            (
+                r#"{"bucket": "b", "endpoint": "http://127.0.0.1:9000/"}"#,
+                "http://127.0.0.1:9000/b/",
+            ),
+            (
+                r#"{"bucket": "b", "endpoint": "https://s.example.com/x", "path_style": false}"#,
+                "https://b.s.example.com/x/",
+            ),
+        ] {
+            let base = base(&config(text), "eu-west-1").expect("a URL");
+            assert_eq!(base.as_str(), url);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_by_its_setting() {
+        for (text, setting) in [
+            ("{}", "bucket"),
+            (r#"{"bucket": "a/b"}"#, "bucket"),
+            (r#"{"bucket": "b", "region": "x y"}"#, "region"),
+            (r#"{"bucket": "b", "prefix": "../x"}"#, "prefix"),
+            (r#"{"bucket": "b", "prefix": "/x"}"#, "prefix"),
+            (r#"{"bucket": "b", "endpoint": "ftp://x"}"#, "endpoint"),
+            (
+                r#"{"bucket": "b", "endpoint": "http://10.0.0.1", "path_style": false}"#,
+                "endpoint",
+            ),
+            (
+                r#"{"bucket": "b", "access_key_id": "x"}"#,
+                "secret_access_key",
+            ),
+            (
+                r#"{"bucket": "b", "credentials_file": "/nonexistent"}"#,
+                "credentials_file",
+            ),
+        ] {
+            let (place, problem) = refused(text);
+            assert_eq!(place, setting, "{problem}");
+        }
+        let probe = Probe::of::<&str, &str>([]);
+        let (_, problem) = S3::new(&config(r#"{"bucket": "b"}"#), 1, &probe).expect_err("no key");
+        assert!(problem.contains("AWS_ACCESS_KEY_ID"), "{problem}");
+    }
+
+    #[test]
+    fn keys_are_read_from_a_section_of_a_file() {
+        let text = "# mine\n[other]\naws_access_key_id=x\n[default]\naws_access_key_id = id\n\
+                    aws_secret_access_key = a+b/c=\naws_session_token=t\n";
+        let keys = keys_of(text, "default").expect("keys");
+        assert_eq!((&*keys.id, keys.secret.expose()), ("id", "a+b/c="));
+        assert!(keys_of(text, "other").is_err());
+        let debug = format!("{keys:?}");
+        assert!(!debug.contains("a+b"), "{debug}");
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_code_alone() {
+        let body = b"<Error><Code>Access\nDenied</Code><AWSAccessKeyId>x</AWSAccessKeyId></Error>";
+        assert_eq!(code_of(body), "AccessDenied");
+        assert_eq!(code_of(b"\xff<html>"), "");
+    }
+}

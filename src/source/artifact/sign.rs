@@ -1,0 +1,210 @@
+//! AWS Signature Version 4, as S3 and what is compatible with it want it: in the header `Authorization`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hmac;
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::environment::Secret;
+use crate::net::Outgoing;
+
+/// What a request is signed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub(super) id: String,
+    pub(super) secret: Secret,
+    /// Of keys that are good for a while.
+    pub(super) session: Option<Secret>,
+}
+
+/// Why a request cannot be signed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SignError {
+    #[error("the clock of this machine shows no time that can be signed")]
+    Clock,
+    #[error("the keys have characters that no header can hold")]
+    NotText,
+}
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const SHA256_HEADER: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+const DATE_HEADER: HeaderName = HeaderName::from_static("x-amz-date");
+const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-amz-security-token");
+/// What is left as it is: RFC 3986's unreserved characters.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// Signs a request, with all headers that it has by now.
+pub(super) fn sign(
+    request: &mut Outgoing,
+    keys: &Keys,
+    region: &str,
+    now: SystemTime,
+) -> Result<(), SignError> {
+    let now = jiff::Timestamp::try_from(now).map_err(|_| SignError::Clock)?;
+    let now = now.to_zoned(jiff::tz::TimeZone::UTC);
+    let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let date = now.strftime("%Y%m%d").to_string();
+    let body = hex(digest(&SHA256, &request.body).as_ref());
+    let text = |text: &str| HeaderValue::from_str(text).map_err(|_| SignError::NotText);
+    request.headers.insert(SHA256_HEADER, text(&body)?);
+    request.headers.insert(DATE_HEADER, text(&time)?);
+    if let Some(session) = &keys.session {
+        let mut value = text(session.expose())?;
+        value.set_sensitive(true);
+        request.headers.insert(TOKEN_HEADER, value);
+    }
+    let (names, canonical) = canonical(request, &body);
+    let scope = format!("{date}/{region}/s3/aws4_request");
+    let hash = hex(digest(&SHA256, canonical.as_bytes()).as_ref());
+    let string_to_sign = format!("{ALGORITHM}\n{time}\n{scope}\n{hash}");
+    let mut key = format!("AWS4{}", keys.secret.expose()).into_bytes();
+    for part in [&*date, region, "s3", "aws4_request"] {
+        key = mac(&key, part);
+    }
+    let signature = hex(&mac(&key, &string_to_sign));
+    let mut value = text(&format!(
+        "{ALGORITHM} Credential={}/{scope},SignedHeaders={names},Signature={signature}",
+        keys.id
+    ))?;
+    value.set_sensitive(true);
+    request.headers.insert(AUTHORIZATION, value);
+    Ok(())
+}
+
+/// Names of the headers that are signed, and the request as both sides write it.
+fn canonical(request: &Outgoing, body: &str) -> (String, String) {
+    let mut headers = BTreeMap::new();
+    for (name, value) in &request.headers {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        headers.insert(name.as_str(), value);
+    }
+    headers.insert("host", host(request));
+    let names = headers.keys().copied().collect::<Vec<_>>().join(";");
+    let encode = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
+    let path = request.url.path().split('/').map(|segment| {
+        let plain = percent_decode_str(segment).decode_utf8_lossy();
+        encode(&plain)
+    });
+    let path = path.collect::<Vec<_>>().join("/");
+    let mut query: Vec<(String, String)> = request
+        .url
+        .query_pairs()
+        .map(|(name, value)| (encode(&name), encode(&value)))
+        .collect();
+    query.sort();
+    let query = query.iter().map(|(name, value)| format!("{name}={value}"));
+    let query = query.collect::<Vec<_>>().join("&");
+    let mut canonical = format!("{}\n{path}\n{query}\n", request.method);
+    for (name, value) in &headers {
+        // A `String` takes all that it is given.
+        let _ = writeln!(canonical, "{name}:{value}");
+    }
+    let _ = write!(canonical, "\n{names}\n{body}");
+    (names, canonical)
+}
+
+/// As the client sends it: without the port that the scheme has anyway.
+fn host(request: &Outgoing) -> String {
+    let host = request.url.host_str().unwrap_or_default();
+    match request.url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+fn mac(key: &[u8], text: &str) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Method;
+
+    use super::*;
+
+    /// The examples of "Authenticating Requests: Using the Authorization Header" in the reference of Amazon S3.
+    #[test]
+    fn requests_are_signed_as_amazons_examples_are() {
+        let keys = Keys {
+            id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned().into(),
+            session: None,
+        };
+        // 2013-05-24T00:00:00Z
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_369_353_600);
+        let url = |rest: &str| {
+            let url = format!("https://examplebucket.s3.amazonaws.com{rest}");
+            url.parse().expect("a URL")
+        };
+        let header = |name: &'static str| HeaderName::from_static(name);
+        let value = HeaderValue::from_static;
+        let mut put = Outgoing::new(Method::PUT, url("/test$file.text"))
+            .header(header("date"), value("Fri, 24 May 2013 00:00:00 GMT"))
+            .header(header("x-amz-storage-class"), value("REDUCED_REDUNDANCY"));
+        put.body = "Welcome to Amazon S3.".into();
+        for (request, signature) in [
+            (
+                Outgoing::get(url("/test.txt")).header(header("range"), value("bytes=0-9")),
+                "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+            ),
+            (
+                put,
+                "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+            ),
+            (
+                Outgoing::get(url("/?lifecycle")),
+                "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+            ),
+            (
+                Outgoing::get(url("/?max-keys=2&prefix=J")),
+                "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+            ),
+        ] {
+            let mut request = request;
+            sign(&mut request, &keys, "us-east-1", now).expect("signed");
+            let authorization = request.headers[AUTHORIZATION].to_str().expect("text");
+            assert!(authorization.ends_with(signature), "{authorization}");
+            assert!(
+                authorization.contains("Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/"),
+                "{authorization}"
+            );
+            assert!(!format!("{request:?}{keys:?}").contains("wJalr"));
+        }
+    }
+
+    #[test]
+    fn keys_that_are_good_for_a_while_are_sent_and_signed_with_their_token() {
+        let keys = Keys {
+            id: "id".to_owned(),
+            secret: "secret".to_owned().into(),
+            session: Some("token".to_owned().into()),
+        };
+        let url = "http://127.0.0.1:9000/bucket/a%20b".parse().expect("a URL");
+        let mut request = Outgoing::get(url);
+        sign(&mut request, &keys, "eu-west-1", SystemTime::now()).expect("signed");
+        let (names, canonical) = canonical(&request, "x");
+        assert!(names.contains("x-amz-security-token"), "{names}");
+        assert!(canonical.contains("\nhost:127.0.0.1:9000\n"), "{canonical}");
+        assert!(canonical.contains("\n/bucket/a%20b\n"), "{canonical}");
+    }
+}

@@ -1,0 +1,418 @@
+//! From what a program says of itself to a configuration of it. Nothing of this is used while serving.
+
+mod help;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use self::help::{Flag, Help, Positional};
+use super::CommandTool;
+use super::config::{CommandLimits, CommandSourceConfig, CommandToolConfig};
+use super::run::{Program, RunError};
+use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
+
+/// What is to be found out, of which program.
+#[derive(Clone, Debug)]
+pub(crate) struct Discovery {
+    /// The program: a name, or a path.
+    pub(crate) program: String,
+    /// Subcommands that lead to where to begin.
+    pub(crate) words: Vec<String>,
+    /// How many levels of subcommands are looked at below that.
+    pub(crate) depth: usize,
+    /// How long each `--help` may take, in seconds.
+    pub(crate) timeout_seconds: u64,
+    /// Variables of this process that the program gets.
+    pub(crate) inherit: Vec<String>,
+}
+
+/// What was found out.
+#[derive(Debug)]
+pub(crate) struct Discovered {
+    /// A configuration, in YAML.
+    pub(crate) configuration: String,
+    /// How many tools it has.
+    pub(crate) tools: usize,
+    /// What is not in it, and why not.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Why nothing was found out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiscoveryError {
+    /// The program cannot be run.
+    #[error("{0}")]
+    Program(String),
+    /// It says nothing of itself.
+    #[error("{0} says nothing that could become a tool")]
+    Nothing(String),
+}
+
+/// Why a program or a subcommand does not say its help.
+#[derive(Debug, thiserror::Error)]
+enum HelpError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("it fails when it is asked for help")]
+    Failed,
+}
+
+/// How many times a program is asked, all subcommands together.
+const HELPS_MAX: usize = 200;
+/// How much of an answer is read, in bytes.
+const HELP_BYTES: usize = 256 * 1024;
+/// Names that templates have a meaning for.
+const RESERVED: [&str; 22] = [
+    "and",
+    "arguments",
+    "caller",
+    "debug",
+    "dict",
+    "else",
+    "false",
+    "False",
+    "for",
+    "if",
+    "in",
+    "is",
+    "loop",
+    "namespace",
+    "none",
+    "None",
+    "not",
+    "or",
+    "range",
+    "self",
+    "true",
+    "True",
+];
+
+/// Asks a program for its help, and each of its subcommands for theirs. The program runs as a tool of it would: alone,
+/// without this process's environment, within limits. What it is asked is `--help` and nothing else; one that does not
+/// know that may do what it does without it.
+///
+/// # Errors
+///
+/// The program cannot be run, or says nothing that can be used.
+pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryError> {
+    let source = CommandSourceConfig {
+        inherit: discovery.inherit.clone(),
+        limits: CommandLimits {
+            timeout_seconds: discovery.timeout_seconds,
+            output_bytes: HELP_BYTES,
+            // Address space is no measure of what a runtime uses only to say its help.
+            memory_bytes: 0,
+            ..CommandLimits::default()
+        },
+        ..CommandSourceConfig::default()
+    };
+    let program = Program::new(&source, &discovery.program)
+        .map_err(|problem| DiscoveryError::Program(problem.replace("argv[0]: ", "")))?;
+    let mut search = Search {
+        source: &source,
+        program,
+        argv0: whole(&discovery.program),
+        helps: 0,
+        names: BTreeSet::new(),
+        tools: Vec::new(),
+        left_out: Vec::new(),
+    };
+    // Subcommands that are still to be asked, the next one last.
+    let mut waiting = vec![(discovery.words.clone(), String::new(), discovery.depth)];
+    while let Some((words, about, depth)) = waiting.pop() {
+        let called = search.called(&words);
+        if search.helps == HELPS_MAX {
+            let rest = waiting.len() + 1;
+            let told = format!("{called} and {rest} more: {HELPS_MAX} subcommands were asked");
+            search.left_out.push(told);
+            break;
+        }
+        let help = match search.help(&words).await {
+            Ok(help) => help,
+            Err(problem) if search.helps == 1 && words == discovery.words => {
+                return Err(DiscoveryError::Program(format!("{called}: {problem}")));
+            }
+            Err(problem) => {
+                search.left_out.push(format!("{called}: {problem}"));
+                continue;
+            }
+        };
+        if help.commands.is_empty() {
+            search.tool(&words, &about, &help);
+        } else if depth == 0 {
+            let told = format!("{called}: it has subcommands; ask deeper with --depth");
+            search.left_out.push(told);
+        } else {
+            for command in help.commands.into_iter().rev() {
+                let mut longer = words.clone();
+                longer.push(command.name);
+                waiting.push((longer, command.about, depth - 1));
+            }
+        }
+    }
+    if search.tools.is_empty() {
+        return Err(DiscoveryError::Nothing(search.called(&discovery.words)));
+    }
+    Ok(Discovered {
+        configuration: search.configuration(discovery),
+        tools: search.tools.len(),
+        left_out: search.left_out,
+    })
+}
+
+/// A path that holds wherever the server is started.
+fn whole(program: &str) -> String {
+    if !program.contains('/') {
+        return program.to_owned();
+    }
+    std::path::absolute(program)
+        .map_or_else(|_| program.to_owned(), |path| path.display().to_string())
+}
+
+struct Search<'a> {
+    source: &'a CommandSourceConfig,
+    program: Program,
+    argv0: String,
+    helps: usize,
+    names: BTreeSet<String>,
+    tools: Vec<Value>,
+    left_out: Vec<String>,
+}
+
+impl Search<'_> {
+    /// What the program is called by people.
+    fn base(&self) -> String {
+        let name = Path::new(&self.argv0).file_name();
+        name.map_or_else(
+            || self.argv0.clone(),
+            |name| name.to_string_lossy().into_owned(),
+        )
+    }
+
+    fn called(&self, words: &[String]) -> String {
+        let mut called = self.base();
+        for word in words {
+            called.push(' ');
+            called.push_str(word);
+        }
+        called
+    }
+
+    async fn help(&mut self, words: &[String]) -> Result<Help, HelpError> {
+        self.helps += 1;
+        let mut line = words.to_vec();
+        line.push("--help".to_owned());
+        let ended = self.program.run(&line, None).await?;
+        // Some complain their help, and some fail at it.
+        let said = if ended.stdout.trim_ascii().is_empty() {
+            ended.stderr
+        } else {
+            ended.stdout
+        };
+        let base = self.base();
+        let mut path = vec![&*base];
+        path.extend(words.iter().map(|word| &**word));
+        let help = Help::read(&String::from_utf8_lossy(&said), &path);
+        // Some complain of other things before they look at what they were asked.
+        if ended.code != Some(0)
+            && !help.has_usage
+            && help.options.is_empty()
+            && help.commands.is_empty()
+        {
+            return Err(HelpError::Failed);
+        }
+        Ok(help)
+    }
+
+    fn tool(&mut self, words: &[String], about: &str, help: &Help) {
+        let called = self.called(words);
+        if help.about.is_empty()
+            && help.options.is_empty()
+            && help.positionals.is_empty()
+            && about.is_empty()
+        {
+            self.left_out
+                .push(format!("{called}: its help says nothing"));
+            return;
+        }
+        let name = shortened(&sanitized(&called), NAME_CHARACTERS_MAX);
+        if !self.names.insert(name.clone()) {
+            self.left_out
+                .push(format!("{called}: {name} is there already"));
+            return;
+        }
+        let tool = described(&name, &self.argv0, words, about, help);
+        let checked = serde_json::from_value::<CommandToolConfig>(tool.clone())
+            .map_err(|error| error.to_string())
+            .and_then(|config| CommandTool::new(self.source, &config, "").map(drop));
+        match checked {
+            Ok(()) => self.tools.push(tool),
+            Err(problem) => self.left_out.push(format!("{called}: {problem}")),
+        }
+    }
+
+    fn configuration(&self, discovery: &Discovery) -> String {
+        let mut text = format!(
+            "# Found out from `{} --help`. Look at every tool before it is served: take away what nobody should call,\n\
+             # and say `read_only: true` where nothing is changed. Values never begin an argument with a dash.\n\
+             sources:\n  - name: {}\n    command:\n",
+            self.called(&discovery.words),
+            quoted(&sanitized(&self.base())),
+        );
+        if !discovery.inherit.is_empty() {
+            let _ = writeln!(text, "      inherit: {}", inline(&json!(discovery.inherit)));
+        }
+        text.push_str("      tools:\n");
+        for tool in &self.tools {
+            let mut before = "        - ";
+            for member in ["name", "description"] {
+                if let Some(value) = tool.get(member) {
+                    let _ = writeln!(text, "{before}{member}: {}", inline(value));
+                    before = "          ";
+                }
+            }
+            if let Some(arguments) = tool["arguments"].as_object().filter(|all| !all.is_empty()) {
+                text.push_str("          arguments:\n");
+                for (name, argument) in arguments {
+                    let _ = writeln!(text, "            {}: {}", quoted(name), inline(argument));
+                }
+            }
+            text.push_str("          argv:\n");
+            for argument in tool["argv"].as_array().into_iter().flatten() {
+                let _ = writeln!(text, "            - {}", inline(argument));
+            }
+        }
+        text
+    }
+}
+
+/// A text as YAML, whose other forms mean something else for some of them. Variables are not replaced in it.
+fn quoted(text: &str) -> String {
+    Value::from(text.replace("${", "$${")).to_string()
+}
+
+/// A value as YAML, on one line.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| format!("{name}: {}", inline(value));
+            let members: Vec<String> = members.iter().map(member).collect();
+            format!("{{ {} }}", members.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A tool as the configuration has it.
+fn described(name: &str, argv0: &str, words: &[String], about: &str, help: &Help) -> Value {
+    let mut arguments = Map::new();
+    let mut argv = vec![Value::from(argv0)];
+    argv.extend(words.iter().map(|word| Value::from(&**word)));
+    for flag in &help.options {
+        let Some(argument) = argument_name(&flag.name, &arguments) else {
+            continue;
+        };
+        argv.push(flag_in_argv(flag, &argument));
+        arguments.insert(argument, flag_argument(flag));
+    }
+    for positional in &help.positionals {
+        let Some(argument) = argument_name(&positional.name, &arguments) else {
+            continue;
+        };
+        argv.push(format!("{{{{ {argument} }}}}").into());
+        arguments.insert(argument, positional_argument(positional));
+    }
+    let description = if help.about.is_empty() {
+        about
+    } else {
+        &help.about
+    };
+    let mut tool = json!({ "name": name, "arguments": arguments, "argv": argv });
+    if !description.is_empty() {
+        tool["description"] = description.into();
+    }
+    tool
+}
+
+/// A name that a template can use, and that no other argument has.
+fn argument_name(text: &str, taken: &Map<String, Value>) -> Option<String> {
+    let text = text.trim_start_matches('-');
+    let mut name = String::with_capacity(text.len());
+    for c in text.chars() {
+        name.push(if c.is_ascii_alphanumeric() { c } else { '_' });
+    }
+    // What options are called is left as it is; arguments are written in capitals only to tell them apart.
+    if !name.chars().any(|c| c.is_ascii_lowercase()) && name.len() > 1 {
+        name.make_ascii_lowercase();
+    }
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert(0, '_');
+    }
+    if RESERVED.contains(&&*name) {
+        name.push('_');
+    }
+    let is_name = name.chars().any(|c| c.is_ascii_alphanumeric());
+    (is_name && !taken.contains_key(&name)).then_some(name)
+}
+
+fn flag_in_argv(flag: &Flag, argument: &str) -> Value {
+    let name = &flag.name;
+    match &flag.value {
+        None => format!("{{% if {argument} %}}{name}{{% endif %}}").into(),
+        Some(_) if name.starts_with("--") => format!("{name}={{{{ {argument} }}}}").into(),
+        Some(_) => json!([name, format!("{{{{ {argument} }}}}")]),
+    }
+}
+
+fn flag_argument(flag: &Flag) -> Value {
+    let mut argument = Map::new();
+    let kind = match &flag.value {
+        None => Some("boolean"),
+        Some(value) => kind_of(value),
+    };
+    if let Some(kind) = kind {
+        argument.insert("type".to_owned(), kind.into());
+    }
+    if !flag.choices.is_empty() {
+        argument.insert("enum".to_owned(), json!(flag.choices));
+    }
+    if !flag.about.is_empty() {
+        argument.insert("description".to_owned(), flag.about.clone().into());
+    }
+    if !flag.is_required {
+        argument.insert("optional".to_owned(), true.into());
+    }
+    Value::Object(argument)
+}
+
+fn positional_argument(positional: &Positional) -> Value {
+    let mut argument = Map::new();
+    if !positional.choices.is_empty() {
+        argument.insert("enum".to_owned(), json!(positional.choices));
+    }
+    argument.insert("description".to_owned(), positional.name.clone().into());
+    if !positional.is_required {
+        argument.insert("optional".to_owned(), true.into());
+    }
+    Value::Object(argument)
+}
+
+/// What kind of value is meant, where its name leaves no doubt.
+fn kind_of(value: &str) -> Option<&'static str> {
+    match value.to_lowercase().as_str() {
+        "n" | "num" | "number" | "count" | "int" | "integer" | "uint" => Some("integer"),
+        "float" | "float64" => Some("number"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Who gives tokens for a server, and how: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
+
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use super::LoginError;
+use crate::net::{Client, Outgoing};
+
+/// What a server says of who gives tokens for it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Resource {
+    pub(super) resource: String,
+    pub(super) authorization_servers: Vec<String>,
+    pub(super) scopes_supported: Vec<String>,
+}
+
+/// What an issuer says of itself.
+#[derive(Debug, Deserialize)]
+pub(super) struct Issuer {
+    pub(super) issuer: String,
+    pub(super) authorization_endpoint: Option<String>,
+    pub(super) token_endpoint: Option<String>,
+    pub(super) registration_endpoint: Option<String>,
+    pub(super) revocation_endpoint: Option<String>,
+    #[serde(default)]
+    pub(super) code_challenge_methods_supported: Vec<String>,
+    #[serde(default)]
+    pub(super) scopes_supported: Vec<String>,
+    #[serde(default)]
+    pub(super) token_endpoint_auth_methods_supported: Vec<String>,
+    #[serde(default)]
+    pub(super) client_id_metadata_document_supported: bool,
+    #[serde(default)]
+    pub(super) authorization_response_iss_parameter_supported: bool,
+}
+
+/// What a server wants to be shown.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Challenge {
+    pub(super) metadata: Option<Url>,
+    pub(super) scopes: Vec<String>,
+}
+
+/// Asks a server without a token.
+pub(super) async fn challenge(
+    client: &Client,
+    server: &Url,
+) -> Result<Option<Challenge>, LoginError> {
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"longshore","version":"0"}}}"#;
+    let request = Outgoing::post(server.clone(), "application/json", body).header(
+        ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    // Only its head is of interest; what follows may be a stream.
+    let answer = client.open(request).await?;
+    let wants = answer.status == StatusCode::UNAUTHORIZED;
+    Ok(wants.then(|| read_challenge(&answer.headers)))
+}
+
+fn read_challenge(headers: &HeaderMap) -> Challenge {
+    let values = headers.get_all(WWW_AUTHENTICATE).iter();
+    let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    let parameter = |name: &str| values.iter().find_map(|value| parameter_of(value, name));
+    Challenge {
+        metadata: parameter("resource_metadata").and_then(|url| url.parse().ok()),
+        scopes: parameter("scope")
+            .map(|scope| scope.split_whitespace().map(str::to_owned).collect())
+            .unwrap_or_default(),
+    }
+}
+
+/// The value of a parameter of a challenge: `name="value"` or `name=value`.
+fn parameter_of(challenge: &str, name: &str) -> Option<String> {
+    let mut rest = challenge;
+    while let Some(at) = rest.find('=') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        let key = before.rsplit([' ', ',', '\t']).next().unwrap_or_default();
+        let (value, behind) = match after.strip_prefix('"') {
+            Some(quoted) => {
+                let end = quoted.find('"')?;
+                (&quoted[..end], &quoted[end + 1..])
+            }
+            None => after.split_at(after.find([',', ' ']).unwrap_or(after.len())),
+        };
+        if key.eq_ignore_ascii_case(name) {
+            return Some(value.to_owned());
+        }
+        rest = behind;
+    }
+    None
+}
+
+/// The metadata of a server: where its challenge says, else where it may be. `None` if it has none.
+pub(super) async fn resource(
+    client: &Client,
+    server: &Url,
+    told: Option<&Url>,
+) -> Result<Option<Resource>, LoginError> {
+    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+    let path = server.path().trim_end_matches('/');
+    let candidates = match told {
+        Some(url) => vec![url.clone()],
+        None if path.is_empty() => vec![at(server, WELL_KNOWN)],
+        None => vec![
+            at(server, &format!("{WELL_KNOWN}{path}")),
+            at(server, WELL_KNOWN),
+        ],
+    };
+    for url in candidates {
+        let Some(found) = document::<Resource>(client, &url).await? else {
+            continue;
+        };
+        if !is_of(&found.resource, server) {
+            return Err(LoginError::OtherResource {
+                found: cut(&found.resource),
+            });
+        }
+        return Ok(Some(found));
+    }
+    Ok(None)
+}
+
+/// Whether what a server says that it is (RFC 9728, 3.3) is what was asked for, or what that is a part of.
+fn is_of(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = resource.parse::<Url>() else {
+        return false;
+    };
+    let (outer, inner) = (
+        resource.path().trim_end_matches('/'),
+        server.path().trim_end_matches('/'),
+    );
+    let below = inner
+        .strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    resource.origin() == server.origin() && below
+}
+
+/// The metadata of an issuer, which has to say that it is this one.
+pub(super) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginError> {
+    let url: Url = name.parse().map_err(|_| LoginError::NoIssuer(cut(name)))?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    let mut paths = vec![
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        paths.push(format!("{path}/.well-known/openid-configuration"));
+    }
+    for path in paths {
+        let Some(found) = document::<Issuer>(client, &at(&url, &path)).await? else {
+            continue;
+        };
+        if found.issuer != name {
+            return Err(LoginError::OtherIssuer {
+                found: cut(&found.issuer),
+                wanted: cut(name),
+            });
+        }
+        return Ok(found);
+    }
+    Err(LoginError::NoIssuer(cut(name)))
+}
+
+/// A document, if there is one.
+async fn document<T: DeserializeOwned>(
+    client: &Client,
+    url: &Url,
+) -> Result<Option<T>, LoginError> {
+    let request = Outgoing::new(Method::GET, url.clone())
+        .header(ACCEPT, HeaderValue::from_static("application/json"));
+    let answer = client.fetch(request).await?;
+    let is_json = answer
+        .headers
+        .get(CONTENT_TYPE)
+        .is_none_or(|kind| kind.as_bytes().windows(4).any(|part| part == b"json"));
+    if answer.status != StatusCode::OK || !is_json {
+        return Ok(None);
+    }
+    serde_json::from_slice(&answer.body)
+        .map(Some)
+        .map_err(|error| LoginError::Document {
+            url: url.clone(),
+            problem: error.to_string(),
+        })
+}
+
+fn at(url: &Url, path: &str) -> Url {
+    let mut url = url.clone();
+    url.set_path(path);
+    url.set_query(None);
+    url.set_fragment(None);
+    url
+}
+
+/// What a stranger wrote, as far as it is told.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_says_where_metadata_is_and_which_scopes_are_wanted() {
+        let read = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(text));
+            read_challenge(&headers)
+        };
+        let told = read(
+            r#"Bearer error="x, scope=no", resource_metadata="https://a/.well-known/x", scope="r w""#,
+        );
+        assert_eq!(
+            told.metadata.as_ref().map(Url::as_str),
+            Some("https://a/.well-known/x")
+        );
+        assert_eq!(told.scopes, ["r", "w"]);
+        assert_eq!(read("Bearer scope=one,x=y").scopes, ["one"]);
+        for none in ["", "Bearer", "Bearer scope", "Bearer scope=\"open", "="] {
+            assert_eq!(read(none), Challenge::default(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_what_it_says_or_a_part_of_that() {
+        let server: Url = "https://a.example/x/mcp".parse().expect("a URL");
+        for (resource, is) in [
+            ("https://a.example/x/mcp", true),
+            ("https://a.example/x/mcp/", true),
+            ("https://a.example", true),
+            ("https://a.example/x", true),
+            ("https://a.example/x/m", false),
+            ("https://a.example/x/mcp/y", false),
+            ("http://a.example/x/mcp", false),
+            ("https://b.example/x/mcp", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of(resource, &server), is, "{resource}");
+        }
+    }
+}

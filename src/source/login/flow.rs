@@ -1,0 +1,432 @@
+//! The steps of a login, one after another.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use http::header::ACCEPT;
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+use url::Url;
+
+use super::LoginError;
+use super::callback::{Callback, Redirected};
+use super::discovery::{self, Issuer, cut};
+use super::stored::{Granted, Login, client, file_of};
+use crate::environment::Secret;
+use crate::net::{Client, Outgoing};
+use crate::seal::random_bytes;
+
+/// Where to log in, and as what.
+#[derive(Clone, Debug)]
+pub(crate) struct LoginRequest {
+    pub(crate) server: Url,
+    /// Where the token is kept.
+    pub(crate) folder: PathBuf,
+    /// A client that is registered with the issuer already.
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<Secret>,
+    /// Where a document about this client is, for issuers that read such.
+    pub(crate) client_metadata: Option<Url>,
+    /// Which of a server's issuers; the first that it names, unless said.
+    pub(crate) issuer: Option<String>,
+    /// What the token is to allow; what the server asks for, unless said.
+    pub(crate) scopes: Vec<String>,
+    /// Where the browser comes back to; 0 for any port.
+    pub(crate) port: u16,
+    /// Networks in which server and issuer may be though they are not public.
+    pub(crate) networks: Vec<IpNet>,
+    pub(crate) patience: Duration,
+}
+
+/// What an answer to a registration is read for (RFC 7591).
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    client_secret: Option<String>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    error: String,
+    error_description: String,
+}
+
+/// Who we are to an issuer.
+struct Identity {
+    id: String,
+    secret: Option<String>,
+    in_form: bool,
+}
+
+/// Asks somebody for consent: `show` is given where a browser has to go.
+pub(crate) async fn log_in(
+    request: &LoginRequest,
+    show: impl FnOnce(&Url),
+) -> Result<Login, LoginError> {
+    let web = client(&request.networks, Some(&request.server))?;
+    let (resource, issuer_name, mut scopes) = find(&web, request).await?;
+    let issuer = discovery::issuer(&web, &issuer_name).await?;
+    if !issuer
+        .code_challenge_methods_supported
+        .iter()
+        .any(|m| m == "S256")
+    {
+        return Err(LoginError::NoPkce);
+    }
+    let authorize = endpoint(
+        issuer.authorization_endpoint.as_ref(),
+        "authorization_endpoint",
+    )?;
+    let token_endpoint = endpoint(issuer.token_endpoint.as_ref(), "token_endpoint")?;
+    web.guard().check_url(&token_endpoint)?;
+    // A browser goes there, and nothing else than a page is to open.
+    web.guard().check_url(&authorize)?;
+    let callback = Callback::listen(request.port)
+        .await
+        .map_err(|source| LoginError::Listen {
+            port: request.port,
+            source,
+        })?;
+    let redirect = callback.redirect_uri();
+    let identity = identify(&web, request, &issuer, &redirect).await?;
+    if !request.scopes.is_empty() {
+        scopes.clone_from(&request.scopes);
+    }
+    // Otherwise there may be nothing to get the next token with.
+    if issuer
+        .scopes_supported
+        .iter()
+        .any(|s| s == "offline_access")
+        && !scopes.iter().any(|s| s == "offline_access")
+    {
+        scopes.push("offline_access".to_owned());
+    }
+    let (verifier, state) = (secret_text(), secret_text());
+    let url = authorization_url(
+        authorize, &identity, &redirect, &verifier, &state, &resource, &scopes,
+    );
+    show(&url);
+    let redirected = timeout(request.patience, callback.wait(&state))
+        .await
+        .map_err(|_| LoginError::Timeout(request.patience.as_secs()))?
+        .map_err(|source| LoginError::Listen {
+            port: request.port,
+            source,
+        })?;
+    let code = code_of(redirected, &issuer)?;
+    let mut login = Login {
+        resource,
+        issuer: issuer.issuer,
+        token_endpoint: token_endpoint.as_str().to_owned(),
+        revocation_endpoint: issuer.revocation_endpoint,
+        client_id: identity.id,
+        client_secret: identity.secret,
+        secret_in_form: identity.in_form,
+        access_token: String::new(),
+        expires: None,
+        refresh_token: None,
+        scopes,
+        networks: request.networks.clone(),
+    };
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", code.as_str()),
+        ("redirect_uri", redirect.as_str()),
+        ("code_verifier", verifier.as_str()),
+    ];
+    let granted: Granted = login.ask(token_endpoint.as_str(), &fields).await?;
+    login.take(granted, SystemTime::now());
+    let file = file_of(&request.folder, &request.server);
+    login.write(&file).map_err(|source| LoginError::Store {
+        file: file.display().to_string(),
+        source,
+    })?;
+    Ok(login)
+}
+
+/// Where an issuer says that a part of it is.
+fn endpoint(told: Option<&String>, name: &'static str) -> Result<Url, LoginError> {
+    told.and_then(|url| url.parse().ok())
+        .ok_or(LoginError::NoEndpoint(name))
+}
+
+/// What the server calls itself, who gives tokens for it, and what they should allow.
+async fn find(
+    web: &Client,
+    request: &LoginRequest,
+) -> Result<(String, String, Vec<String>), LoginError> {
+    let server = &request.server;
+    let challenge = discovery::challenge(web, server).await?;
+    let told = challenge.as_ref().and_then(|c| c.metadata.as_ref());
+    let resource = discovery::resource(web, server, told).await?;
+    let Some(resource) = resource else {
+        let Some(challenge) = challenge else {
+            return Err(LoginError::Open);
+        };
+        // Up to 2025-03-26 a server is its own issuer, at the root of its origin.
+        let mut root = server.clone();
+        root.set_path("");
+        root.set_query(None);
+        let issuer = request.issuer.clone();
+        let issuer = issuer.unwrap_or_else(|| root.as_str().trim_end_matches('/').to_owned());
+        return Ok((canonical(server), issuer, challenge.scopes));
+    };
+    let issuer = match &request.issuer {
+        Some(wanted) => Some(wanted),
+        None => resource.authorization_servers.first(),
+    };
+    let issuer = issuer.ok_or(LoginError::NoMetadata)?.clone();
+    let asked = challenge
+        .map(|challenge| challenge.scopes)
+        .unwrap_or_default();
+    let scopes = if asked.is_empty() {
+        resource.scopes_supported
+    } else {
+        asked
+    };
+    Ok((resource.resource, issuer, scopes))
+}
+
+/// A server as its URL names it (RFC 8707, 2).
+fn canonical(server: &Url) -> String {
+    let mut url = server.clone();
+    url.set_fragment(None);
+    url.as_str().to_owned()
+}
+
+/// Who we are: a client that somebody has registered, a document about us, or one that is registered now.
+async fn identify(
+    web: &Client,
+    request: &LoginRequest,
+    issuer: &Issuer,
+    redirect: &str,
+) -> Result<Identity, LoginError> {
+    let methods = &issuer.token_endpoint_auth_methods_supported;
+    let takes = |method: &str| methods.iter().any(|known| known == method);
+    if let Some(id) = &request.client_id {
+        let secret = request.client_secret.as_ref();
+        return Ok(Identity {
+            id: id.clone(),
+            secret: secret.map(|secret| secret.expose().to_owned()),
+            in_form: takes("client_secret_post") && !takes("client_secret_basic"),
+        });
+    }
+    if let Some(document) = &request.client_metadata
+        && issuer.client_id_metadata_document_supported
+    {
+        return Ok(Identity {
+            id: document.as_str().to_owned(),
+            secret: None,
+            in_form: false,
+        });
+    }
+    if issuer.registration_endpoint.is_none() {
+        let redirect = redirect.to_owned();
+        return Err(LoginError::NoClient { redirect });
+    }
+    let endpoint = endpoint(
+        issuer.registration_endpoint.as_ref(),
+        "registration_endpoint",
+    )?;
+    let wants_secret = !methods.is_empty() && !takes("none");
+    let method = match wants_secret {
+        false => "none",
+        true if takes("client_secret_basic") => "client_secret_basic",
+        true => "client_secret_post",
+    };
+    let body = json!({
+        "client_name": "Longshore",
+        "application_type": "native",
+        "redirect_uris": [redirect],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+    });
+    let asked = Outgoing::post(endpoint.clone(), "application/json", body.to_string())
+        .header(ACCEPT, http::HeaderValue::from_static("application/json"));
+    let answer = web.fetch(asked).await?;
+    if !matches!(answer.status, StatusCode::CREATED | StatusCode::OK) {
+        return Err(LoginError::NotRegistered {
+            status: answer.status.as_u16(),
+            problem: told(&answer.body),
+        });
+    }
+    let registered: Registered =
+        serde_json::from_slice(&answer.body).map_err(|error| LoginError::Document {
+            url: endpoint.clone(),
+            problem: error.to_string(),
+        })?;
+    let method = registered.token_endpoint_auth_method;
+    Ok(Identity {
+        id: registered.client_id,
+        secret: registered.client_secret,
+        in_form: method.is_some_and(|method| method == "client_secret_post"),
+    })
+}
+
+/// What an issuer says of why it refuses, as far as it is told.
+fn told(body: &[u8]) -> String {
+    let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
+    cut(format!("{} {}", refusal.error, refusal.error_description).trim())
+}
+
+fn authorization_url(
+    mut url: Url,
+    identity: &Identity,
+    redirect: &str,
+    verifier: &str,
+    state: &str,
+    resource: &str,
+    scopes: &[String],
+) -> Url {
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
+    let mut query = url.query_pairs_mut();
+    query
+        .append_pair("response_type", "code")
+        .append_pair("client_id", &identity.id)
+        .append_pair("redirect_uri", redirect)
+        .append_pair("code_challenge", &challenge)
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("state", state)
+        .append_pair("resource", resource);
+    if !scopes.is_empty() {
+        query.append_pair("scope", &scopes.join(" "));
+    }
+    drop(query);
+    url
+}
+
+/// The code that came back, if it is from the issuer that was asked (RFC 9207). The state was looked at before.
+fn code_of(redirected: Redirected, issuer: &Issuer) -> Result<String, LoginError> {
+    match &redirected.iss {
+        Some(iss) if *iss != issuer.issuer => return Err(LoginError::MixedUp),
+        None if issuer.authorization_response_iss_parameter_supported => {
+            return Err(LoginError::MixedUp);
+        }
+        _ => {}
+    }
+    if let Some(error) = redirected.error {
+        let description = redirected.error_description.unwrap_or_default();
+        return Err(LoginError::Denied(cut(
+            format!("{error} {description}").trim()
+        )));
+    }
+    redirected.code.ok_or(LoginError::NoCode)
+}
+
+/// What nobody can guess: 256 bits.
+fn secret_text() -> String {
+    URL_SAFE_NO_PAD.encode(random_bytes::<32>())
+}
+
+/// Forgets a login. Tells whether its issuer was told too (RFC 7009).
+pub(crate) async fn log_out(folder: &Path, server: &Url) -> Result<bool, LoginError> {
+    let file = file_of(folder, server);
+    let login = match Login::read(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(LoginError::NoLogin);
+        }
+        login => login.ok(),
+    };
+    std::fs::remove_file(&file).map_err(|source| LoginError::Store {
+        file: file.display().to_string(),
+        source,
+    })?;
+    let Some(login) = login else {
+        return Ok(false);
+    };
+    let Some(endpoint) = &login.revocation_endpoint else {
+        return Ok(false);
+    };
+    let (token, kind) = match &login.refresh_token {
+        Some(token) => (token, "refresh_token"),
+        None => (&login.access_token, "access_token"),
+    };
+    let fields = [("token", token.as_str()), ("token_type_hint", kind)];
+    let revoked = login.send(endpoint, &fields).await;
+    Ok(revoked.is_ok_and(|answer| answer.status.is_success()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issuer(promises: bool) -> Issuer {
+        serde_json::from_value(json!({
+            "issuer": "https://a.example",
+            "authorization_response_iss_parameter_supported": promises,
+        }))
+        .expect("an issuer")
+    }
+
+    fn back(iss: Option<&str>, error: Option<&str>) -> Redirected {
+        Redirected {
+            code: Some("code".to_owned()),
+            iss: iss.map(str::to_owned),
+            error: error.map(str::to_owned),
+            ..Redirected::default()
+        }
+    }
+
+    /// RFC 9207, 2.4.
+    #[test]
+    fn a_code_of_another_issuer_is_not_used_and_nothing_that_it_says() {
+        let code = |redirected, promises| code_of(redirected, &issuer(promises));
+        assert!(code(back(None, None), false).is_ok());
+        assert!(code(back(Some("https://a.example"), None), false).is_ok());
+        assert!(code(back(Some("https://a.example"), None), true).is_ok());
+        for (iss, promises) in [
+            (None, true),
+            (Some("https://a.example/"), true),
+            (Some("https://b.example"), false),
+        ] {
+            for error in [None, Some("login_required")] {
+                let refused = code(back(iss, error), promises);
+                assert!(
+                    matches!(refused, Err(LoginError::MixedUp)),
+                    "{iss:?} {error:?}"
+                );
+            }
+        }
+        let denied = code(back(None, Some("access_denied\u{1b}[2J")), false);
+        let denied = denied.expect_err("denied").to_string();
+        assert_eq!(denied, "the issuer says no: access_denied[2J");
+    }
+
+    #[test]
+    fn a_verifier_is_never_in_the_url() {
+        let identity = Identity {
+            id: "me".to_owned(),
+            secret: Some("s3cret".to_owned()),
+            in_form: false,
+        };
+        let url = "https://a.example/authorize?x=1".parse().expect("a URL");
+        let url = authorization_url(
+            url,
+            &identity,
+            "http://127.0.0.1:1/callback",
+            "verifier",
+            "state",
+            "https://b.example/mcp",
+            &[],
+        );
+        let text = url.as_str();
+        assert!(
+            text.starts_with("https://a.example/authorize?x=1&response_type=code&client_id=me&")
+        );
+        assert!(!text.contains("verifier") && !text.contains("s3cret") && !text.contains("scope="));
+        // The example of RFC 7636, appendix B, would be another; this is its formula.
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest("verifier"));
+        assert!(text.contains(&format!(
+            "code_challenge={challenge}&code_challenge_method=S256"
+        )));
+    }
+}

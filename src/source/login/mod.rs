@@ -1,0 +1,84 @@
+//! Logging in to a server: somebody's consent, in a browser, becomes a token that is kept.
+//!
+//! The authorization code with PKCE (OAuth 2.1), to a port of this machine (RFC 8252). Who gives tokens is found by RFC
+//! 9728 and RFC 8414. What a server and its issuer say comes from strangers: only public addresses are asked, over
+//! `https`, unless the server itself is on this machine.
+
+#[cfg(feature = "cli")]
+mod callback;
+mod credentials;
+#[cfg(feature = "cli")]
+mod discovery;
+#[cfg(feature = "cli")]
+mod flow;
+mod stored;
+
+pub(super) use credentials::LoggedIn;
+#[cfg(feature = "cli")]
+pub(crate) use flow::{LoginRequest, log_in, log_out};
+#[cfg(feature = "cli")]
+pub(crate) use stored::file_of;
+
+#[cfg(feature = "cli")]
+use crate::net::FetchError;
+
+/// Why nobody is logged in.
+#[cfg(feature = "cli")]
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoginError {
+    #[error("it does not ask who calls; there is nothing to log in to")]
+    Open,
+    #[error(
+        "it does not say who gives tokens for it; ask whoever runs it for a token, and put that into LONGSHORE_TOKEN or into the configuration"
+    )]
+    NoMetadata,
+    #[error("it says that it is {found:?}, which is another server")]
+    OtherResource { found: String },
+    #[error("{0:?} gives tokens for it, and says nothing of itself")]
+    NoIssuer(String),
+    #[error("{wanted:?} says that it is {found:?}")]
+    OtherIssuer { found: String, wanted: String },
+    #[error("its issuer does not offer PKCE with S256, without which a login is not safe")]
+    NoPkce,
+    #[error("its issuer does not say where its {0} is")]
+    NoEndpoint(&'static str),
+    #[error(
+        "its issuer registers no clients by itself: register one with the redirect URI {redirect}, and name it with --client-id (and a fixed --port)"
+    )]
+    NoClient { redirect: String },
+    #[error("its issuer does not register this client: status {status}{}", of_problem(.problem))]
+    NotRegistered { status: u16, problem: String },
+    #[error("{url}: {problem}")]
+    Document { url: url::Url, problem: String },
+    #[error("cannot listen on port {port} of this machine: {source}")]
+    Listen { port: u16, source: std::io::Error },
+    #[error("nobody came back from the browser within {0} s")]
+    Timeout(u64),
+    #[error(
+        "what came back is from another issuer than the one that was asked; nothing of it was used"
+    )]
+    MixedUp,
+    #[error("the issuer says no: {0}")]
+    Denied(String),
+    #[error("the issuer sent no code")]
+    NoCode,
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Credentials(#[from] crate::source::credentials::CredentialError),
+    #[error("the token cannot be kept in {file}: {source}")]
+    Store {
+        file: String,
+        source: std::io::Error,
+    },
+    #[error("nobody is logged in")]
+    NoLogin,
+}
+
+#[cfg(feature = "cli")]
+fn of_problem(problem: &str) -> String {
+    match problem {
+        "" => String::new(),
+        problem => format!(" ({problem})"),
+    }
+}

@@ -1,0 +1,244 @@
+//! Tokens that somebody's consent gave, kept in a file that nobody else may read.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use crate::net::{Client, Deadlines, Guard, Outgoing};
+use crate::source::credentials::{CredentialError, basic_value, read_answer, write_secret};
+
+/// What is kept of one login: a token, how to get the next, and from whom. Nothing in it is ever sent to another issuer
+/// than the one that gave it, nor to another server than the one it is for.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Login {
+    /// The server that it is for, as it names itself: the `resource` of RFC 8707.
+    pub(crate) resource: String,
+    /// Who gave it.
+    pub(crate) issuer: String,
+    pub(super) token_endpoint: String,
+    pub(super) revocation_endpoint: Option<String>,
+    pub(super) client_id: String,
+    pub(super) client_secret: Option<String>,
+    /// The secret goes into the form, and not into a header.
+    #[serde(default)]
+    pub(super) secret_in_form: bool,
+    pub(super) access_token: String,
+    /// When it ends, in seconds since 1970; `None` where the issuer did not say.
+    pub(super) expires: Option<u64>,
+    pub(super) refresh_token: Option<String>,
+    #[serde(default)]
+    pub(crate) scopes: Vec<String>,
+    /// Networks that the issuer may be in though they are not public.
+    #[serde(default)]
+    pub(super) networks: Vec<IpNet>,
+}
+
+impl fmt::Debug for Login {
+    /// Leaves out tokens and secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("resource", &self.resource)
+            .field("issuer", &self.issuer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an issuer answers.
+#[derive(Deserialize)]
+pub(super) struct Granted {
+    pub(super) access_token: String,
+    #[serde(default)]
+    pub(super) token_type: String,
+    pub(super) expires_in: Option<f64>,
+    pub(super) refresh_token: Option<String>,
+    pub(super) scope: Option<String>,
+}
+
+const FILE_BYTES: u64 = 256 * 1024;
+const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_BYTES: usize = 64 * 1024;
+/// So long before it ends a token is got anew.
+const MARGIN: u64 = 30;
+
+/// The file of the login for a server.
+pub(crate) fn file_of(folder: &Path, server: &Url) -> PathBuf {
+    let mut server = server.clone();
+    server.set_fragment(None);
+    server.set_query(None);
+    let text = server.as_str().trim_end_matches('/');
+    let digest = Sha256::digest(text);
+    let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let host = server.host_str().unwrap_or("server");
+    let host: String = host
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    folder.join(format!("{host}-{digest}.login"))
+}
+
+impl Login {
+    /// # Errors
+    ///
+    /// There is none, or the file is no login.
+    pub(crate) fn read(file: &Path) -> io::Result<Self> {
+        let mut text = Vec::new();
+        std::fs::File::open(file)?
+            .take(FILE_BYTES)
+            .read_to_end(&mut text)?;
+        // What is wrong may be told with the text, which nobody is to see.
+        serde_json::from_slice(&text)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no login"))
+    }
+
+    /// Puts it into a file that nobody else may read, in the place of what was there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub(crate) fn write(&self, file: &Path) -> io::Result<()> {
+        if let Some(folder) = file.parent() {
+            let mut builder = std::fs::DirBuilder::new();
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.recursive(true).create(folder)?;
+        }
+        let text = serde_json::to_string_pretty(self)?;
+        write_secret(file, &text)
+    }
+
+    /// Whether the token is good for a while.
+    pub(super) fn is_fresh(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.expires.is_none_or(|expires| now + MARGIN < expires)
+    }
+
+    /// Takes over what the issuer gave.
+    pub(super) fn take(&mut self, granted: Granted, now: SystemTime) {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let life = granted
+            .expires_in
+            .filter(|seconds| seconds.is_finite() && 0.0 <= *seconds)
+            .map(|seconds| seconds.min(1e9) as u64);
+        self.access_token = granted.access_token;
+        self.expires = life.map(|life| now + life);
+        if granted.refresh_token.is_some() {
+            self.refresh_token = granted.refresh_token;
+        }
+        if let Some(scope) = granted.scope {
+            self.scopes = scope.split_whitespace().map(str::to_owned).collect();
+        }
+    }
+
+    /// Another token, for the refresh token (RFC 6749, 6).
+    pub(super) async fn refresh(&self) -> Result<Granted, CredentialError> {
+        let refresh = self.refresh_token.as_deref();
+        let refresh = refresh.ok_or(CredentialError::LoginEnded)?;
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
+        self.ask(&self.token_endpoint, &fields).await
+    }
+
+    /// Sends a form to the issuer, with what proves who we are and which server it is about.
+    pub(super) async fn ask(
+        &self,
+        endpoint: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Granted, CredentialError> {
+        let answer = self.send(endpoint, fields).await?;
+        let granted: Granted = read_answer(&answer)?;
+        let is_bearer = granted.token_type.eq_ignore_ascii_case("bearer");
+        if !is_bearer && !granted.token_type.is_empty() {
+            return Err(CredentialError::NoToken);
+        }
+        Ok(granted)
+    }
+
+    pub(super) async fn send(
+        &self,
+        endpoint: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<crate::net::Fetched, CredentialError> {
+        let request = self.request(endpoint, fields)?;
+        let server: Option<Url> = self.resource.parse().ok();
+        let client = client(&self.networks, server.as_ref())?;
+        Ok(client.fetch(request).await?)
+    }
+
+    fn request(
+        &self,
+        endpoint: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Outgoing, CredentialError> {
+        let endpoint: Url = endpoint.parse().map_err(|_| CredentialError::NoToken)?;
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(fields);
+        form.append_pair("resource", &self.resource);
+        let mut proof = None;
+        match &self.client_secret {
+            Some(secret) if !self.secret_in_form => {
+                // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
+                let encode = |text: &str| {
+                    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>()
+                };
+                let value = basic_value(&encode(&self.client_id), &encode(secret));
+                proof = Some(value.map_err(|_| CredentialError::NotText)?);
+            }
+            secret => {
+                form.append_pair("client_id", &self.client_id);
+                if let Some(secret) = secret {
+                    form.append_pair("client_secret", secret);
+                }
+            }
+        }
+        let mut request =
+            Outgoing::post(endpoint, "application/x-www-form-urlencoded", form.finish()).header(
+                http::header::ACCEPT,
+                http::HeaderValue::from_static("application/json"),
+            );
+        if let Some(proof) = proof {
+            request = request.header(http::header::AUTHORIZATION, proof);
+        }
+        Ok(request)
+    }
+}
+
+/// Whether a URL is of this machine, as in development, where `http` will do.
+fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// A client for addresses that strangers may have named: public ones over `https`, and others only as far as whoever
+/// logs in has said. The server itself was named by them; where that is on this machine, so may its issuer be.
+pub(super) fn client(networks: &[IpNet], server: Option<&Url>) -> Result<Client, CredentialError> {
+    let guard = match server {
+        Some(server) if is_here(server) => Guard::public().allow_loopback(),
+        Some(server) => Guard::public().https_only().trust(server),
+        None => Guard::public().https_only(),
+    };
+    let guard = networks
+        .iter()
+        .fold(guard, |guard, network| guard.allow_network(*network));
+    Client::builder(guard)
+        .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+        .max_body(ANSWER_BYTES)
+        .idle_connections(0)
+        .build()
+        .map_err(|error| CredentialError::Client(error.to_string()))
+}

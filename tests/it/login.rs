@@ -1,0 +1,406 @@
+//! `longshore login`: a token by somebody's consent, kept and used, got anew, and forgotten.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use crate::support::{Asked, Serve, Site, Told};
+
+/// A server of one tool that wants a token, and the issuer that gives it, at one address.
+struct World {
+    site: Site,
+    /// How many tokens the issuer gave; only the last one is good.
+    given: Arc<AtomicUsize>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    /// `change` is what is different about the issuer's metadata.
+    fn new(change: Value) -> Self {
+        let given = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&given);
+        let site = Site::start(move |url, asked| answer(url, asked, &count, &change));
+        Self {
+            site,
+            given,
+            folder: tempfile::tempdir().expect("a folder"),
+        }
+    }
+
+    fn server(&self) -> String {
+        format!("{}/mcp", self.site.url)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("LONGSHORE_TOKENS", self.folder.path().join("tokens"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("runs")
+    }
+
+    /// The file of the one login that is kept.
+    fn login(&self) -> Option<(std::path::PathBuf, Value)> {
+        let mut files = std::fs::read_dir(self.folder.path().join("tokens")).ok()?;
+        let file = files.next()?.expect("an entry").path();
+        let text = std::fs::read(&file).expect("readable");
+        Some((file, serde_json::from_slice(&text).expect("JSON")))
+    }
+
+    /// Begins to log in, up to where a browser is to go.
+    fn begin(&self, more: &[&str]) -> Going {
+        let server = self.server();
+        let mut child = self
+            .command(&[&["login", &*server], more].concat())
+            .spawn()
+            .expect("runs");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut page = None;
+        let mut before = String::new();
+        let mut line = String::new();
+        while page.is_none() && said.read_line(&mut line).expect("readable") > 0 {
+            page = line
+                .trim()
+                .strip_prefix(&*self.site.url)
+                .map(|_| line.trim().to_owned());
+            before.push_str(&line);
+            line.clear();
+        }
+        let page = page.unwrap_or_else(|| panic!("no page: {before}"));
+        Going {
+            child,
+            said,
+            page: page.parse().expect("a URL"),
+        }
+    }
+}
+
+/// A login that waits for the browser.
+struct Going {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+    page: Url,
+}
+
+impl Going {
+    fn parameter(&self, name: &str) -> String {
+        let mut all = self.page.query_pairs();
+        let found = all.find_map(|(key, value)| (key == name).then(|| value.into_owned()));
+        found.unwrap_or_else(|| panic!("no {name} in {}", self.page))
+    }
+
+    /// What the browser is shown when it comes back with these parameters.
+    fn back(&self, parameters: &[(&str, &str)]) -> String {
+        let mut url: Url = self.parameter("redirect_uri").parse().expect("a URL");
+        url.query_pairs_mut().extend_pairs(parameters);
+        let address = (url.host_str().expect("a host"), url.port().expect("a port"));
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let target = &url[url::Position::BeforePath..];
+        write!(stream, "GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("written");
+        let mut shown = String::new();
+        stream.read_to_string(&mut shown).expect("an answer");
+        shown
+    }
+
+    /// Whether it was done, and what was said.
+    fn end(mut self) -> (bool, String) {
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).expect("readable");
+        let output = self.child.wait_with_output().expect("ended");
+        assert!(output.stdout.is_empty(), "standard output is for data");
+        (output.status.success(), said)
+    }
+}
+
+fn answer(url: &str, asked: &Asked, given: &AtomicUsize, change: &Value) -> Told {
+    let path = asked.target.split('?').next().unwrap_or_default();
+    match path {
+        "/mcp" => serve(url, asked, given.load(Ordering::Relaxed)),
+        "/.well-known/oauth-protected-resource/mcp" => Told::json(
+            200,
+            json!({"resource": format!("{url}/mcp"), "authorization_servers": [url]}),
+        ),
+        "/.well-known/oauth-authorization-server" => {
+            let mut metadata = json!({
+                "issuer": url,
+                "authorization_endpoint": format!("{url}/authorize"),
+                "token_endpoint": format!("{url}/token"),
+                "registration_endpoint": format!("{url}/register"),
+                "revocation_endpoint": format!("{url}/revoke"),
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": true,
+                "scopes_supported": ["tools", "offline_access"],
+            });
+            for (name, value) in change.as_object().into_iter().flatten() {
+                metadata[name] = value.clone();
+            }
+            Told::json(200, metadata)
+        }
+        "/register" => Told::json(201, json!({"client_id": "registered"})),
+        "/revoke" => Told::json(200, json!({})),
+        "/token" => {
+            let number = given.load(Ordering::Relaxed);
+            let refresh = asked.field("refresh_token");
+            // Refresh tokens are good for once.
+            if refresh.is_some_and(|token| token != format!("refresh{number}")) {
+                return Told::json(400, json!({"error": "invalid_grant"}));
+            }
+            let number = number + 1;
+            given.store(number, Ordering::Relaxed);
+            Told::json(
+                200,
+                json!({
+                    "access_token": format!("access{number}"), "token_type": "Bearer", "expires_in": 3600,
+                    "refresh_token": format!("refresh{number}"),
+                }),
+            )
+        }
+        _ => Told::json(404, json!({})),
+    }
+}
+
+/// A small MCP server that lets in whoever has the last token.
+fn serve(url: &str, asked: &Asked, good: usize) -> Told {
+    let shown = asked.headers.get("authorization").map(String::as_str);
+    if good == 0 || shown != Some(&*format!("Bearer access{good}")) {
+        let metadata = format!("{url}/.well-known/oauth-protected-resource/mcp");
+        let challenge = format!("Bearer resource_metadata=\"{metadata}\", scope=\"tools\"");
+        return Told::json(401, json!({})).header("www-authenticate", &challenge);
+    }
+    let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "x", "version": "0"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "secret", "inputSchema": {"type": "object"}}]}),
+        _ if asked.method == "GET" => return Told::json(405, json!({})),
+        _ => return Told::json(202, json!({})),
+    };
+    Told::json(
+        200,
+        json!({"jsonrpc": "2.0", "id": message["id"], "result": result}),
+    )
+}
+
+fn has_tool(output: &Output) -> bool {
+    let text = String::from_utf8_lossy(&output.stdout);
+    output.status.success() && text.contains("secret")
+}
+
+#[test]
+fn a_login_is_kept_used_got_anew_and_forgotten() {
+    let world = World::new(json!({}));
+    let server = world.server();
+    let going = world.begin(&[]);
+    assert_eq!(going.parameter("client_id"), "registered");
+    assert_eq!(going.parameter("resource"), server);
+    assert_eq!(going.parameter("scope"), "tools offline_access");
+    assert_eq!(going.parameter("code_challenge_method"), "S256");
+    let registered: Value =
+        serde_json::from_str(&world.site.asked("/register")[0].body).expect("JSON");
+    assert_eq!(
+        registered["redirect_uris"],
+        json!([going.parameter("redirect_uri")])
+    );
+    assert_eq!(registered["application_type"], "native");
+    // Whoever comes with another state is somebody else, and so is whoever asks for something else.
+    let state = going.parameter("state");
+    assert!(
+        going
+            .back(&[("code", "evil"), ("state", "guessed")])
+            .starts_with("HTTP/1.1 400")
+    );
+    assert!(going.back(&[("code", "evil")]).starts_with("HTTP/1.1 400"));
+    let challenge = going.parameter("code_challenge");
+    let redirect = going.parameter("redirect_uri");
+    let shown = going.back(&[
+        ("code", "good"),
+        ("state", &*state),
+        ("iss", &*world.site.url),
+    ]);
+    assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
+    let (done, said) = going.end();
+    assert!(done, "{said}");
+    assert!(
+        !said.contains("access1") && !said.contains("refresh1"),
+        "{said}"
+    );
+
+    let exchange = &world.site.asked("/token")[0];
+    assert_eq!(exchange.field("code").as_deref(), Some("good"));
+    assert_eq!(exchange.field("resource").as_deref(), Some(&*server));
+    assert_eq!(exchange.field("redirect_uri"), Some(redirect));
+    let verifier = exchange.field("code_verifier").expect("a verifier");
+    assert_eq!(URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier)), challenge);
+    let (file, login) = world.login().expect("it is kept");
+    assert_eq!(login["issuer"], world.site.url);
+    assert_eq!(mode(&file), 0o600);
+    assert_eq!(mode(file.parent().expect("a folder")), 0o700);
+
+    assert!(has_tool(&world.run(&["list", &server])));
+    // Somebody else has got a newer token; what is refused is got anew, once.
+    world.given.store(7, Ordering::Relaxed);
+    let refused = world.run(&["list", &server]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("log in again with `longshore login`"),
+        "{said}"
+    );
+    world.given.store(1, Ordering::Relaxed);
+    std::fs::write(&file, login.to_string().replace("access1", "access0")).expect("written");
+    assert!(has_tool(&world.run(&["list", &server])));
+    let refreshed = world.site.asked("/token").pop().expect("asked");
+    assert_eq!(
+        refreshed.field("grant_type").as_deref(),
+        Some("refresh_token")
+    );
+    assert_eq!(refreshed.field("resource").as_deref(), Some(&*server));
+    assert_eq!(refreshed.field("client_id").as_deref(), Some("registered"));
+    let (_, login) = world.login().expect("it is kept");
+    assert_eq!(login["refresh_token"], "refresh2");
+    assert_eq!(mode(&file), 0o600);
+
+    let out = world.run(&["logout", &server]);
+    assert!(out.status.success());
+    assert_eq!(
+        world.site.asked("/revoke")[0].field("token").as_deref(),
+        Some("refresh2")
+    );
+    assert!(world.login().is_none());
+    let said = String::from_utf8(world.run(&["list", &server]).stderr).expect("UTF-8");
+    assert!(
+        said.contains(&format!("longshore login {server}")),
+        "{said}"
+    );
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata().expect("there").permissions().mode() & 0o777
+}
+
+/// RFC 9207: what another issuer sends is not used, and not shown.
+#[test]
+fn an_answer_of_another_issuer_is_not_used() {
+    for iss in [None, Some("https://evil.example")] {
+        let world = World::new(json!({}));
+        let going = world.begin(&[]);
+        let state = going.parameter("state");
+        let mut back = vec![
+            ("code", "stolen"),
+            ("state", &*state),
+            ("error_description", "sp00fed"),
+        ];
+        back.extend(iss.map(|iss| ("iss", iss)));
+        going.back(&back);
+        let (done, said) = going.end();
+        assert!(
+            !done && said.contains("another issuer") && !said.contains("sp00fed"),
+            "{said}"
+        );
+        assert!(world.site.asked("/token").is_empty() && world.login().is_none());
+    }
+}
+
+#[test]
+fn what_makes_no_safe_login_is_refused_with_what_to_do() {
+    for (change, part) in [
+        (json!({"code_challenge_methods_supported": []}), "PKCE"),
+        (
+            json!({"code_challenge_methods_supported": ["plain"]}),
+            "PKCE",
+        ),
+        (json!({"issuer": "https://evil.example"}), "evil.example"),
+        (json!({"registration_endpoint": null}), "--client-id"),
+        (
+            json!({"authorization_endpoint": "javascript://evil.example/%0aalert(1)"}),
+            "http and https",
+        ),
+        (json!({"token_endpoint": null}), "token_endpoint"),
+    ] {
+        let world = World::new(change.clone());
+        let output = world.run(&["login", &world.server(), "--timeout", "1"]);
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert!(
+            !output.status.success() && said.contains(part),
+            "{change}: {said}"
+        );
+        assert!(world.site.asked("/token").is_empty() && world.login().is_none());
+    }
+}
+
+#[test]
+fn a_client_that_is_registered_or_described_is_not_registered_again() {
+    let world = World::new(json!({"client_id_metadata_document_supported": true}));
+    let going = world.begin(&["--client-metadata", "https://me.example/client.json"]);
+    assert_eq!(
+        going.parameter("client_id"),
+        "https://me.example/client.json"
+    );
+    let mut child = going.child;
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let going = world.begin(&["--client-id", "mine", "--scope", "a", "--scope", "b"]);
+    assert_eq!(going.parameter("client_id"), "mine");
+    assert_eq!(going.parameter("scope"), "a b offline_access");
+    let mut child = going.child;
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(world.site.asked("/register").is_empty());
+}
+
+#[test]
+fn an_upstream_is_called_with_the_login_that_its_folder_has() {
+    let world = World::new(json!({}));
+    let going = world.begin(&[]);
+    let state = going.parameter("state");
+    going.back(&[
+        ("code", "good"),
+        ("state", &*state),
+        ("iss", &*world.site.url),
+    ]);
+    assert!(going.end().0);
+    let upstream = json!({
+        "url": world.server(), "auth": {"login": world.folder.path().join("tokens")},
+    });
+    let upstream = serde_json::from_value(upstream).expect("valid");
+    let server = Serve::new()
+        .configured(|c| drop(c.upstreams.insert("up".to_owned(), upstream)))
+        .start();
+    let tools = server
+        .session("2025-11-25")
+        .request("tools/list", &json!({}))
+        .result();
+    assert_eq!(tools["tools"][0]["name"], "up__secret");
+    // So is one by its name on the command line.
+    let file = world.folder.path().join("servers.json");
+    let text = json!({"mcpServers": {"up": {"url": world.server()}}}).to_string();
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_str().expect("a path");
+    assert!(has_tool(&world.run(&["list", "up", "--config", file])));
+    assert!(
+        world
+            .run(&["logout", "up", "--config", file])
+            .status
+            .success()
+    );
+    assert!(world.login().is_none());
+}

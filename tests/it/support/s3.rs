@@ -1,0 +1,232 @@
+//! A store that speaks S3, as far as objects are put and got, and that looks at every signature.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hmac;
+
+pub(crate) const KEY_ID: &str = "AKIATEST";
+pub(crate) const SECRET: &str = "s3cr3t+of/the=store";
+pub(crate) const REGION: &str = "eu-central-1";
+
+/// A bucket of any name at an address of this machine.
+#[derive(Clone)]
+pub(crate) struct FakeS3(Arc<Inner>);
+
+struct Inner {
+    address: SocketAddr,
+    objects: Mutex<HashMap<String, Object>>,
+    /// Requests whose signature was right.
+    requests: AtomicUsize,
+    refused: AtomicUsize,
+    fails: AtomicBool,
+}
+
+#[derive(Clone)]
+pub(crate) struct Object {
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+struct Request {
+    method: String,
+    target: String,
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl FakeS3 {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let store = Self(Arc::new(Inner {
+            address: listener.local_addr().expect("bound"),
+            objects: Mutex::default(),
+            requests: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            fails: AtomicBool::new(false),
+        }));
+        let served = store.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let store = served.clone();
+                std::thread::spawn(move || store.serve(stream));
+            }
+        });
+        store
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.0.address)
+    }
+
+    /// From now on every request is answered with 503.
+    pub(crate) fn fail(&self, fails: bool) {
+        self.0.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// How many requests had a right signature, and how many a wrong one.
+    pub(crate) fn seen(&self) -> (usize, usize) {
+        let count = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (count(&self.0.requests), count(&self.0.refused))
+    }
+
+    /// What is kept, by path.
+    pub(crate) fn objects(&self) -> Vec<(String, Object)> {
+        let objects = self.0.objects.lock().expect("the objects");
+        objects
+            .iter()
+            .map(|(path, object)| (path.clone(), object.clone()))
+            .collect()
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let mut rest = Vec::new();
+        while let Some(request) = read(&mut stream, &mut rest) {
+            let (status, headers, body) = self.answer(request);
+            let mut head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
+            for (name, value) in headers {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
+            let answer = [head.as_bytes(), b"\r\n", &body].concat();
+            if stream.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, request: Request) -> (&'static str, BTreeMap<String, String>, Vec<u8>) {
+        let error = |code: &str| format!("<Error><Code>{code}</Code></Error>").into_bytes();
+        if self.0.fails.load(Ordering::Relaxed) {
+            return ("503 Slow Down", BTreeMap::new(), error("SlowDown"));
+        }
+        if let Err(problem) = is_signed(&request) {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
+            eprintln!("the signature is wrong: {problem}");
+            return (
+                "403 Forbidden",
+                BTreeMap::new(),
+                error("SignatureDoesNotMatch"),
+            );
+        }
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        let mut objects = self.0.objects.lock().expect("the objects");
+        match &*request.method {
+            "PUT" => {
+                let kept =
+                    |name: &String| name == "content-type" || name.starts_with("x-amz-meta-");
+                let headers = request.headers.into_iter().filter(|(name, _)| kept(name));
+                let object = Object {
+                    headers: headers.collect(),
+                    body: request.body,
+                };
+                objects.insert(request.target, object);
+                ("200 OK", BTreeMap::new(), Vec::new())
+            }
+            "GET" => match objects.get(&request.target) {
+                Some(object) => ("200 OK", object.headers.clone(), object.body.clone()),
+                None => ("404 Not Found", BTreeMap::new(), error("NoSuchKey")),
+            },
+            _ => (
+                "405 Method Not Allowed",
+                BTreeMap::new(),
+                error("MethodNotAllowed"),
+            ),
+        }
+    }
+}
+
+fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Request> {
+    let mut buffer = [0; 64 * 1024];
+    let end = loop {
+        if let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        match stream.read(&mut buffer) {
+            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
+            _ => return None,
+        }
+    };
+    let head = String::from_utf8(rest[..end].to_vec()).ok()?;
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length: usize = headers
+        .get("content-length")
+        .map_or(0, |length| length.parse().expect("a length"));
+    while rest.len() < end + 4 + length {
+        match stream.read(&mut buffer) {
+            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
+            _ => return None,
+        }
+    }
+    let body = rest[end + 4..end + 4 + length].to_vec();
+    rest.drain(..end + 4 + length);
+    Some(Request {
+        method,
+        target,
+        headers,
+        body,
+    })
+}
+
+/// Whether a request is signed by who has the key, as a store finds out from what came over the wire.
+fn is_signed(request: &Request) -> Result<(), String> {
+    let header = |name: &str| {
+        let value = request.headers.get(name).map(String::as_str);
+        value.ok_or_else(|| format!("there is no {name}"))
+    };
+    let authorization = header("authorization")?;
+    let fields = authorization
+        .strip_prefix("AWS4-HMAC-SHA256 ")
+        .ok_or("another algorithm")?;
+    let field = |name: &str| {
+        let mut fields = fields.split(',').map(str::trim);
+        let found = fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        found.ok_or_else(|| format!("there is no {name}"))
+    };
+    let body = hex(digest(&SHA256, &request.body).as_ref());
+    if header("x-amz-content-sha256")? != body {
+        return Err("the body is another".to_owned());
+    }
+    let time = header("x-amz-date")?;
+    let date = &time[..8];
+    let scope = format!("{date}/{REGION}/s3/aws4_request");
+    if field("Credential")? != format!("{KEY_ID}/{scope}") {
+        return Err(format!("its scope is {}", field("Credential")?));
+    }
+    let names = field("SignedHeaders")?;
+    let mut canonical = format!("{}\n{}\n\n", request.method, request.target);
+    for name in names.split(';') {
+        canonical.push_str(&format!("{name}:{}\n", header(name)?));
+    }
+    for needed in ["host", "x-amz-date", "x-amz-content-sha256"] {
+        if !names.split(';').any(|name| name == needed) {
+            return Err(format!("{needed} is not signed"));
+        }
+    }
+    canonical.push_str(&format!("\n{names}\n{body}"));
+    let hash = hex(digest(&SHA256, canonical.as_bytes()).as_ref());
+    let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hash}");
+    let mut key = format!("AWS4{SECRET}").into_bytes();
+    for part in [date, REGION, "s3", "aws4_request", &text] {
+        let mac = hmac::Key::new(hmac::HMAC_SHA256, &key);
+        key = hmac::sign(&mac, part.as_bytes()).as_ref().to_vec();
+    }
+    if field("Signature")? == hex(&key) {
+        Ok(())
+    } else {
+        Err(format!("another signature, for {canonical:?}"))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,139 @@
+//! A web server that answers as a test says.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// A request that somebody made.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    /// Path and query.
+    pub(crate) target: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Asked {
+    /// A field of a form in its body.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let mut fields = url::form_urlencoded::parse(self.body.as_bytes());
+        fields.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
+    }
+}
+
+/// What it is told.
+pub(crate) struct Told {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Told {
+    pub(crate) fn json(status: u16, body: serde_json::Value) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+            body: body.to_string(),
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+/// The server, for as long as the process runs.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) url: String,
+    seen: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Site {
+    /// `answer` is given the site's own URL and each request.
+    pub(crate) fn start(answer: impl Fn(&str, &Asked) -> Told + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let site = Self {
+            url,
+            seen: Arc::default(),
+        };
+        let (served, answer) = (site.clone(), Arc::new(answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (site, answer) = (served.clone(), Arc::clone(&answer));
+                std::thread::spawn(move || site.converse(stream, &*answer));
+            }
+        });
+        site
+    }
+
+    /// Requests of a path, in their order.
+    pub(crate) fn asked(&self, path: &str) -> Vec<Asked> {
+        let seen = self.seen.lock().expect("what was seen");
+        let of_path = |asked: &&Asked| asked.target.split('?').next() == Some(path);
+        seen.iter().filter(of_path).cloned().collect()
+    }
+
+    fn converse(&self, mut stream: TcpStream, answer: &dyn Fn(&str, &Asked) -> Told) {
+        let mut rest = Vec::new();
+        while let Some(asked) = read(&mut stream, &mut rest) {
+            self.seen.lock().expect("what was seen").push(asked.clone());
+            let told = answer(&self.url, &asked);
+            let mut text = format!(
+                "HTTP/1.1 {} x\r\ncontent-length: {}\r\n",
+                told.status,
+                told.body.len()
+            );
+            for (name, value) in &told.headers {
+                text.push_str(&format!("{name}: {value}\r\n"));
+            }
+            text.push_str("\r\n");
+            text.push_str(&told.body);
+            if stream.write_all(text.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Asked> {
+    let mut buffer = [0; 16 * 1024];
+    let end = loop {
+        if let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        match stream.read(&mut buffer) {
+            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
+            _ => return None,
+        }
+    };
+    let head = String::from_utf8(rest[..end].to_vec()).ok()?;
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length: usize = headers
+        .get("content-length")
+        .map_or(0, |length| length.parse().expect("a length"));
+    while rest.len() < end + 4 + length {
+        match stream.read(&mut buffer) {
+            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
+            _ => return None,
+        }
+    }
+    let body = String::from_utf8(rest[end + 4..end + 4 + length].to_vec()).ok()?;
+    rest.drain(..end + 4 + length);
+    Some(Asked {
+        method,
+        target,
+        headers,
+        body,
+    })
+}

@@ -1,0 +1,163 @@
+//! Resources of upstream servers that somebody here listens to.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{behind, http, stdio};
+use crate::lasting::{becomes, open};
+use crate::support::{Running, Serve, Session, Stateless};
+
+const WATCHED: &str = "test://watched-resource";
+
+fn subscribe(session: &Session<'_>, method: &str, uri: &str) {
+    let answer = session.request(&format!("resources/{method}"), &json!({ "uri": uri }));
+    assert!(answer.json().get("error").is_none());
+}
+
+/// How many resources a server's streams have subscribed to.
+fn subscriptions(server: &Running) -> String {
+    let text = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let metrics = server.connect_to_admin().send(text).receive().body;
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("longshore_subscriptions "));
+    line.expect("a metric").to_owned()
+}
+
+fn updated(event: Option<Value>) -> String {
+    let event = event.expect("an event");
+    assert_eq!(
+        event["method"], "notifications/resources/updated",
+        "{event}"
+    );
+    event["params"]["uri"].as_str().expect("a URI").to_owned()
+}
+
+#[test]
+fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
+    let upstream = Serve::new()
+        .configured(|c| c.toolsets.push("everything".to_owned()))
+        .admin()
+        .start();
+    let server = behind([("up", http(&upstream))]).start();
+    let sessions = [(); 2].map(|()| server.session("2025-11-25"));
+    let mut streams = Vec::new();
+    for session in &sessions {
+        subscribe(session, "subscribe", WATCHED);
+        streams.push(open(&server, session));
+    }
+    let mut listening = server.connect();
+    let filter = json!({"notifications": {"resourceSubscriptions": [WATCHED]}});
+    listening.send(Stateless::new("subscriptions/listen", filter).text());
+    assert_eq!(listening.receive_head().status, 200);
+    assert_eq!(
+        listening.event().expect("an event")["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    streams.push(listening);
+    becomes(|| subscriptions(&upstream) == "1");
+    upstream
+        .session("2025-11-25")
+        .call("touch_watched_resource", &json!({}))
+        .result();
+    for stream in &mut streams {
+        assert_eq!(updated(stream.event()), WATCHED);
+    }
+    // The one that is left is enough, and none is too few.
+    streams.truncate(1);
+    subscribe(&sessions[1], "unsubscribe", WATCHED);
+    upstream
+        .session("2025-11-25")
+        .call("touch_watched_resource", &json!({}))
+        .result();
+    assert_eq!(updated(streams[0].event()), WATCHED);
+    subscribe(&sessions[0], "unsubscribe", WATCHED);
+    becomes(|| subscriptions(&upstream) == "0");
+}
+
+/// A program with two resources, in a revision with sessions or in that without. It notes what it is asked, and says that
+/// the first has changed whenever it is asked to tell of it.
+fn telling(folder: &Path, modern: bool) -> String {
+    let initialize = match modern {
+        true => r#""error":{"code":-32601,"message":"no"}"#,
+        false => {
+            r#""result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"0"}}"#
+        }
+    };
+    let updated =
+        r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://a"}}"#;
+    let acknowledged =
+        r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}"#;
+    format!(
+        r#"echo started >> {folder}/starts
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+            case "$line" in
+            *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',{initialize}}}' ;;
+            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"resources":{{"subscribe":true}}}}}}}}' ;;
+            *templates/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","resourceTemplates":[]}}}}' ;;
+            *resources/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","resources":[{{"uri":"x://a","name":"a"}},{{"uri":"x://b","name":"b"}}]}}}}' ;;
+            *resources/read*) [ -e {folder}/died ] || {{ : > {folder}/died; exit 1; }}
+                echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"contents":[]}}}}' ;;
+            *resources/subscribe*|*resources/unsubscribe*) printf '%s\n' "$line" >> {folder}/asked; echo '{{"jsonrpc":"2.0","id":'$id',"result":{{}}}}'
+                case "$line" in *subscribe*x://a*) echo '{updated}' ;; esac ;;
+            *subscriptions/listen*) printf '%s\n' "$line" >> {folder}/asked; echo '{acknowledged}'; echo '{updated}' ;;
+            *notifications/cancelled*) echo cancelled >> {folder}/asked ;;
+            esac
+        done"#,
+        folder = folder.display()
+    )
+}
+
+fn asked(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("asked")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn sub_01_one_without_sessions_is_asked_for_all_that_anybody_listens_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = behind([("x", stdio(&telling(folder.path(), true)))]).start();
+    let session = server.session("2025-11-25");
+    let mut stream = open(&server, &session);
+    subscribe(&session, "subscribe", "x://a");
+    assert_eq!(updated(stream.event()), "x://a");
+    subscribe(&session, "subscribe", "x://b");
+    becomes(|| asked(folder.path()).len() == 3);
+    let lines = asked(folder.path());
+    assert!(
+        lines[0].contains(r#""resourceSubscriptions":["x://a"]"#),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].contains(r#""resourceSubscriptions":["x://a","x://b"]"#),
+        "{lines:?}"
+    );
+    assert_eq!(lines[2], "cancelled", "the first is not needed any more");
+    drop(stream);
+    becomes(|| asked(folder.path()).len() == 4);
+    assert_eq!(asked(folder.path())[3], "cancelled");
+}
+
+#[test]
+fn who_listens_is_told_of_what_may_have_been_missed_when_an_upstream_is_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = behind([("x", stdio(&telling(folder.path(), false)))]).start();
+    let session = server.session("2025-11-25");
+    let mut stream = open(&server, &session);
+    for uri in ["x://b", "unknown://c"] {
+        subscribe(&session, "subscribe", uri);
+    }
+    becomes(|| asked(folder.path()).len() == 1);
+    // It ends, and nobody calls it again.
+    let _ = session.request("resources/read", &json!({"uri": "x://a"}));
+    assert_eq!(updated(stream.event()), "x://b");
+    let lines = asked(folder.path());
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("resources/subscribe") && line.contains("x://b"))
+    );
+}
