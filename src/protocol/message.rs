@@ -367,7 +367,7 @@ impl<'a> Envelope<'a> {
         let value = scanner.value()?;
         match key {
             MetaMember::ProtocolVersion => {
-                self.once(|e| &mut e.params.meta.protocol_version, value)
+                self.once(|e| &mut e.params.meta.protocol_version, value);
             }
             MetaMember::ClientCapabilities => {
                 self.once(|e| &mut e.params.meta.client_capabilities, value);
