@@ -155,7 +155,7 @@ pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn logout(args: LogoutArgs) -> Result<(), Failure> {
+pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
     let (server, folder) = args.place.find()?;
     let told = runtime()?.block_on(log_out(&folder, &server));
     match told {

@@ -213,7 +213,7 @@ pub fn main() -> ExitCode {
         },
         Command::Config(args) => config::config(args),
         Command::Login(args) => login::login(args),
-        Command::Logout(args) => login::logout(args),
+        Command::Logout(args) => login::logout(&args),
         Command::Discover(args) => discover::run(args),
         Command::Doctor(args) => match doctor::doctor(args) {
             Ok(false) => return ExitCode::FAILURE,
