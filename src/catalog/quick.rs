@@ -1,7 +1,7 @@
 //! Arguments read as their type without a second parser for what is mostly in them: strings.
 //!
 //! An object's members are found by the scanner that has checked the message, and strings without escapes are handed on
-//! as they stand there; long ones are looked through by vector instructions. Everything else is read by `serde_json`, member by member. What
+//! as they stand there. Everything else is read by `serde_json`, member by member. What
 //! is not read here is not refused: whoever asks then asks `serde_json` about the whole, and that decides, also about
 //! what the caller is told. So this may be narrow, but it must never take what `serde_json` would not, or otherwise.
 
