@@ -105,11 +105,10 @@ impl FakeS3 {
         }
         if let Err(problem) = is_signed(&request) {
             self.0.refused.fetch_add(1, Ordering::Relaxed);
-            eprintln!("the signature is wrong: {problem}");
             return (
                 "403 Forbidden",
                 BTreeMap::new(),
-                error("SignatureDoesNotMatch"),
+                error(&format!("SignatureDoesNotMatch: {problem}")),
             );
         }
         self.0.requests.fetch_add(1, Ordering::Relaxed);
