@@ -536,7 +536,11 @@ mod tests {
             ("http://localhost:3000/mcp", "localhost:3000", true),
             ("http://localhost:3000/mcp", "LocalHost:3000", true),
             ("http://localhost:3000/mcp", "localhost", true),
-            ("http://localhost:3000/mcp", "localhost, evil.example.com", false),
+            (
+                "http://localhost:3000/mcp",
+                "localhost, evil.example.com",
+                false,
+            ),
             ("http://localhost:3000/mcp", "evil.example.com", false),
             ("/mcp", "evil.example.com", true),
         ] {
