@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
+
 use super::case::Case;
 use super::compare::{Contender, Figures, Outcome, report};
 use super::drive::seconds;
@@ -55,8 +57,6 @@ pub(super) enum Cost {
     /// `tools/list` by clients of a thousand roles, to clients of one
     Roles,
 }
-
-use clap::ValueEnum as _;
 
 /// One of two servers.
 struct Side {
@@ -164,7 +164,11 @@ async fn compare(
         let setting = clap::ValueEnum::to_possible_value(&side.setting);
         let setting = setting.map_or_else(String::new, |value| value.get_name().to_owned());
         let launch = launch_with(this_program, side.tools, &setting)?;
-        let server = launch.on_core(arguments.server_core).start().await?;
+        // A thousand rules about ten thousand tools take a while.
+        let launch = launch
+            .on_core(arguments.server_core)
+            .through(std::iter::empty::<String>());
+        let server = launch.start().await?;
         contenders.push(Contender {
             name: side.name,
             plan: Plan {
