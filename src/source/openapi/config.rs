@@ -46,8 +46,13 @@ pub struct OpenApiSourceConfig {
     pub egress: EgressConfig,
     /// How much and how long.
     pub limits: ExchangeLimits,
-    /// Whether tools say what their results look like, and answers are checked against it. Default: true.
+    /// Whether tools say what their results look like. An answer that is not so becomes an error that has it as text. Default: true.
     pub output_schemas: bool,
+    /// About how many bytes the schema of a tool's arguments may have. In a larger one what lies deepest is not described,
+    /// and taken as it comes. Default: 65536, 64 KiB.
+    pub schema_bytes: usize,
+    /// The same for the schema of a tool's results. Default: 16384, 16 KiB.
+    pub output_schema_bytes: usize,
     /// How many characters a name of a tool may have; longer ones are shortened, always in the same way. Default: 64.
     pub name_characters: usize,
     /// How many bytes the document may have, and each other that it refers to with all of them together. Default: 33554432, 32 MiB.
@@ -68,6 +73,8 @@ impl Default for OpenApiSourceConfig {
             egress: EgressConfig::default(),
             limits: ExchangeLimits::default(),
             output_schemas: true,
+            schema_bytes: 64 * 1024,
+            output_schema_bytes: 16 * 1024,
             name_characters: super::super::name::NAME_CHARACTERS_MAX,
             document_bytes: 32 * 1024 * 1024,
         }

@@ -3,6 +3,7 @@
 mod bundle;
 mod config;
 mod document;
+mod form;
 mod operation;
 mod request;
 mod schema;
@@ -19,7 +20,7 @@ use url::Url;
 pub use config::{OpenApiSourceConfig, Selection};
 
 use self::document::Document;
-use self::operation::{Operation, text};
+use self::operation::{Operation, SchemaBytes, text};
 use self::request::Shape;
 use self::security::Proofs;
 use super::config::{Collector, GRACE};
@@ -29,6 +30,7 @@ use super::name::{sanitized, shortened};
 use super::response;
 use crate::catalog::schema::Compiled;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::net::Fetched;
 
 /// A tool that calls one operation.
 pub struct OperationTool {
@@ -43,10 +45,12 @@ struct Plan {
     proofs: Proofs,
     headers: HeaderMap,
     repeatable: bool,
-    has_output_schema: bool,
+    output: Option<Compiled>,
 }
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
+/// How much of an answer is shown that is not what the document says.
+const UNEXPECTED_CHARACTERS: usize = 100_000;
 /// How much of an operation's description a tool shows.
 const DESCRIPTION_CHARACTERS: usize = 4000;
 
@@ -77,9 +81,14 @@ fn import(
     let prefix = collector.prefix(&prefix);
     let mut taken: HashMap<String, String> = HashMap::new();
     let mut used = Vec::new();
+    let mut cut = 0;
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
+        if path.starts_with("x-") {
+            continue;
+        }
         if !path.starts_with('/') {
+            collector.refuse_at(path, "a path has to begin with a slash");
             continue;
         }
         let item = match document.resolve(item) {
@@ -111,7 +120,8 @@ fn import(
                 continue;
             }
             match import.tool(&tool_name, item, operation, method, path) {
-                Ok(tool) => {
+                Ok((tool, is_cut)) => {
+                    cut += usize::from(is_cut);
                     taken.insert(tool_name, place);
                     collector.offer(tool);
                 }
@@ -131,6 +141,7 @@ fn import(
     tracing::info!(
         source = collector.source,
         tools = taken.len(),
+        not_described_whole = cut,
         refused = collector.offered.refused.len(),
         "imported an OpenAPI document"
     );
@@ -155,9 +166,11 @@ impl<'a> Import<'a> {
             Some(text) => {
                 Some(super::http::parse_base(text).map_err(|problem| ("server", problem))?)
             }
+            // Where it says nothing, the API is where the document is (OpenAPI, `servers`).
             None => document
                 .server(&document.root)
-                .map_err(|problem| ("server", problem))?,
+                .map_err(|problem| ("server", problem))?
+                .or_else(|| document.url.as_ref()?.join("/").ok()),
         };
         // What whoever runs the server has written is trusted: the setting, and a document of their own. A document
         // that was fetched may name only its own origin, and what is public.
@@ -257,10 +270,15 @@ impl<'a> Import<'a> {
         operation: &Value,
         method: &str,
         path: &str,
-    ) -> Result<OperationTool, String> {
+    ) -> Result<(OperationTool, bool), String> {
         let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes())
             .map_err(|_| "its method is none".to_owned())?;
-        let mut parts = Operation::new(self.document, item, operation, &method, path)?;
+        let output = self.config.output_schemas;
+        let bytes = SchemaBytes {
+            input: self.config.schema_bytes,
+            output: output.then_some(self.config.output_schema_bytes),
+        };
+        let mut parts = Operation::new(self.document, item, operation, &method, path, bytes)?;
         sound(&mut parts.input_schema)?;
         let own = match self.config.server {
             Some(_) => None,
@@ -272,10 +290,7 @@ impl<'a> Import<'a> {
         let base = own
             .or_else(|| self.base.clone())
             .ok_or("the document says not where the API is; set openapi.server")?;
-        let output_schema = parts
-            .output_schema
-            .filter(|_| self.config.output_schemas)
-            .and_then(|mut schema| sound_output(&mut schema).then_some(schema));
+        let output = parts.output_schema.and_then(sound_output);
         let mut definition = Definition::new(name)
             .input_schema(parts.input_schema)
             .annotations(annotations_of(&method))
@@ -287,11 +302,11 @@ impl<'a> Import<'a> {
         if !summary.is_empty() {
             definition = definition.title(summary);
         }
-        let has_output_schema = output_schema.is_some();
+        let (output_schema, output) = output.unzip();
         if let Some(schema) = output_schema {
             definition = definition.output_schema(schema);
         }
-        Ok(OperationTool {
+        let tool = OperationTool {
             definition,
             plan: Arc::new(Plan {
                 repeatable: is_safe(&method),
@@ -300,9 +315,10 @@ impl<'a> Import<'a> {
                 exchange: self.exchange.clone(),
                 proofs: Proofs::new(self.document, operation, &self.config.credentials)?,
                 headers: self.headers.clone(),
-                has_output_schema,
+                output,
             }),
-        })
+        };
+        Ok((tool, parts.cut))
     }
 }
 
@@ -317,12 +333,12 @@ fn sound(schema: &mut Value) -> Result<(), String> {
         .map_err(|e| format!("its schema cannot be used: {e}"))
 }
 
-fn sound_output(schema: &mut Value) -> bool {
-    if Compiled::output(schema).is_ok() {
-        return true;
-    }
-    schema::without_patterns(schema);
-    Compiled::output(schema).is_ok()
+fn sound_output(mut schema: Value) -> Option<(Value, Compiled)> {
+    let compiled = Compiled::output(&schema).or_else(|_| {
+        schema::without_patterns(&mut schema);
+        Compiled::output(&schema)
+    });
+    Some((schema, compiled.ok()?))
 }
 
 /// What an operation says of itself, or else its path.
@@ -351,6 +367,10 @@ impl Tool for OperationTool {
         let plan = self.plan.clone();
         Box::pin(async move { plan.run(&arguments).await })
     }
+
+    fn checks_output(&self) -> bool {
+        true
+    }
 }
 
 impl Plan {
@@ -368,13 +388,29 @@ impl Plan {
         if !answer.status.is_success() {
             return Err(response::failure(&answer));
         }
-        if self.has_output_schema && response::json(&answer).is_none() {
-            return Err(ToolError::new(
-                "the answer is not what the API's document says: it is no JSON",
-            ));
+        if let Some(schema) = &self.output {
+            let problem = match response::json(&answer) {
+                Some(value @ Value::Object(_)) => match schema.check(&value) {
+                    Ok(()) => return response::structured(&value),
+                    Err(problem) => problem.to_string(),
+                },
+                _ => "it is no JSON object".to_owned(),
+            };
+            return Err(unexpected(&answer, &problem));
         }
         response::output(&answer)
     }
+}
+
+/// What the model is told of an answer that is not what the document says: all of it, since the call has been made and its
+/// answer may be just what is wanted.
+fn unexpected(answer: &Fetched, problem: &str) -> ToolError {
+    let text = response::text(&answer.headers, &answer.body);
+    let shown: String = text.chars().take(UNEXPECTED_CHARACTERS).collect();
+    ToolError::new(format!(
+        "The API has done it and answered {}, but not in the way that its document says ({problem}). The answer: {shown}",
+        answer.status.as_u16()
+    ))
 }
 
 impl fmt::Debug for OperationTool {

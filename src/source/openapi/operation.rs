@@ -4,7 +4,8 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use super::request::{Field, Form, Location, Parameter, Shape, Style};
+use super::form::{self, Form};
+use super::request::{Location, Parameter, Shape, Style};
 use super::schema::{Copier, Direction};
 
 /// What a tool needs to know of its operation.
@@ -13,10 +14,29 @@ pub(super) struct Operation {
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
     pub(super) shape: Shape,
+    /// Whether its schemas had more than there is room for.
+    pub(super) cut: bool,
 }
 
-/// Headers that documents list and that are not arguments (OpenAPI, Parameter Object).
-const NOT_ARGUMENTS: [&str; 3] = ["accept", "content-type", "authorization"];
+/// Headers that documents list and that are not arguments (OpenAPI, Parameter Object), or that follow from the request.
+const NOT_ARGUMENTS: [&str; 8] = [
+    "accept",
+    "content-type",
+    "authorization",
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+];
+
+/// About how many bytes the schemas of one tool may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SchemaBytes {
+    pub(super) input: usize,
+    /// `None`: none is wanted.
+    pub(super) output: Option<usize>,
+}
 
 impl Operation {
     /// # Errors
@@ -28,8 +48,11 @@ impl Operation {
         operation: &Value,
         method: &Method,
         path: &str,
+        bytes: SchemaBytes,
     ) -> Result<Self, String> {
-        let mut copier = Copier::new(document, Direction::Input);
+        // Documents tell operations of one path apart by what is behind a number sign, which is never sent.
+        let path = path.split('#').next().unwrap_or_default();
+        let mut copier = Copier::new(document, Direction::Input, bytes.input);
         let mut arguments = Arguments::default();
         let parameters = parameters(document, item, operation)?;
         // Those of the path first, since their names are what people expect.
@@ -62,13 +85,16 @@ impl Operation {
             input_schema["required"] = arguments.required.into();
         }
         input_schema["additionalProperties"] = false.into();
-        let definitions = copier.definitions()?;
+        let (definitions, cut) = copier.definitions()?;
         if !definitions.is_empty() {
             input_schema["$defs"] = definitions.into();
         }
         Ok(Self {
             input_schema,
-            output_schema: output_schema(document, operation),
+            output_schema: bytes
+                .output
+                .and_then(|bytes| output_schema(document, operation, bytes)),
+            cut,
             shape: Shape {
                 method: method.clone(),
                 path: path.to_owned(),
@@ -98,20 +124,30 @@ impl Arguments {
         if name.is_empty() {
             return Err("one of its parameters has no name".to_owned());
         }
-        if location == Location::Header && NOT_ARGUMENTS.contains(&&*name.to_ascii_lowercase()) {
-            return Ok(());
+        if location == Location::Header {
+            if NOT_ARGUMENTS.contains(&&*name.to_ascii_lowercase()) {
+                return Ok(());
+            }
+            if http::HeaderName::try_from(name).is_err() {
+                return Err(format!("its parameter {name:?} is no name of a header"));
+            }
         }
         let required =
             location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
         let content = parameter.get("content").and_then(Value::as_object);
         let (schema, style) = match content.and_then(|content| content.iter().next()) {
             Some((kind, media)) => {
-                if !crate::source::response::is_json(kind) {
-                    return Err(format!(
-                        "its parameter {name} is {kind}, which cannot be written"
-                    ));
-                }
-                (media.get("schema"), Style::Json)
+                let kind = kind.split(';').next().unwrap_or_default().trim();
+                let style = match kind {
+                    kind if crate::source::response::is_json(kind) => Style::Json,
+                    kind if kind.starts_with("text/") => style(&Value::Null, location)?,
+                    _ => {
+                        return Err(format!(
+                            "its parameter {name} is {kind}, which cannot be written"
+                        ));
+                    }
+                };
+                (media.get("schema"), style)
             }
             None => (parameter.get("schema"), style(parameter, location)?),
         };
@@ -190,11 +226,14 @@ impl Arguments {
             };
             (copier.copy(schema)?, Form::Json(kind.to_owned()))
         } else if essence == "application/x-www-form-urlencoded" {
-            (copier.copy(schema)?, Form::Urlencoded)
+            let schema = form::flattened(document, schema)?;
+            let fields = form::fields(document, media, &schema)?;
+            (copier.copy(&schema)?, Form::Urlencoded(fields))
         } else if essence == "multipart/form-data" {
-            let fields = fields(document, media, schema)?;
+            let schema = form::flattened(document, schema)?;
+            let fields = form::fields(document, media, &schema)?;
             (
-                with_files(copier.copy(schema)?, &fields),
+                form::with_files(copier.copy(&schema)?, &fields),
                 Form::Multipart(fields),
             )
         } else if essence.starts_with("text/") || essence.ends_with("xml") {
@@ -274,7 +313,10 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
         .unwrap_or(style == "form");
     Ok(match (style, location) {
         ("simple", Location::Path | Location::Header) => Style::Simple { explode },
+        ("label", Location::Path) => Style::Label { explode },
+        ("matrix", Location::Path) => Style::Matrix { explode },
         ("form", Location::Query | Location::Cookie) => Style::Form { explode },
+        ("spaceDelimited" | "pipeDelimited", Location::Query) if explode => Style::Form { explode },
         ("spaceDelimited", Location::Query) => Style::Delimited(' '),
         ("pipeDelimited", Location::Query) => Style::Delimited('|'),
         ("deepObject", Location::Query) => Style::DeepObject,
@@ -309,66 +351,8 @@ fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
     content.iter().min_by_key(|(kind, _)| rank(kind))
 }
 
-/// The fields of a form whose parts are not all text.
-fn fields(document: &Document, media: &Value, schema: &Value) -> Result<Vec<Field>, String> {
-    let schema = document.resolve(schema)?;
-    let mut fields = Vec::new();
-    for (name, property) in schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
-        let property = document.resolve(property)?;
-        let is_bytes = |schema: &Value| {
-            text(schema, "format") == "binary"
-                || schema.get("contentMediaType").is_some()
-                    && text(schema, "contentEncoding").is_empty()
-        };
-        let items = property
-            .get("items")
-            .map(|items| document.resolve(items))
-            .transpose()?;
-        let encoding = media
-            .get("encoding")
-            .and_then(|encoding| encoding.get(name));
-        let content_type = encoding
-            .map(|encoding| text(encoding, "contentType"))
-            .filter(|kind| !kind.is_empty());
-        fields.push(Field {
-            name: name.clone(),
-            is_file: is_bytes(property) || items.is_some_and(is_bytes),
-            content_type: content_type
-                .and_then(|kinds| kinds.split(',').next())
-                .map(|kind| kind.trim().to_owned()),
-        });
-    }
-    Ok(fields)
-}
-
-/// Says of files in a form how they are given.
-fn with_files(mut schema: Value, fields: &[Field]) -> Value {
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
-        return schema;
-    };
-    for field in fields.iter().filter(|field| field.is_file) {
-        let is_list = properties
-            .get(&field.name)
-            .is_some_and(|property| property.get("type").is_some_and(|kind| kind == "array"));
-        let one = json!({"type": "string", "contentEncoding": "base64"});
-        let mut property = if is_list {
-            json!({"type": "array", "items": one})
-        } else {
-            one
-        };
-        property["description"] = "The file's bytes, as Base64.".into();
-        properties.insert(field.name.clone(), property);
-    }
-    schema
-}
-
 /// What the first answer of success looks like, where that is a JSON object.
-fn output_schema(document: &Document, operation: &Value) -> Option<Value> {
+fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option<Value> {
     let responses = operation.get("responses")?.as_object()?;
     let mut statuses: Vec<&String> = responses
         .keys()
@@ -387,9 +371,9 @@ fn output_schema(document: &Document, operation: &Value) -> Option<Value> {
     if document.resolve(schema).ok()?.get("type")? != "object" {
         return None;
     }
-    let mut copier = Copier::new(document, Direction::Output);
+    let mut copier = Copier::new(document, Direction::Output, bytes);
     let mut copied = copier.copy(schema).ok()?;
-    let definitions = copier.definitions().ok()?;
+    let (definitions, _) = copier.definitions().ok()?;
     // Older clients want to see at the root that it is an object.
     if copied.get("$ref").is_some() {
         copied["type"] = "object".into();

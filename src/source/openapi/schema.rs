@@ -2,8 +2,11 @@
 //!
 //! What a schema refers to is copied into `$defs`, once, so that what contains itself still does. The dialect of 3.0
 //! becomes that of 2020-12. What says nothing about values is left out.
+//!
+//! Documents of large services have schemas that refer to half of the document. A copy has a size; what is nearest is
+//! copied first, and what there is no room for any more is taken as it comes: the API knows what it takes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
@@ -24,16 +27,22 @@ pub(super) struct Copier<'a> {
     direction: Direction,
     /// References that were met, and the names that their targets have among the definitions.
     names: HashMap<String, String>,
-    /// Those of them whose targets are still to be copied.
-    pending: Vec<(String, String)>,
+    /// Those of them whose targets are still to be copied, the nearest first.
+    pending: VecDeque<(String, String)>,
     definitions: Map<String, Value>,
-    /// Schemas copied so far.
-    size: usize,
+    /// Schemas copied so far, and about how many bytes they have.
+    schemas: usize,
+    bytes: usize,
+    bytes_max: usize,
+    /// Whether something was left out for its size.
+    cut: bool,
 }
 
-/// What one tool's schema may have; a larger one would be refused by the catalog.
-const SIZE_MAX: usize = 10_000;
-const DEPTH_MAX: usize = 60;
+/// What one tool's schema may have beside its bytes; a larger one would be refused by the catalog.
+const SCHEMAS_MAX: usize = 5_000;
+const DEPTH_MAX: usize = 40;
+/// How much of a description is kept where the rest of a schema is not.
+const CUT_CHARACTERS: usize = 200;
 
 /// Keywords that hold one schema, lists of schemas, and schemas by name.
 const ONE: [&str; 9] = [
@@ -80,14 +89,18 @@ const KEPT: [&str; 26] = [
 ];
 
 impl<'a> Copier<'a> {
-    pub(super) fn new(document: &'a Document, direction: Direction) -> Self {
+    /// A copier of about so many bytes in all.
+    pub(super) fn new(document: &'a Document, direction: Direction, bytes_max: usize) -> Self {
         Self {
             document,
             direction,
             names: HashMap::new(),
-            pending: Vec::new(),
+            pending: VecDeque::new(),
             definitions: Map::new(),
-            size: 0,
+            schemas: 0,
+            bytes: 0,
+            bytes_max,
+            cut: false,
         }
     }
 
@@ -95,34 +108,35 @@ impl<'a> Copier<'a> {
     ///
     /// # Errors
     ///
-    /// A reference that leads nowhere, or more than a tool can have.
+    /// A reference that leads nowhere.
     pub(super) fn copy(&mut self, schema: &Value) -> Result<Value, String> {
         self.copy_at(schema, 0)
     }
 
-    /// What the copied schemas refer to, by name.
+    /// What the copied schemas refer to, by name; and whether there was more than a tool's schema may have.
     ///
     /// # Errors
     ///
     /// As of [`copy`](Self::copy).
-    pub(super) fn definitions(mut self) -> Result<Map<String, Value>, String> {
-        while let Some((name, reference)) = self.pending.pop() {
+    pub(super) fn definitions(mut self) -> Result<(Map<String, Value>, bool), String> {
+        while let Some((name, reference)) = self.pending.pop_front() {
             let target = self.document.target(&reference)?;
             let copied = self.copy_at(target, 0)?;
             self.definitions.insert(name, copied);
         }
-        Ok(self.definitions)
+        Ok((self.definitions, self.cut))
     }
 
     fn copy_at(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
-        self.size += 1;
-        if SIZE_MAX < self.size || DEPTH_MAX < depth {
-            return Err("its schema is larger than a tool can have".to_owned());
-        }
+        self.schemas += 1;
         let Value::Object(members) = schema else {
             // In 3.1 a schema may be `true` or `false`.
             return Ok(schema.clone());
         };
+        if SCHEMAS_MAX < self.schemas || DEPTH_MAX < depth || self.bytes_max < self.bytes {
+            self.cut = true;
+            return Ok(self.cut_off(schema));
+        }
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
             let target = self.reference(reference)?;
             if self.document.version == Version::V3_0 || members.len() == 1 {
@@ -137,6 +151,12 @@ impl<'a> Copier<'a> {
             return Ok(copied);
         }
         let mut copied = Map::new();
+        for keyword in KEPT {
+            if let Some(value) = members.get(keyword) {
+                self.bytes += keyword.len() + bytes_of(value);
+                copied.insert(keyword.to_owned(), value.clone());
+            }
+        }
         for (keyword, value) in members {
             let keyword = keyword.as_str();
             if ONE.contains(&keyword) {
@@ -151,12 +171,11 @@ impl<'a> Copier<'a> {
                 }
             } else if NAMED.contains(&keyword) {
                 copied.insert(keyword.to_owned(), self.copy_named(value, depth)?.into());
-            } else if KEPT.contains(&keyword) {
-                copied.insert(keyword.to_owned(), value.clone());
             }
         }
         self.without_other_direction(members, &mut copied);
         exclusive(&mut copied);
+        any_of(&mut copied);
         if self.document.version == Version::V3_0 {
             modernise(members, &mut copied);
         }
@@ -164,9 +183,28 @@ impl<'a> Copier<'a> {
         Ok(Value::Object(copied))
     }
 
+    /// What is said of a value that there is no room to describe.
+    fn cut_off(&self, schema: &Value) -> Value {
+        let target = self.document.resolve(schema).unwrap_or(schema);
+        let mut left = Map::new();
+        if let Some(kind @ ("object" | "array" | "string" | "number" | "integer" | "boolean")) =
+            target.get("type").and_then(Value::as_str)
+            && target.get("nullable") != Some(&Value::Bool(true))
+        {
+            left.insert("type".to_owned(), kind.into());
+        }
+        let description = target.get("description").and_then(Value::as_str);
+        if let Some(description) = description {
+            let short: String = description.chars().take(CUT_CHARACTERS).collect();
+            left.insert("description".to_owned(), short.into());
+        }
+        Value::Object(left)
+    }
+
     fn copy_named(&mut self, value: &Value, depth: usize) -> Result<Map<String, Value>, String> {
         let mut copied = Map::new();
         for (name, schema) in value.as_object().into_iter().flatten() {
+            self.bytes += name.len() + 8;
             copied.insert(name.clone(), self.copy_at(schema, depth + 1)?);
         }
         Ok(copied)
@@ -178,6 +216,7 @@ impl<'a> Copier<'a> {
             return Ok(json!({ "$ref": format!("#/$defs/{name}") }));
         }
         self.document.target(reference)?;
+        self.bytes += reference.len();
         let last = reference.rsplit('/').next().unwrap_or_default();
         let base = match sanitized(last) {
             name if name.is_empty() => "schema".to_owned(),
@@ -190,7 +229,7 @@ impl<'a> Copier<'a> {
             number += 1;
         }
         self.names.insert(reference.to_owned(), name.clone());
-        self.pending.push((name.clone(), reference.to_owned()));
+        self.pending.push_back((name.clone(), reference.to_owned()));
         self.definitions.insert(name.clone(), Value::Bool(true));
         Ok(json!({ "$ref": format!("#/$defs/{name}") }))
     }
@@ -307,6 +346,30 @@ fn tidy(copied: &mut Map<String, Value>) {
         .is_some_and(|kind| kind == "file" || kind == "any")
     {
         copied.remove("type");
+    }
+}
+
+/// Turns "exactly one of" into "any of". What a document lists there often overlaps, and a value that two of them allow is
+/// not wrong for that to the API; clients and models know `anyOf` better besides.
+fn any_of(copied: &mut Map<String, Value>) {
+    if copied.contains_key("anyOf") {
+        return;
+    }
+    if let Some(one_of) = copied.remove("oneOf") {
+        copied.insert("anyOf".to_owned(), one_of);
+    }
+}
+
+/// About how long a value is as text.
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 4,
+        Value::Array(items) => items.iter().map(bytes_of).sum::<usize>() + 4,
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| name.len() + 4 + bytes_of(value))
+            .sum(),
+        _ => 8,
     }
 }
 

@@ -1,0 +1,349 @@
+//! Bodies: how a document says that they are written, and how a value becomes one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::document::Document;
+use super::operation::text;
+use crate::source::template::plain;
+
+/// How the body is written.
+#[derive(Debug)]
+pub(super) enum Form {
+    None,
+    Json(String),
+    Urlencoded(Vec<Field>),
+    Multipart(Vec<Field>),
+    Text(String),
+    Bytes(String),
+}
+
+/// A field of a form.
+#[derive(Debug)]
+pub(super) struct Field {
+    name: String,
+    is_file: bool,
+    content_type: Option<String>,
+    lists: Lists,
+}
+
+/// How a list is written in a form whose fields are text (OpenAPI, Encoding Object).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lists {
+    /// `a=1&a=2`
+    Repeated,
+    /// `a[0]=1&a[1]=2`
+    Numbered,
+    /// `a=1,2`
+    Joined(char),
+}
+
+/// Schemas in schemas that a form is put together from.
+const DEPTH_MAX: usize = 8;
+
+/// A form's schema with what it refers to and is made of put into it, so that its fields can be told.
+///
+/// # Errors
+///
+/// A reference that leads nowhere.
+pub(super) fn flattened(document: &Document, schema: &Value) -> Result<Value, String> {
+    let schema = document.resolve(schema)?;
+    if schema.get("allOf").is_none() {
+        return Ok(schema.clone());
+    }
+    let mut whole = schema.as_object().cloned().unwrap_or_default();
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    gather(document, schema, &mut properties, &mut required, 0)?;
+    whole.remove("allOf");
+    whole.insert("type".to_owned(), "object".into());
+    whole.insert("properties".to_owned(), properties.into());
+    if !required.is_empty() {
+        whole.insert("required".to_owned(), required.into());
+    }
+    Ok(whole.into())
+}
+
+fn gather(
+    document: &Document,
+    schema: &Value,
+    properties: &mut Map<String, Value>,
+    required: &mut Vec<Value>,
+    depth: usize,
+) -> Result<(), String> {
+    let schema = document.resolve(schema)?;
+    if DEPTH_MAX < depth {
+        return Ok(());
+    }
+    for part in schema
+        .get("allOf")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        gather(document, part, properties, required, depth + 1)?;
+    }
+    let own = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in own.into_iter().flatten() {
+        properties.insert(name.clone(), property.clone());
+    }
+    let names = schema.get("required").and_then(Value::as_array);
+    required.extend(names.into_iter().flatten().cloned());
+    Ok(())
+}
+
+/// The fields of a form, in the order in which they are sent.
+///
+/// # Errors
+///
+/// A reference that leads nowhere.
+pub(super) fn fields(
+    document: &Document,
+    media: &Value,
+    schema: &Value,
+) -> Result<Vec<Field>, String> {
+    let mut fields = Vec::new();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let property = document.resolve(property)?;
+        let items = property
+            .get("items")
+            .map(|items| document.resolve(items))
+            .transpose()?;
+        let nothing = Value::Null;
+        let encoding = media
+            .get("encoding")
+            .and_then(|encoding| encoding.get(name))
+            .unwrap_or(&nothing);
+        let content_type = text(encoding, "contentType").split(',').next();
+        fields.push(Field {
+            name: name.clone(),
+            is_file: is_bytes(property) || items.is_some_and(is_bytes),
+            content_type: content_type
+                .map(|kind| kind.trim().to_owned())
+                .filter(|kind| !kind.is_empty()),
+            lists: match (text(encoding, "style"), encoding.get("explode")) {
+                ("deepObject", _) => Lists::Numbered,
+                ("spaceDelimited", explode) if explode != Some(&Value::Bool(true)) => {
+                    Lists::Joined(' ')
+                }
+                ("pipeDelimited", explode) if explode != Some(&Value::Bool(true)) => {
+                    Lists::Joined('|')
+                }
+                (_, Some(Value::Bool(false))) => Lists::Joined(','),
+                _ => Lists::Repeated,
+            },
+        });
+    }
+    Ok(fields)
+}
+
+fn is_bytes(schema: &Value) -> bool {
+    text(schema, "format") == "binary"
+        || schema.get("contentMediaType").is_some() && text(schema, "contentEncoding").is_empty()
+}
+
+/// Says of files in a form how they are given.
+pub(super) fn with_files(mut schema: Value, fields: &[Field]) -> Value {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return schema;
+    };
+    for field in fields.iter().filter(|field| field.is_file) {
+        let is_list = properties
+            .get(&field.name)
+            .is_some_and(|property| property.get("type").is_some_and(|kind| kind == "array"));
+        let one = json!({
+            "anyOf": [
+                {"type": "string", "contentEncoding": "base64"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "data": {"type": "string", "contentEncoding": "base64"},
+                        "filename": {"type": "string"},
+                        "media_type": {"type": "string"},
+                    },
+                    "required": ["data"],
+                    "additionalProperties": false,
+                },
+            ],
+        });
+        let mut property = if is_list {
+            json!({"type": "array", "items": one})
+        } else {
+            one
+        };
+        property["description"] =
+            "The file's bytes, as Base64; or these as `data`, with the file's name and type."
+                .into();
+        properties.insert(field.name.clone(), property);
+    }
+    schema
+}
+
+impl Form {
+    /// The body that a value becomes, and its type.
+    ///
+    /// # Errors
+    ///
+    /// A value that cannot be written so.
+    pub(super) fn fill(&self, value: &Value) -> Result<Option<(String, Bytes)>, String> {
+        match self {
+            Self::None => Ok(None),
+            Self::Json(kind) => Ok(Some((kind.clone(), value.to_string().into()))),
+            Self::Urlencoded(fields) => urlencoded(fields, value).map(Some),
+            Self::Multipart(fields) => multipart(fields, value).map(Some),
+            Self::Text(kind) => Ok(Some((kind.clone(), text_of(value)?.into()))),
+            Self::Bytes(kind) => Ok(Some((kind.clone(), bytes(value)?.into()))),
+        }
+    }
+}
+
+pub(super) fn text_of(value: &Value) -> Result<String, String> {
+    plain(value)
+}
+
+/// Objects within objects, as forms of many frameworks have them: `a[b][c]=1`.
+pub(super) fn deep(
+    name: &str,
+    value: &Value,
+    pairs: &mut Vec<(String, String)>,
+) -> Result<(), String> {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .try_for_each(|(member, value)| deep(&format!("{name}[{member}]"), value, pairs)),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(position, value)| deep(&format!("{name}[{position}]"), value, pairs)),
+        value => {
+            pairs.push((name.to_owned(), text_of(value)?));
+            Ok(())
+        }
+    }
+}
+
+fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
+    let mut pairs = Vec::new();
+    for (name, value) in value.as_object().ok_or("the body has to be an object")? {
+        let field = fields.iter().find(|field| field.name == *name);
+        let is_json = field
+            .and_then(|field| field.content_type.as_deref())
+            .is_some_and(crate::source::response::is_json);
+        match (value, field.map_or(Lists::Repeated, |field| field.lists)) {
+            (Value::Null, _) => {}
+            (value, _) if is_json => pairs.push((name.clone(), value.to_string())),
+            (Value::Array(items), Lists::Repeated) => {
+                for (position, item) in items.iter().enumerate() {
+                    match item {
+                        Value::Object(_) | Value::Array(_) => {
+                            deep(&format!("{name}[{position}]"), item, &mut pairs)?;
+                        }
+                        item => pairs.push((name.clone(), text_of(item)?)),
+                    }
+                }
+            }
+            (Value::Array(items), Lists::Joined(between)) => {
+                let texts = items.iter().map(text_of).collect::<Result<Vec<_>, _>>()?;
+                pairs.push((name.clone(), texts.join(&between.to_string())));
+            }
+            (value, _) => deep(name, value, &mut pairs)?,
+        }
+    }
+    let mut form = url::form_urlencoded::Serializer::new(String::new());
+    form.extend_pairs(pairs);
+    let kind = "application/x-www-form-urlencoded".to_owned();
+    Ok((kind, form.finish().into()))
+}
+
+fn bytes(value: &Value) -> Result<Vec<u8>, String> {
+    let text = value.as_str().ok_or("bytes have to be a text in Base64")?;
+    STANDARD
+        .decode(text.trim())
+        .map_err(|_| "bytes have to be a text in Base64, with its padding".to_owned())
+}
+
+/// A form whose parts have types (RFC 7578). Its parts come in the document's order, since some APIs take a file only when
+/// they know what it is.
+fn multipart(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
+    let members = value.as_object().ok_or("the body has to be an object")?;
+    let random = getrandom::u64().map_err(|_| "there is no randomness to be had")?;
+    let boundary = format!("longshore-{random:016x}");
+    let mut body = Vec::new();
+    let place = |name: &str| {
+        let known = fields.iter().position(|field| field.name == name);
+        known.unwrap_or(fields.len())
+    };
+    let mut ordered: Vec<_> = members.iter().collect();
+    ordered.sort_by_key(|(name, _)| place(name));
+    for (name, value) in ordered {
+        let field = fields.iter().find(|field| field.name == *name);
+        let several = match value {
+            Value::Array(items) => items.as_slice(),
+            Value::Null => &[],
+            one => std::slice::from_ref(one),
+        };
+        for value in several {
+            part(&mut body, &boundary, name, field, value)?;
+        }
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    Ok((
+        format!("multipart/form-data; boundary={boundary}"),
+        body.into(),
+    ))
+}
+
+fn part(
+    body: &mut Vec<u8>,
+    boundary: &str,
+    name: &str,
+    field: Option<&Field>,
+    value: &Value,
+) -> Result<(), String> {
+    let is_file = field.is_some_and(|field| field.is_file);
+    let mut kind = field.and_then(|field| field.content_type.clone());
+    let mut file_name = name.to_owned();
+    let (content, default) = match value {
+        Value::Object(file) if is_file => {
+            if let Some(name) = file.get("filename").and_then(Value::as_str) {
+                file_name = name.to_owned();
+            }
+            if let Some(own) = file.get("media_type").and_then(Value::as_str) {
+                kind = Some(own.to_owned());
+            }
+            let data = file.get("data").unwrap_or(&Value::Null);
+            (bytes(data)?, Some("application/octet-stream"))
+        }
+        value if is_file => (bytes(value)?, Some("application/octet-stream")),
+        Value::Object(_) | Value::Array(_) => {
+            (value.to_string().into_bytes(), Some("application/json"))
+        }
+        value => (text_of(value)?.into_bytes(), None),
+    };
+    let kind = kind
+        .filter(|kind| !kind.contains(['\r', '\n', '*']))
+        .or_else(|| default.map(str::to_owned));
+    let name = in_quotes(name);
+    let mut head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");
+    if is_file {
+        head.push_str(&format!("; filename=\"{}\"", in_quotes(&file_name)));
+    }
+    if let Some(kind) = kind {
+        head.push_str(&format!("\r\nContent-Type: {kind}"));
+    }
+    head.push_str("\r\n\r\n");
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(&content);
+    body.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// As browsers write names (RFC 7578, 4.2).
+fn in_quotes(name: &str) -> String {
+    name.replace('"', "%22")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
