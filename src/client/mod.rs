@@ -38,10 +38,6 @@ use shared::Shared;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each server, and they are not moved about"
-)]
 pub enum Target {
     /// A program that is started, and serves over its standard input and output.
     Program(Program),
