@@ -48,7 +48,6 @@ DOCUMENTS = [
     ("Slack", DIRECTORY, "api/slack.com.json"),
     ("Figma (3.1, YAML)", "@figma/rest-api-spec@0.43.0", "openapi/openapi.yaml"),
     ("Blockfrost (YAML)", "@blockfrost/openapi@0.1.93", "openapi.yaml"),
-    ("ReadMe (3.1)", "@readme/oas-examples@8.2.2", "3.1/json/readme.json"),
     ("OpenAI", DIRECTORY, "api/openai.com.json"),
 ]
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
@@ -126,6 +125,15 @@ class Server:
                 return int(line.split()[1]) / 1024
         return 0
 
+    def refused(self):
+        """What is not offered, and why, as the log has it."""
+        found, begin = [], "not offered: "
+        for line in self.text().splitlines():
+            entry = json.loads(line) if line.startswith("{") else {}
+            if entry.get("message", "").startswith(begin):
+                found.append({"place": entry.get("place"), "problem": entry["message"][len(begin):]})
+        return found
+
     def processor_seconds(self):
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -188,7 +196,8 @@ class Client:
 TEXTS = ["value", "1", "10", "a", "A1", "2026-01-01", "2026-01-01T00:00:00Z", "a@example.com", "https://example.com/a",
          "0" * 24, "a" * 40, "ab", "abc", "+15555550100", "+14155550100", "#fff", "12:00", "1s", "1.0", "0.0.0.0", "ABC",
          "00000000-0000-4000-8000-000000000000", "a-b", "a_1", "us", "en-US", "Sun", "0:1", "/a", "acct_1",
-         "a" * 56, "f" * 64, "1:1", "1-1", "1.0.0", "sha256:" + "a" * 64, "refs/heads/a", "a.b", "a/b", "A_B", "-"]
+         "a" * 56, "f" * 64, "1:1", "1-1", "1.0.0", "sha256:" + "a" * 64, "refs/heads/a", "a.b", "a/b", "A_B", "-",
+         "ssh-rsa AAAA"]
 
 
 class Example:
@@ -196,8 +205,33 @@ class Example:
 
     def __init__(self, root):
         self.root = root
+        # Some schemas refer to themselves in more ways than can be followed.
+        self.steps = 20_000
+
+    def merged(self, schema, depth=0):
+        """What all parts of a schema say together, as one."""
+        self.step()
+        while "$ref" in schema and depth < 40:
+            schema, depth = self.root["$defs"][unquote(schema["$ref"][len("#/$defs/"):])], depth + 1
+        parts = [self.merged(part, depth + 1) for part in schema.get("allOf", [])] if depth < 40 else []
+        whole = {}
+        for part in [*parts, {key: value for key, value in schema.items() if key != "allOf"}]:
+            properties = {**whole.get("properties", {}), **(part.get("properties") or {})}
+            required = [*whole.get("required", []), *(part.get("required") or [])]
+            whole = {**whole, **part}
+            if properties:
+                whole["properties"] = properties
+            if required:
+                whole["required"] = list(dict.fromkeys(required))
+        return whole
+
+    def step(self):
+        self.steps -= 1
+        if self.steps < 0:
+            raise RecursionError("no example is small enough")
 
     def of(self, schema, depth=0):
+        self.step()
         if schema is True or schema == {}:
             return "value"
         if depth > 40:
@@ -209,13 +243,7 @@ class Example:
         if "enum" in schema:
             return schema["enum"][0]
         if "allOf" in schema:
-            whole = None
-            for part in [*schema["allOf"], {key: value for key, value in schema.items() if key != "allOf"}]:
-                if set(part) <= {"description", "title", "default", "format"}:
-                    continue
-                value = self.of(part, depth + 1)
-                whole = {**whole, **value} if isinstance(whole, dict) and isinstance(value, dict) else (value if whole is None else whole)
-            return whole if whole is not None else "value"
+            return self.of(self.merged(schema, depth), depth + 1)
         kind = schema.get("type")
         kind = next((one for one in kind if one != "null"), "null") if isinstance(kind, list) else kind
         if "anyOf" in schema:
@@ -341,7 +369,9 @@ def measure(name, path, program, api, calls):
             peak, now, spent = server.status("VmHWM"), server.status("VmRSS"), server.processor_seconds()
             client = Client(server)
             _, health = server.request(client.connection, "GET", "/health")
-            refused = json.loads(health).get("refused") or []
+            health = json.loads(health).get("refused") or []
+            refused = server.refused()
+            assert len(health) == len(refused), f"/health has {health}, the log {refused}"
             tools, size = client.tools()
             failed, answered = Counter(), 0
             Api.seen.clear()

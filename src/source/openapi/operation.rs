@@ -140,7 +140,9 @@ impl Arguments {
                 let kind = kind.split(';').next().unwrap_or_default().trim();
                 let style = match kind {
                     kind if crate::source::response::is_json(kind) => Style::Json,
-                    kind if kind.starts_with("text/") => style(&Value::Null, location)?,
+                    kind if kind == "*/*" || kind.starts_with("text/") => {
+                        style(&Value::Null, location)?
+                    }
                     _ => {
                         return Err(format!(
                             "its parameter {name} is {kind}, which cannot be written"

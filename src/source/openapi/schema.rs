@@ -330,7 +330,28 @@ fn tidy(copied: &mut Map<String, Value>) {
             new
         });
     }
+    // Names that are demanded and forbidden at once: no value would do.
+    let is_closed = copied.get("additionalProperties") == Some(&Value::Bool(false))
+        && !copied.contains_key("patternProperties");
+    let known: Option<Vec<String>> = copied
+        .get("properties")
+        .and_then(Value::as_object)
+        .filter(|_| is_closed)
+        .map(|properties| properties.keys().cloned().collect());
+    if let Some(known) = known
+        && let Some(Value::Array(required)) = copied.get_mut("required")
+    {
+        required.retain(|name| known.iter().any(|known| name == known));
+    }
+    let is_text = copied.get("type").is_some_and(|kind| kind == "string");
     if let Some(Value::Array(values)) = copied.get_mut("enum") {
+        // Numbers that are said to be texts.
+        for value in values
+            .iter_mut()
+            .filter(|value| is_text && value.is_number())
+        {
+            *value = value.to_string().into();
+        }
         let mut seen = Vec::new();
         values.retain(|value| {
             let new = !seen.contains(value);

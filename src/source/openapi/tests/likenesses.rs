@@ -155,6 +155,12 @@ async fn an_answer_that_is_not_what_the_document_says_is_shown_all_the_same() {
     let arguments = json!({"token": "t", "body": {"channel": "C1", "blocks": [{"type": "divider"}], "text": "a&b"}});
     let schema = schema_of(&collector, "chat_postMessage");
     assert_eq!(schema["properties"]["body"]["required"], json!(["channel"]));
+    let meta = &schema["properties"]["body"]["properties"]["meta"];
+    assert_eq!(
+        meta["required"],
+        json!([]),
+        "what cannot be is not demanded"
+    );
     let told = call(&collector, "chat_postMessage", arguments)
         .await
         .expect_err("more than the document says");
@@ -173,15 +179,14 @@ async fn an_answer_that_is_not_what_the_document_says_is_shown_all_the_same() {
         &format!("http://{server}"),
         json!({"output_schemas": false}),
     );
-    let arguments =
-        json!({"types": ["a", "b"], "exclude_archived": true, "prefs": {"a": 1}, "note": "n"});
+    let arguments = json!({"types": ["a", "b"], "exclude_archived": true, "prefs": {"a": 1}, "note": "n", "any": "a", "level": "2"});
     call(&lenient, "conversations_list", arguments)
         .await
         .expect("a result");
     let request = seen.lock().expect("no panic").pop().expect("a request");
     assert!(
         request.starts_with(
-            "GET /api/conversations.list?types=a%2Cb&exclude_archived=true&prefs=%7B%22a%22%3A1%7D&note=n "
+            "GET /api/conversations.list?types=a%2Cb&exclude_archived=true&prefs=%7B%22a%22%3A1%7D&note=n&any=a&level=2 "
         ),
         "{request}"
     );
