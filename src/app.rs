@@ -316,12 +316,14 @@ impl App {
     }
 
     /// Adds somebody who takes on changed settings while the server runs.
+    #[cfg(feature = "cli")]
     pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
         self.hooks.push(hook);
         self
     }
 
     /// Tells when settings have changed that take a new start.
+    #[cfg(feature = "cli")]
     pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
         self.restart = Some(wanted);
         self

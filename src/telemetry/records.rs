@@ -11,6 +11,7 @@ use super::trace::TraceContext;
 
 /// One line of the log.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nobody sends it"))]
 pub(crate) struct Record {
     pub(crate) time: SystemTime,
     pub(crate) level: tracing::Level,
@@ -30,12 +31,14 @@ struct Sink {
 }
 
 /// Has records sent from now on.
+#[cfg(feature = "otlp")]
 pub(super) fn send_to(records: mpsc::Sender<Record>, dropped: Counter) {
     let mut sink = SINK.write().unwrap_or_else(PoisonError::into_inner);
     *sink = Some(Sink { records, dropped });
 }
 
 /// Has no further records sent.
+#[cfg(feature = "otlp")]
 pub(super) fn send_nowhere() {
     *SINK.write().unwrap_or_else(PoisonError::into_inner) = None;
 }

@@ -116,6 +116,7 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// `share` is from 0 to 1.
+    #[cfg(any(feature = "otlp", test))]
     pub(crate) fn new(follows_parent: bool, share: f64) -> Self {
         let all = (1_u64 << 63) as f64;
         Self {
@@ -285,6 +286,7 @@ pub(crate) struct Draft {
 }
 
 /// More of a call's arguments is not told.
+#[cfg(feature = "otlp")]
 pub(crate) const ARGUMENTS_MAX_BYTES: usize = 4 * 1024;
 const URI_MAX_BYTES: usize = 1024;
 

@@ -120,7 +120,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+pub(super) fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.1..=1e7).contains(&rate) => Ok(rate),
         _ => Err("a number of requests a second from 0.1 to 10,000,000".to_owned()),

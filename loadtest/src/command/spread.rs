@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::drive::seconds;
+use super::drive::{rate, seconds};
 use super::product::Product;
 use crate::drive::{Expected, Pace, Plan, Sessions, Until, run as drive};
 use crate::measure::Spread;
@@ -34,6 +34,9 @@ pub(super) struct Arguments {
     /// How long each try is
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
+    /// Requests a second. As many as can be would show who shares a core with the generator
+    #[arg(long, default_value_t = 10_000.0, value_parser = rate)]
+    rate: f64,
 }
 
 /// Drives, and prints the workers' shares of the processor time.
@@ -48,7 +51,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     for &connections in &arguments.connections {
         let mut rounds = Vec::new();
         for _ in 0..arguments.rounds {
-            rounds.push(round(&server, connections, arguments.seconds).await?);
+            rounds.push(round(&server, connections, &arguments).await?);
         }
         let uneven =
             Spread::of(rounds.iter().map(|shares| most_to_least(shares))).ok_or("no rounds")?;
@@ -66,15 +69,15 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 async fn round(
     server: &Server,
     connections: u32,
-    seconds: f64,
+    arguments: &Arguments,
 ) -> Result<Vec<Duration>, Box<dyn Error>> {
     let plan = Plan {
         target: Target::mcp(server.address()),
         workload: Workload::Call,
         http2: false,
         slots: connections,
-        pace: Pace::AsAnswered,
-        until: Until::Elapsed(Duration::from_secs_f64(seconds)),
+        pace: Pace::PerSecond(arguments.rate),
+        until: Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
         warm_up: Duration::from_millis(10),
         sessions: Sessions::Open,
         expected: Expected::Message,
