@@ -35,8 +35,9 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
 
 /// Serves what the settings name; without any, the demo toolset.
 pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainError> {
-    // Once it is replaced, the system calls it by another name.
-    let program = std::env::current_exe().map_err(AppError::from)?;
+    // Once it is replaced, the system calls it by another name. Without /proc it has none.
+    let program = command.reload.then(std::env::current_exe).transpose();
+    let program = program.map_err(AppError::from)?;
     let loaded = load(command.settings)?;
     let level = output::start_logging(&loaded.config.log, &Probe::real())?;
     let over_http = loaded.config.transport == Transport::Http;
@@ -57,12 +58,13 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         .build()
         .map_err(AppError::from)?;
     let served = runtime.block_on(async {
-        let restart = (command.reload && over_http).then(|| Arc::new(Notify::new()));
+        let program = program.clone().filter(|_| over_http);
+        let restart = program.is_some().then(|| Arc::new(Notify::new()));
         let mut app = App::new().loaded(loaded).on_reload(level.hook());
         if let Some(restart) = &restart {
             app = app.restart_wanted(Arc::clone(restart));
         }
-        let mut replaced = Watch::new(restart.is_some().then(|| program.clone()));
+        let mut replaced = Watch::new(program);
         let bound = app.bind_unless_stopped(Signals::listen()).await?;
         let (signals, Some(bound)) = bound else {
             return Ok(false);
@@ -95,10 +97,10 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         Ok::<_, AppError>(starts_again.get())
     });
     runtime.shutdown_background();
-    match served {
-        Ok(true) => start_again(program),
-        Ok(false) => Ok(()),
-        Err(error) => Err(error.into()),
+    match (served, program) {
+        (Ok(true), Some(program)) => start_again(program),
+        (Ok(_), _) => Ok(()),
+        (Err(error), _) => Err(error.into()),
     }
 }
 

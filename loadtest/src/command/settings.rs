@@ -53,6 +53,7 @@ impl Setting {
         // Counting is asked for by whoever reads it; here the two that are compared do the same.
         config.telemetry.metrics = MetricsPolicy::On;
         config.limits.principal.per_second = 0.0;
+        config.limits.initialize_per_minute = Some(0);
         match self {
             Self::Nothing => {}
             Self::Key => config.auth.api_keys = vec![holder(0)],
