@@ -38,6 +38,10 @@ enum Work {
 
 /// One thing that is asked.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and a box would be counted"
+)]
 pub enum Asked {
     /// A request.
     Request(Request<Bytes>),
