@@ -3,6 +3,7 @@
 mod client;
 mod gate;
 mod harness;
+mod incoming;
 mod mcp;
 mod proxy;
 #[cfg(feature = "redis")]

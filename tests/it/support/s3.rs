@@ -1,13 +1,15 @@
 //! A store that speaks S3, as far as objects are put and got, and that looks at every signature.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
+
+use super::incoming::{Incoming, read};
 
 pub(crate) const KEY_ID: &str = "AKIATEST";
 pub(crate) const SECRET: &str = "s3cr3t+of/the=store";
@@ -30,13 +32,6 @@ struct Inner {
 pub(crate) struct Object {
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
-}
-
-struct Request {
-    method: String,
-    target: String,
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
 }
 
 impl FakeS3 {
@@ -98,7 +93,7 @@ impl FakeS3 {
         }
     }
 
-    fn answer(&self, request: Request) -> (&'static str, BTreeMap<String, String>, Vec<u8>) {
+    fn answer(&self, request: Incoming) -> (&'static str, BTreeMap<String, String>, Vec<u8>) {
         let error = |code: &str| format!("<Error><Code>{code}</Code></Error>").into_bytes();
         if self.0.fails.load(Ordering::Relaxed) {
             return ("503 Slow Down", BTreeMap::new(), error("SlowDown"));
@@ -138,46 +133,8 @@ impl FakeS3 {
     }
 }
 
-fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Request> {
-    let mut buffer = [0; 64 * 1024];
-    let end = loop {
-        if let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end;
-        }
-        match stream.read(&mut buffer) {
-            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
-            _ => return None,
-        }
-    };
-    let head = String::from_utf8(rest[..end].to_vec()).ok()?;
-    let mut lines = head.split("\r\n");
-    let mut first = lines.next()?.split(' ');
-    let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
-    let headers: BTreeMap<String, String> = lines
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-        .collect();
-    let length: usize = headers
-        .get("content-length")
-        .map_or(0, |length| length.parse().expect("a length"));
-    while rest.len() < end + 4 + length {
-        match stream.read(&mut buffer) {
-            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
-            _ => return None,
-        }
-    }
-    let body = rest[end + 4..end + 4 + length].to_vec();
-    rest.drain(..end + 4 + length);
-    Some(Request {
-        method,
-        target,
-        headers,
-        body,
-    })
-}
-
 /// Whether a request is signed by who has the key, as a store finds out from what came over the wire.
-fn is_signed(request: &Request) -> Result<(), String> {
+fn is_signed(request: &Incoming) -> Result<(), String> {
     let header = |name: &str| {
         let value = request.headers.get(name).map(String::as_str);
         value.ok_or_else(|| format!("there is no {name}"))

@@ -1,9 +1,11 @@
 //! A web server that answers as a test says.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+
+use super::incoming;
 
 /// A request that somebody made.
 #[derive(Clone, Debug)]
@@ -101,39 +103,11 @@ impl Site {
 }
 
 fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Asked> {
-    let mut buffer = [0; 16 * 1024];
-    let end = loop {
-        if let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end;
-        }
-        match stream.read(&mut buffer) {
-            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
-            _ => return None,
-        }
-    };
-    let head = String::from_utf8(rest[..end].to_vec()).ok()?;
-    let mut lines = head.split("\r\n");
-    let mut first = lines.next()?.split(' ');
-    let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
-    let headers: BTreeMap<String, String> = lines
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-        .collect();
-    let length: usize = headers
-        .get("content-length")
-        .map_or(0, |length| length.parse().expect("a length"));
-    while rest.len() < end + 4 + length {
-        match stream.read(&mut buffer) {
-            Ok(read) if read > 0 => rest.extend_from_slice(&buffer[..read]),
-            _ => return None,
-        }
-    }
-    let body = String::from_utf8(rest[end + 4..end + 4 + length].to_vec()).ok()?;
-    rest.drain(..end + 4 + length);
+    let request = incoming::read(stream, rest)?;
     Some(Asked {
-        method,
-        target,
-        headers,
-        body,
+        method: request.method,
+        target: request.target,
+        headers: request.headers,
+        body: String::from_utf8(request.body).ok()?,
     })
 }
