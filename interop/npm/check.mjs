@@ -18,7 +18,7 @@ export const ANSWERS = {
     action: 'accept',
     content: { username: 'Ada', email: 'ada@example.com' }
   }),
-  'roots/list': () => ({ roots: [{ uri: 'file:///work', name: 'work' }] })
+  'roots/list': () => ({ roots: [{ uri: 'file:///project', name: 'work' }] })
 };
 
 /** All pages of a list. */
@@ -111,7 +111,7 @@ export async function check(client, version, its) {
   // Streamable HTTP is younger than 2024-11-05: its clients cannot be asked there.
   if (version !== '2024-11-05') {
     assert.equal(text(await its.call({ name: 'test_sampling', arguments: { prompt: 'Where?' } })), 'LLM response: Paris');
-    assert.match(text(await its.call({ name: 'list_roots', arguments: {} })), /file:\/\/\/work/);
+    assert.match(text(await its.call({ name: 'list_roots', arguments: {} })), /file:\/\/\/project/);
     did.push('sampling', 'roots');
   }
   // Elicitation came with 2025-06-18.

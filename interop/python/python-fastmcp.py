@@ -32,7 +32,7 @@ async def main(mode: str, kind: str, *target: str) -> None:
     async def progressed(progress, total, message):
         reports.append(progress)
 
-    asked = {"sampling_handler": sample, "elicitation_handler": elicit, "roots": ["file:///work"]}
+    asked = {"sampling_handler": sample, "elicitation_handler": elicit, "roots": ["file:///project"]}
     asked["log_handler"] = log
     async with Client(server, mode=mode, **asked) as client:
         version = client.protocol_version
@@ -54,7 +54,7 @@ async def main(mode: str, kind: str, *target: str) -> None:
         for tool, arguments, expected in [
             ("test_sampling", {"prompt": "Where?"}, "Paris"),
             ("test_elicitation", {"message": "Who?"}, "ada@example.com"),
-            ("list_roots", {}, "file:///work"),
+            ("list_roots", {}, "file:///project"),
         ]:
             result = await client.call_tool(tool, arguments, raise_on_error=False)
             assert expected in result.content[0].text, f"{tool}: {result}"

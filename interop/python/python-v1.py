@@ -34,7 +34,7 @@ async def elicit(context, params):
 
 
 async def roots(context):
-    return types.ListRootsResult(roots=[types.Root(uri="file:///work", name="work")])
+    return types.ListRootsResult(roots=[types.Root(uri="file:///project", name="work")])
 
 
 async def main(revision: str, kind: str, *target: str) -> None:
@@ -90,7 +90,7 @@ async def main(revision: str, kind: str, *target: str) -> None:
         text = (await client.call_tool("test_elicitation", {"message": "Who?"})).content[0].text
         assert "action=accept" in text and "ada@example.com" in text, text
         text = (await client.call_tool("list_roots", {})).content[0].text
-        assert "file:///work" in text, text
+        assert "file:///project" in text, text
 
         await client.subscribe_resource("test://watched-resource")
         await client.call_tool("touch_watched_resource", {})

@@ -28,7 +28,7 @@ async def elicit(context, params):
 
 
 async def roots(context):
-    return types.ListRootsResult(roots=[types.Root(uri="file:///work", name="work")])
+    return types.ListRootsResult(roots=[types.Root(uri="file:///project", name="work")])
 
 
 async def main(mode: str, kind: str, *target: str) -> None:
@@ -91,7 +91,7 @@ async def main(mode: str, kind: str, *target: str) -> None:
         text = (await client.call_tool("test_elicitation", {"message": "Who?"})).content[0].text
         assert "action=accept" in text and "ada@example.com" in text, text
         text = (await client.call_tool("list_roots", {})).content[0].text
-        assert "file:///work" in text, text
+        assert "file:///project" in text, text
         did += ["sampling", "elicitation", "roots"]
 
         watched = "test://watched-resource"

@@ -66,7 +66,7 @@ impl ClientHandler for Person {
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        answer(json!({"roots": [{"uri": "file:///work", "name": "work"}]}))
+        answer(json!({"roots": [{"uri": "file:///project", "name": "work"}]}))
     }
 
     async fn on_progress(
@@ -196,7 +196,7 @@ async fn check(client: &Client, version: &ProtocolVersion, stdio: bool) -> Resul
         let said = text(client, "test_sampling", json!({"prompt": "Where?"})).await?;
         ensure!(said == "LLM response: Paris", "test_sampling: {said}");
         let said = text(client, "list_roots", json!({})).await?;
-        ensure!(said.contains("file:///work"), "list_roots: {said}");
+        ensure!(said.contains("file:///project"), "list_roots: {said}");
         did.extend(["sampling", "roots"].map(str::to_owned));
     }
     if ProtocolVersion::V_2025_06_18 <= *version {
