@@ -182,7 +182,8 @@ fn answers_that_nobody_waits_for_change_nothing_and_are_counted() {
     };
     let id = question["id"].as_str().expect("a text");
     // To what nobody has asked, by forms of ids of all kinds.
-    let flipped = format!("{}0", &id[..id.len() - 1]);
+    let (start, last) = id.split_at(id.len() - 1);
+    let flipped = format!("{start}{}", if last == "0" { "1" } else { "0" });
     let forged = [
         json!(1),
         json!(""),
