@@ -13,7 +13,8 @@ use super::reply::{Answer, Refusal, Reply};
 use super::rounds::Reach;
 use super::watched::speaks;
 use super::{
-    BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
+    BatchPolicy, Caller, Handled, Headers, Local, Server, StaleSessions, malformed, not_a_message,
+    stateless,
 };
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
@@ -275,7 +276,17 @@ impl Server {
                 ));
             }
         };
-        self.session(local, head.principal, id, request)
+        match (self.session(local, head.principal, id, request), id) {
+            (Err(refused), Some(id)) if self.config.stale_sessions == StaleSessions::Accept => {
+                let said = match head.mcp.version.read() {
+                    Mirrored::Text(text) => Revision::parse(&text),
+                    _ => None,
+                };
+                self.stand_in(local, head.principal, id, said)
+                    .ok_or(refused)
+            }
+            (found, _) => found,
+        }
     }
 }
 
