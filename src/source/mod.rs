@@ -41,7 +41,7 @@ pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;
 #[cfg(feature = "cli")]
-pub(crate) use login::{LoginError, LoginRequest, file_of, log_in, log_out};
+pub(crate) use login::{LoginError, LoginRequest, existing_file, log_in, log_out};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};
