@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stdio_01_a_message_is_one_line_however_it_was_written() {
+    fn a_message_is_one_line_however_it_was_written() {
         let mut lines = Vec::new();
         add_line(&mut lines, b"{\r\n  \"a\": \"b\\nc\"\n}");
         add_line(&mut lines, b"{}");

@@ -181,7 +181,7 @@ fn calls_reads_and_prompts_give_what_they_give_directly() {
 }
 
 #[test]
-fn stdio_01_arguments_on_several_lines_are_one_message_to_a_program() {
+fn arguments_on_several_lines_are_one_message_to_a_program() {
     let folder = folder("x");
     let server = behind([("up", stdio(&counting(folder.path())))]).start();
     let session = server.session("2025-11-25");
