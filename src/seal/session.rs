@@ -8,9 +8,6 @@ use foldhash::fast::RandomState;
 use super::key_ring::{KeyRing, Purpose, random_bytes};
 use crate::protocol::{ClientCapabilities, Revision};
 
-/// How long a session lasts, from its `initialize` on.
-const SESSION_LIFE_SECONDS: u64 = 24 * 60 * 60;
-
 /// What client names and versions are cut to. Ids of principals are not longer than this, so that none is cut.
 const CLIENT_TEXT_MAX_BYTES: usize = 64;
 const PRINCIPAL_MAX_BYTES: usize = 128;
@@ -48,6 +45,8 @@ pub(crate) struct SessionIssue<'a> {
     pub(crate) replica: u64,
     /// In seconds of Unix time.
     pub(crate) now: u64,
+    /// How long it lasts, in seconds.
+    pub(crate) life: u64,
 }
 
 impl Session {
@@ -63,7 +62,7 @@ impl Session {
             nonce,
             replica: issue.replica,
             issued: issue.now,
-            expires: issue.now + SESSION_LIFE_SECONDS,
+            expires: issue.now.saturating_add(issue.life),
             log_name: log_name(&nonce),
         }
     }
@@ -206,6 +205,7 @@ mod tests {
             principal: "somebody",
             replica: 7,
             now: 1_000,
+            life: 24 * 60 * 60,
         }
     }
 

@@ -12,9 +12,7 @@ use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
 use super::rounds::Reach;
 use super::watched::speaks;
-use super::{
-    BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
-};
+use super::{BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, stateless};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
@@ -64,7 +62,7 @@ impl Server {
         body: &Bytes,
     ) -> Handled {
         let version = head.mcp.version();
-        Handled::Now(match &Payload::read(body) {
+        Handled::Now(match &Payload::within(body, self.bounds) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let seen = Seen {
                     wire: head.wire,
@@ -94,7 +92,7 @@ impl Server {
             Ok(Payload::Batch(elements)) => {
                 return self.http_batch(cx, local, head, version, body, elements);
             }
-            Err(problem) => not_a_message(problem),
+            Err(problem) => self.not_a_message(problem),
         })
     }
 
@@ -127,6 +125,7 @@ impl Server {
                 resumption: Resumption::No,
                 capabilities: ClientCapabilities::default(),
                 reach: Reach::Stream,
+                room: self.room(),
                 now: local.now(),
                 watch,
             };
@@ -166,6 +165,7 @@ impl Server {
                 true => Reach::Stream,
                 false => Reach::OldRevision,
             },
+            room: self.room(),
             now: local.now(),
             watch,
         };
@@ -225,6 +225,7 @@ impl Server {
             resumption: Resumption::No,
             capabilities: session.capabilities,
             reach: Reach::Batch,
+            room: self.room(),
             now: local.now(),
             watch: None,
         };
