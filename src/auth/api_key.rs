@@ -17,7 +17,7 @@ use super::principal::Facts;
 use super::scopes::Implied;
 use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
 
-/// Longest key that is looked up.
+/// Longest key that there can be.
 const KEY_MAX_BYTES: usize = 512;
 /// A key that people made up themselves has at least so many bytes; shorter ones can be guessed.
 const KEY_MIN_BYTES: usize = 24;
@@ -97,6 +97,8 @@ pub fn new_key() -> Result<String, std::io::Error> {
 /// The keys that open the gate.
 #[derive(Debug)]
 pub(crate) struct ApiKeys {
+    /// Longest key that is looked up.
+    key_bytes: usize,
     /// From the configuration.
     fixed: ArcSwap<Vec<Holder>>,
     file: Option<PathBuf>,
@@ -131,6 +133,7 @@ impl ApiKeys {
     pub(crate) fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
         let fixed = config.api_keys.iter().map(Holder::configured);
         let keys = Self {
+            key_bytes: config.key_bytes.min(KEY_MAX_BYTES),
             fixed: ArcSwap::from_pointee(fixed.collect::<Result<_, _>>()?),
             file: config.api_keys_file.clone(),
             folder: config.api_keys_dir.clone(),
@@ -279,7 +282,7 @@ impl ApiKeys {
     }
 
     fn find(&self, key: &str) -> Option<Arc<Principal>> {
-        if KEY_MAX_BYTES < key.len() {
+        if self.key_bytes < key.len() {
             return None;
         }
         let hash = KeyHash::of(key);

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::TaskConfig;
 use super::record::{Ended, Record, now_ms};
+use crate::limit::Limit;
 use crate::seal::short_digest;
 use crate::server::streams::Streams;
 use crate::state::{Keep, SharedState, StateError, Subscription};
@@ -74,15 +75,15 @@ impl Tasks {
         })
     }
 
-    /// A place for one more task. Without room, the name of the setting that gives more.
-    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Result<Place, &'static str> {
+    /// A place for one more task. Without room, the limit that was hit.
+    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Result<Place, Limit> {
         let mut running = self.running();
         let of = running.of.get(owner).copied().unwrap_or_default();
         if self.config.total <= running.total {
-            return Err("server.tasks.total");
+            return Err(Limit::Tasks);
         }
         if self.config.per_principal <= of {
-            return Err("server.tasks.per_principal");
+            return Err(Limit::PrincipalTasks);
         }
         let owner: Arc<str> = owner.into();
         running.total += 1;
