@@ -144,6 +144,7 @@ impl Server {
                     principal: principal.id(),
                     replica: self.replica,
                     now: local.now(),
+                    life: self.config.session_seconds,
                 },
             )?,
         };
