@@ -115,6 +115,11 @@ impl CallContext {
         }
     }
 
+    /// Whether the caller has asked to be told how far the call has come.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.outlet.wants_progress()
+    }
+
     /// Does so from where nothing can be awaited.
     pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
         self.outlet.progress(progress, total, message);

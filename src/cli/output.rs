@@ -49,7 +49,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
             colour: probe.is_at_terminal() && probe.variable("NO_COLOR").is_none(),
         },
     };
-    let lines = Lines::to(format, io::stderr());
+    let lines = Lines::to(format, config.line_bytes, io::stderr());
     log::is_ours(lines.queue());
     tracing_subscriber::registry()
         .with(filter)

@@ -12,7 +12,7 @@ use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::config::{Flags, Loaded, Transport, Watch};
 use crate::environment::Probe;
-use crate::telemetry::LOG_DROPPED;
+use crate::telemetry::{LOG_CUT, LOG_DROPPED};
 
 /// Opens a URL in whatever somebody has for that.
 const OPENER: &str = if cfg!(target_os = "macos") {
@@ -86,6 +86,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         };
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
+        metrics.read(&LOG_CUT, &[], || log::cut() as f64);
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {

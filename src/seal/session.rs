@@ -9,9 +9,6 @@ use super::digest::short_digest;
 use super::key_ring::{KeyRing, Purpose, random_bytes};
 use crate::protocol::{ClientCapabilities, Revision};
 
-/// How long a session lasts, from its `initialize` on.
-const SESSION_LIFE_SECONDS: u64 = 24 * 60 * 60;
-
 /// What client names and versions are cut to. Ids of principals are not longer than this, so that none is cut.
 const CLIENT_TEXT_MAX_BYTES: usize = 64;
 const PRINCIPAL_MAX_BYTES: usize = 128;
@@ -52,6 +49,8 @@ pub(crate) struct SessionIssue<'a> {
     pub(crate) replica: u64,
     /// In seconds of Unix time.
     pub(crate) now: u64,
+    /// How long it lasts, in seconds.
+    pub(crate) life: u64,
 }
 
 impl Session {
@@ -67,7 +66,7 @@ impl Session {
             nonce,
             replica: issue.replica,
             issued: issue.now,
-            expires: issue.now + SESSION_LIFE_SECONDS,
+            expires: issue.now.saturating_add(issue.life),
             log_name: log_name(&nonce),
         }
     }
@@ -229,6 +228,7 @@ mod tests {
             principal: "somebody",
             replica: 7,
             now: 1_000,
+            life: 24 * 60 * 60,
         }
     }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamsConfig;
-use super::{QuestionConfig, SearchConfig, TaskConfig};
+use super::{MessagesConfig, QuestionConfig, SearchConfig, TaskConfig};
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -34,6 +34,9 @@ pub struct ServerConfig {
     /// After how many seconds without an answer it becomes an event stream with signs of life, for clients that take
     /// one, so that nobody in between gives the connection up. Default: 10.
     pub stream_after_seconds: u64,
+    /// How long a session lasts, in seconds from its `initialize` on; 60 at least, and a day at most, after which keys that
+    /// were replaced may be taken away. Default: 86400, a day; beyond: 404.
+    pub session_seconds: u64,
     /// How many entries a list gives at once. Default: 1000.
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
@@ -49,6 +52,8 @@ pub struct ServerConfig {
     pub questions: QuestionConfig,
     /// Calls that outlive their request.
     pub tasks: TaskConfig,
+    /// How much one message may hold.
+    pub messages: MessagesConfig,
     /// When several messages may come in one array. Default: `auto`.
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
@@ -114,12 +119,14 @@ impl Default for ServerConfig {
             instructions: None,
             call_timeout_seconds: 60,
             stream_after_seconds: 10,
+            session_seconds: 24 * 60 * 60,
             page_size: 1000,
             list_ttl_ms: 300_000,
             contents_cache_bytes: 16 * 1024 * 1024,
             search: SearchConfig::default(),
             questions: QuestionConfig::default(),
             tasks: TaskConfig::default(),
+            messages: MessagesConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
             mask_errors: false,

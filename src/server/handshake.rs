@@ -11,6 +11,7 @@ use super::reply::{Refusal, Reply};
 use super::streams::Fact;
 use super::{Local, Server, truncated};
 use crate::auth::Principal;
+use crate::limit::Limit;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
 use crate::seal::{Ended, Session, SessionIssue};
@@ -66,6 +67,7 @@ impl Server {
             principal: principal.id(),
             replica: self.replica,
             now: local.now(),
+            life: self.config.session_seconds,
         });
         tracing::debug!(
             session = %session.log_name,
@@ -100,9 +102,11 @@ impl Server {
         local
             .open(&self.keys, &self.mount, id)
             .filter(|session| {
-                local.now() < session.expires
-                    && session.belongs_to(principal.id())
-                    && !self.revoked.contains(session)
+                let lasts = local.now() < session.expires;
+                if !lasts {
+                    self.limits.hits.count(Limit::SessionSeconds);
+                }
+                lasts && session.belongs_to(principal.id()) && !self.revoked.contains(session)
             })
             .ok_or_else(|| {
                 Reply::refuse(
@@ -140,6 +144,7 @@ impl Server {
                     principal: principal.id(),
                     replica: self.replica,
                     now: local.now(),
+                    life: self.config.session_seconds,
                 },
             )?,
         };

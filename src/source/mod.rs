@@ -43,7 +43,7 @@ pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;
 #[cfg(feature = "cli")]
-pub(crate) use login::{LoginError, LoginRequest, file_of, log_in, log_out};
+pub(crate) use login::{LoginError, LoginRequest, existing_file, log_in, log_out};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 #[cfg(feature = "cli")]
 pub(crate) use registry::{

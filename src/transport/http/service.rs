@@ -607,7 +607,7 @@ impl Router {
             }
             Err(error) => {
                 tracing::debug!(%error, path = route.path, ?client, "a request was refused");
-                if matches!(error, AuthError::Invalid(_)) {
+                if matches!(error, AuthError::Invalid(_) | AuthError::TooLong(_)) {
                     limits.failed_proof(client).map_err(limited)?;
                 }
                 let seen = Seen {
