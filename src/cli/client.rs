@@ -420,7 +420,7 @@ impl Listener for Progress {
 }
 
 /// Without what could steer a terminal.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
         .collect()

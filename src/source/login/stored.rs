@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -76,7 +77,7 @@ pub(crate) fn file_of(folder: &Path, server: &Url) -> PathBuf {
     }
     let text = server.as_str().trim_end_matches('/');
     let digest = Sha256::digest(text);
-    let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let digest = HEXLOWER.encode(&digest[..8]);
     let host = server.host_str().unwrap_or("server");
     let host: String = host
         .chars()
