@@ -88,6 +88,11 @@ impl Outlet {
         }
     }
 
+    /// Whether progress is reported to anybody.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.wanted.progress_token.is_some()
+    }
+
     /// Reports progress (PROG-01): only where it was asked for, only what is more than before. What comes too soon
     /// is left out, unless it is the end.
     pub(crate) fn progress(&self, progress: f64, total: Option<f64>, message: &str) -> bool {

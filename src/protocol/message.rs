@@ -105,6 +105,8 @@ pub(crate) struct RareParams<'a> {
     pub(crate) request_state: Option<&'a str>,
     pub(crate) task: Option<&'a str>,
     pub(crate) task_id: Option<&'a str>,
+    /// `_meta` as a whole, if it has members that the protocol gives no meaning to.
+    pub(crate) own_meta: Option<&'a str>,
 }
 
 impl<'a> Params<'a> {
@@ -203,6 +205,7 @@ struct Envelope<'a> {
     method: Option<&'a str>,
     params: Params<'a>,
     has_meta: bool,
+    has_own_meta: bool,
     result: Option<&'a str>,
     error: Option<&'a str>,
     problem: Option<&'static str>,
@@ -293,7 +296,10 @@ enum MetaMember {
     LogLevel,
     ProgressToken,
     Traceparent,
+    /// The protocol's, and not needed here.
     Other,
+    /// Whoever wrote it knows what it means.
+    Own,
 }
 
 impl Key for MetaMember {
@@ -322,7 +328,8 @@ impl Key for MetaMember {
             "io.modelcontextprotocol/logLevel" => Self::LogLevel,
             "progressToken" => Self::ProgressToken,
             "traceparent" => Self::Traceparent,
-            _ => Self::Other,
+            "io.modelcontextprotocol/clientInfo" | "tracestate" | "baggage" => Self::Other,
+            _ => Self::Own,
         }
     }
 }
@@ -417,7 +424,12 @@ impl<'a> Envelope<'a> {
             self.problem("a member appears twice");
         }
         if scanner.peek() == Some(b'{') {
-            scanner.object(|scanner, key| self.meta(scanner, key))
+            let start = scanner.at();
+            scanner.object(|scanner, key| self.meta(scanner, key))?;
+            if self.has_own_meta {
+                self.rare().own_meta = Some(scanner.since(start));
+            }
+            Ok(())
         } else {
             scanner.value().map(drop)
         }
@@ -437,6 +449,7 @@ impl<'a> Envelope<'a> {
             MetaMember::ProgressToken => self.once(|e| &mut e.params.meta.progress_token, value),
             MetaMember::Traceparent => self.once(|e| &mut e.params.meta.traceparent, value),
             MetaMember::Other => {}
+            MetaMember::Own => self.has_own_meta = true,
         }
         Ok(())
     }

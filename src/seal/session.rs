@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use super::digest::short_digest;
 use super::key_ring::{KeyRing, Purpose, random_bytes};
 use crate::protocol::{ClientCapabilities, Revision};
 
 /// What client names and versions are cut to. Ids of principals are not longer than this, so that none is cut.
 const CLIENT_TEXT_MAX_BYTES: usize = 64;
 const PRINCIPAL_MAX_BYTES: usize = 128;
+
+/// How long an id may be that is looked at although it does not open.
+const ID_MAX_BYTES: usize = 512;
 
 const LAYOUT: u8 = 1;
 const KIND: &str = "session 1";
@@ -65,6 +69,25 @@ impl Session {
             expires: issue.now.saturating_add(issue.life),
             log_name: log_name(&nonce),
         }
+    }
+
+    /// A session for an id that says nothing here. `None` if no id of a session looks like it.
+    pub(crate) fn stand_in(mount: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
+        let is_visible = |byte: &u8| (0x21..=0x7e).contains(byte);
+        if id.is_empty() || ID_MAX_BYTES < id.len() || !id.iter().all(is_visible) {
+            return None;
+        }
+        let nonce = short_digest(&[
+            b"stand-in",
+            mount.as_bytes(),
+            issue.principal.as_bytes(),
+            id,
+        ]);
+        Some(Self {
+            nonce,
+            log_name: log_name(&nonce),
+            ..Self::begin(issue)
+        })
     }
 
     /// The value of `Mcp-Session-Id`: at most 512 bytes of visible ASCII.

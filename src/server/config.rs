@@ -58,6 +58,11 @@ pub struct ServerConfig {
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
     pub validation_errors: ValidationErrors,
+    /// Keep from the model what errors say that were not written for it: those that a tool passes on with `?`, of a database
+    /// or a file system. They are logged instead. What a tool says by `ToolError::new` is always told. Default: false.
+    pub mask_errors: bool,
+    /// What becomes of requests whose session is not known here, or is older than a day. Default: `refuse`.
+    pub stale_sessions: StaleSessions,
     /// Streams that stay open, and what is kept of those that break.
     pub streams: StreamsConfig,
 }
@@ -91,6 +96,20 @@ pub enum ValidationErrors {
     Tool,
 }
 
+/// What becomes of requests whose session is not known, or has ended by its age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum StaleSessions {
+    /// 404, as the specification has it: a client then begins another one.
+    #[default]
+    Refuse,
+    /// They are served all the same, for clients that do not begin another one: as those of a client of the revision that
+    /// `MCP-Protocol-Version` names, or of 2025-03-26, that has declared nothing. A session of somebody else's, and one that
+    /// its client has ended, stays unknown.
+    Accept,
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -110,6 +129,8 @@ impl Default for ServerConfig {
             messages: MessagesConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
+            mask_errors: false,
+            stale_sessions: StaleSessions::Refuse,
             streams: StreamsConfig::default(),
         }
     }

@@ -118,6 +118,40 @@ impl Server {
             })
     }
 
+    /// A session in place of one that is not known or has grown too old, if it may be the caller's: for clients that do
+    /// not begin another one. It confers nothing that the caller would not get by `initialize`. Its nonce follows from the
+    /// id, so that what changes in it is found again, and one that is ended stays so.
+    #[cold]
+    pub(super) fn stand_in(
+        &self,
+        local: &Local,
+        principal: &Principal,
+        id: &[u8],
+        said: Option<Revision>,
+    ) -> Option<Arc<Session>> {
+        let session = match Session::open(&self.keys, &self.mount, id) {
+            Some(known) => known,
+            None => Session::stand_in(
+                &self.mount,
+                id,
+                SessionIssue {
+                    revision: said
+                        .filter(|revision| revision.has_sessions())
+                        .unwrap_or(Revision::V2025_03_26),
+                    capabilities: ClientCapabilities::default(),
+                    client_name: "",
+                    client_version: "",
+                    principal: principal.id(),
+                    replica: self.replica,
+                    now: local.now(),
+                    life: self.config.session_seconds,
+                },
+            )?,
+        };
+        let may_be_theirs = session.belongs_to(principal.id()) && !self.revoked.contains(&session);
+        may_be_theirs.then(|| Arc::new(session))
+    }
+
     /// Ends a session.
     pub(super) fn revoke(&self, local: &Local, session: &Session) {
         let ended = Ended::from(session);

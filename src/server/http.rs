@@ -12,7 +12,9 @@ use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
 use super::reply::{Answer, Refusal, Reply};
 use super::rounds::Reach;
 use super::watched::speaks;
-use super::{BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, stateless};
+use super::{
+    BatchPolicy, Caller, Handled, Headers, Local, Server, StaleSessions, malformed, stateless,
+};
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
@@ -276,7 +278,17 @@ impl Server {
                 ));
             }
         };
-        self.session(local, head.principal, id, request)
+        match (self.session(local, head.principal, id, request), id) {
+            (Err(refused), Some(id)) if self.config.stale_sessions == StaleSessions::Accept => {
+                let said = match head.mcp.version.read() {
+                    Mirrored::Text(text) => Revision::parse(&text),
+                    _ => None,
+                };
+                self.stand_in(local, head.principal, id, said)
+                    .ok_or(refused)
+            }
+            (found, _) => found,
+        }
     }
 }
 

@@ -55,7 +55,7 @@ use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 
 pub(crate) use call::next_heartbeat;
-pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
+pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
 pub(crate) use http::HttpHead;
 pub(crate) use local::{Local, unix_seconds};
 pub use messages::MessagesConfig;
@@ -201,6 +201,7 @@ impl Caller<'_> {
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
+            meta: request.params.rare().own_meta.map(Box::from),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::new(Wanted {
                 progress_token: progress_token(request),

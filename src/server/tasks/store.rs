@@ -1,11 +1,11 @@
 //! Tasks in the shared state: their records, their outcomes, and the letters that they are sent.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
 use serde_json::Value;
 
@@ -245,10 +245,7 @@ impl Tasks {
 
     fn list_of(&self, owner: &str) -> String {
         let mut key = self.key("tasks-of", "");
-        for byte in short_digest(&[owner.as_bytes()]) {
-            // Writing to a text cannot fail.
-            let _ = write!(key, "{byte:02x}");
-        }
+        HEXLOWER.encode_append(&short_digest(&[owner.as_bytes()]), &mut key);
         key
     }
 
@@ -363,8 +360,7 @@ const ID_LEN: usize = 32;
 
 /// An id that nobody can guess.
 pub(super) fn new_id() -> String {
-    let bytes = crate::seal::random_bytes::<16>();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&crate::seal::random_bytes::<16>())
 }
 
 fn written(record: &Record) -> Bytes {

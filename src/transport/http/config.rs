@@ -68,6 +68,13 @@ pub struct HttpConfig {
     pub server_timing: bool,
     /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
     pub rest: bool,
+    /// Serve a page at `/` on which a person tries tools, resources and prompts in a browser. Default: on loopback without a
+    /// `public_url`, elsewhere not.
+    pub playground: Option<bool>,
+    /// Compress answers of 1024 bytes and more for clients that take gzip; never event streams. Who can have a secret and
+    /// a text of their own answered together, again and again, can guess the secret by the length (BREACH): leave it off
+    /// where tools return such. Default: false, since whatever stands in front does it as well.
+    pub compression: bool,
     /// TLS.
     pub tls: TlsConfig,
     /// Limits.
@@ -210,6 +217,8 @@ impl Default for HttpConfig {
             admin: AdminConfig::default(),
             server_timing: false,
             rest: true,
+            playground: None,
+            compression: false,
             tls: TlsConfig::default(),
             limits: HttpLimits::default(),
         }

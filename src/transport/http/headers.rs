@@ -227,6 +227,11 @@ impl Summary {
         stream || any || !present
     }
 
+    /// Whether it is an event stream that is asked for, in so many words.
+    pub(crate) fn names_streams(&self) -> bool {
+        self.accept.stream
+    }
+
     /// Whether the body is JSON.
     pub(crate) fn check_body(&self) -> Result<(), Rejection> {
         self.is_json
