@@ -19,6 +19,7 @@ mod pools;
 mod program;
 mod resolve;
 mod sse;
+mod wakes;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -35,3 +36,4 @@ pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
+pub(crate) use wakes::ConnectionWaker;
