@@ -146,13 +146,14 @@ impl<'a> Scanner<'a> {
         self.key().map(Some)
     }
 
-    /// Reads a text if it stands here word for word.
+    /// Reads a text if it stands here word for word. How long it is is part of its type, so that no function has to be
+    /// called to compare it.
     #[inline(always)]
-    pub(crate) fn reads(&mut self, text: &'static str) -> bool {
+    pub(crate) fn reads<const LENGTH: usize>(&mut self, text: &'static [u8; LENGTH]) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let found = rest.starts_with(text.as_bytes());
+        let found = rest.first_chunk() == Some(text);
         if found {
-            self.at += text.len();
+            self.at += LENGTH;
         }
         found
     }
