@@ -58,11 +58,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Where the next byte to read is.
+    #[inline]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// What stands between `start` and here.
+    #[inline]
     pub(crate) fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
@@ -479,11 +481,14 @@ impl<'a> Scanner<'a> {
 
 impl<'a> JsonString<'a> {
     /// Reads a value's text as a string. `None` if it is something else.
+    #[inline]
     pub(crate) fn of_value(value: &'a str) -> Option<Self> {
-        let raw = value.strip_prefix('"')?.strip_suffix('"')?;
+        let [b'"', inner @ .., b'"'] = value.as_bytes() else {
+            return None;
+        };
         Some(Self {
-            raw,
-            escaped: raw.contains('\\'),
+            raw: value.get(1..value.len() - 1)?,
+            escaped: inner.contains(&b'\\'),
         })
     }
 

@@ -161,21 +161,28 @@ impl HeadWatch {
                         Next::Search(at)
                     }
                 },
-                Next::Search(at) => match line_feed(&bytes[at..]) {
-                    Some(length) => {
-                        let end = at + length;
-                        let before = match end.checked_sub(1) {
-                            Some(before) if begins <= before => Some(bytes[before]),
-                            _ if begins == from => self.tail().last().copied(),
-                            _ => None,
-                        };
-                        if is_head && before != Some(b'\r') {
-                            bytes[end] = 0;
-                            is_head = false;
-                        }
-                        Next::Line(end + 1)
+                Next::Search(mut at) => loop {
+                    let Some(length) = line_feed(&bytes[at..]) else {
+                        return;
+                    };
+                    let end = at + length;
+                    let before = match end.checked_sub(1) {
+                        Some(before) if begins <= before => Some(bytes[before]),
+                        _ if begins == from => self.tail().last().copied(),
+                        _ => None,
+                    };
+                    if is_head && before != Some(b'\r') {
+                        bytes[end] = 0;
+                        is_head = false;
                     }
-                    None => return,
+                    at = end + 1;
+                    // Most lines show with their first byte that they are of no interest here.
+                    match bytes.get(at) {
+                        Some(b'\r' | b'\n' | b'C' | b'c' | b'T' | b't') | None => {
+                            break Next::Line(at);
+                        }
+                        Some(_) => {}
+                    }
                 },
                 Next::Behind(at) => {
                     begins = at;
@@ -334,7 +341,7 @@ fn begins_with(bytes: &[u8], name: &[u8]) -> bool {
 
 /// Where the first line feed is. Lines of a head are short: to look at eight bytes at a time here costs less than it
 /// takes to call a search that is made for long texts.
-#[inline]
+#[inline(always)]
 fn line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const SHORT: usize = 64;
