@@ -18,6 +18,9 @@ pub(crate) struct Gate {
     /// Headers that nobody behind the gate gets to see.
     credentials: Vec<HeaderName>,
     resource: Resource,
+    /// How long credentials may be.
+    token_bytes: usize,
+    key_bytes: usize,
 }
 
 impl Gate {
@@ -34,7 +37,16 @@ impl Gate {
             anonymous: anonymous.map(Arc::new),
             credentials,
             resource: Resource::default(),
+            token_bytes: usize::MAX,
+            key_bytes: usize::MAX,
         }
+    }
+
+    /// Says how long a token may be, and an API key.
+    pub(super) fn with_sizes(mut self, token_bytes: usize, key_bytes: usize) -> Self {
+        self.token_bytes = token_bytes;
+        self.key_bytes = key_bytes;
+        self
     }
 
     /// Says what is told of this server to those who may not call it yet.
@@ -113,6 +125,7 @@ impl Gate {
         presented: Result<Presented<'_>, AuthError>,
     ) -> Result<Arc<Principal>, AuthError> {
         let presented = &presented?;
+        presented.check_size(self.token_bytes, self.key_bytes)?;
         for proof in &self.proofs {
             let judgement = match proof.judge(presented) {
                 Judgement::Later(judgement) => judgement.await,

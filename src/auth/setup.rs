@@ -151,7 +151,11 @@ impl Authentication {
             name: place.name.to_owned(),
         };
         Ok(Self {
-            gate: Arc::new(Gate::new(proofs, anonymous).with_resource(resource)),
+            gate: Arc::new(
+                Gate::new(proofs, anonymous)
+                    .with_resource(resource)
+                    .with_sizes(config.token_bytes, config.key_bytes),
+            ),
             keys,
             tokens,
         })

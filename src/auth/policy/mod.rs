@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use percent_encoding::percent_decode_str;
 
@@ -21,7 +22,6 @@ pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 
 use super::Principal;
-use super::principal::hex;
 use super::scopes::is_scope;
 
 /// How many classes are remembered. More are found out anew each time.
@@ -217,7 +217,7 @@ impl Policy {
         let digest = digest(&SHA256, &all);
         Class {
             rules: mask,
-            digest: hex(&digest.as_ref()[..8]).into(),
+            digest: HEXLOWER.encode(&digest.as_ref()[..8]).into(),
             tools: OnceLock::new(),
             resources: OnceLock::new(),
             templates: OnceLock::new(),

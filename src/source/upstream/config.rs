@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -182,7 +183,7 @@ impl UpstreamConfig {
                 .as_ref()
                 .map_or_else(String::new, |cwd| cwd.display().to_string()),
         );
-        super::listing::hex(&hash.finalize())
+        HEXLOWER.encode(&hash.finalize())
     }
 
     /// Where it is.

@@ -159,6 +159,11 @@ impl ConnectionState {
         self.peer
     }
 
+    /// Bytes that came in since the phase began.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
     /// Notes what the client has shown in the handshake.
     pub(crate) fn shows(&self, certificate: ClientCertificate) {
         let _ = self.certificate.set(certificate);
@@ -364,12 +369,18 @@ impl ConnectionState {
     }
 
     #[inline]
+    fn begin_head(&self, bytes: usize) {
+        self.enter(Phase::Head);
+        self.received.store(bytes as u64, Relaxed);
+    }
+
+    #[inline]
     fn has_read(&self, bytes: usize, answered: bool) {
         match self.phase() {
-            Phase::Idle if bytes > 0 => self.enter(Phase::Head),
+            Phase::Idle if bytes > 0 => self.begin_head(bytes),
             // The next request may come while this one is still being answered; its time has not begun then.
-            Phase::Answer if bytes > 0 && answered => self.enter(Phase::Head),
-            Phase::Body => {
+            Phase::Answer if bytes > 0 && answered => self.begin_head(bytes),
+            Phase::Head | Phase::Body => {
                 self.received
                     .store(self.received.load(Relaxed) + bytes as u64, Relaxed);
             }

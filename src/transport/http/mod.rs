@@ -7,6 +7,7 @@
 mod admin;
 mod config;
 mod accept;
+mod compress;
 mod connection;
 mod cors;
 mod direct;
@@ -21,6 +22,7 @@ mod pages;
 mod openapi;
 mod own;
 mod peers;
+mod playground;
 mod rest;
 mod route;
 mod sending;

@@ -430,7 +430,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
             .timer(CoarseTimer::new(state.clock()))
             .max_concurrent_streams(limits.http2_streams)
             .max_header_list_size(limits.header_bytes as u32)
-            .max_pending_accept_reset_streams(20)
+            .max_pending_accept_reset_streams(limits.http2_resets as usize)
             .max_local_error_reset_streams(1024)
             .initial_connection_window_size(1024 * 1024)
             .keep_alive_interval(ping)
@@ -448,11 +448,35 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         until_drained(connection, &drain, None, ConnectionWaker::standing_for, end).await
     };
     if let Err(error) = ended {
-        if multiplexed && error.is_timeout() {
-            hits.count(Limit::Http2PingSeconds);
+        if let Some(limit) = limit_of(&error, multiplexed, &state, limits.header_bytes) {
+            hits.count(limit);
         }
         tracing::trace!(%error, "a connection ended early");
     }
+}
+
+/// The limit because of which a connection ended early, if it was one that hyper keeps.
+#[cold]
+fn limit_of(
+    error: &hyper::Error,
+    multiplexed: bool,
+    state: &ConnectionState,
+    header_bytes: usize,
+) -> Option<Limit> {
+    if multiplexed {
+        if error.is_timeout() {
+            return Some(Limit::Http2PingSeconds);
+        }
+        let source = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
+        let told_to_calm_down =
+            source.is_library() && source.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+        return told_to_calm_down.then_some(Limit::Http2Resets);
+    }
+    // hyper answers both in the same way, and does not say which it was.
+    error.is_parse_too_large().then(|| match state.received() {
+        received if received <= header_bytes as u64 => Limit::HeaderFields,
+        _ => Limit::HeaderBytes,
+    })
 }
 
 /// Whether a client begins with the preface of HTTP/2. `None` if it went away, or is to go away, before it said
