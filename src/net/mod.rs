@@ -25,7 +25,7 @@ pub(crate) mod testing;
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
-pub(crate) use body::{ReadError, Reader};
+pub(crate) use body::{Common, ReadError, Reader};
 pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};

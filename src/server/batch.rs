@@ -114,8 +114,9 @@ fn join(answers: Vec<Reply>) -> Reply {
         if out.len() > 1 {
             out.push(b',');
         }
-        out.extend_from_slice(&answer.head);
-        out.extend_from_slice(&answer.rest);
+        answer
+            .pieces()
+            .for_each(|piece| out.extend_from_slice(piece));
     }
     if out.len() == 1 {
         return Reply::Accepted;
