@@ -13,6 +13,10 @@ use crate::config::{Flags, Loaded, Transport, Watch};
 use crate::environment::Probe;
 use crate::telemetry::LOG_DROPPED;
 
+/// How long after the start the pages of the program are looked at.
+#[cfg(target_os = "linux")]
+const STARTING: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// What `run` is told.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunCommand {
@@ -81,6 +85,8 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
                 None => output::greet_over_stdio(bound.tool_count()),
             },
         }
+        #[cfg(target_os = "linux")]
+        tokio::spawn(give_back_what_has_started());
         let Some(restart) = restart else {
             Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);
@@ -101,6 +107,18 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         (Ok(true), Some(program)) => start_again(program),
         (Ok(_), _) => Ok(()),
         (Err(error), _) => Err(error.into()),
+    }
+}
+
+/// Gives back the pages of the program that only starting has needed, once the first requests have been answered that
+/// may have waited for it.
+#[cfg(target_os = "linux")]
+async fn give_back_what_has_started() {
+    tokio::time::sleep(STARTING).await;
+    match crate::net::give_back_program() {
+        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
+        // Where /proc is not mounted, for example. Nothing depends on it.
+        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
     }
 }
 

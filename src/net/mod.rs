@@ -17,6 +17,8 @@ mod guard;
 mod inflate;
 mod pools;
 mod program;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod resident;
 mod resolve;
 mod sse;
 #[cfg(test)]
@@ -33,5 +35,7 @@ pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
