@@ -20,6 +20,7 @@ mod pools;
 mod program;
 mod resolve;
 mod sse;
+mod wakes;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -37,3 +38,4 @@ pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
+pub(crate) use wakes::ConnectionWaker;

@@ -227,10 +227,10 @@ impl Key for Member {
     #[inline(always)]
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
         Some(match first {
-            b'j' if scanner.reads(r#""jsonrpc":"#) => Self::Jsonrpc,
-            b'i' if scanner.reads(r#""id":"#) => Self::Id,
-            b'm' if scanner.reads(r#""method":"#) => Self::Method,
-            b'p' if scanner.reads(r#""params":"#) => Self::Params,
+            b'j' if scanner.reads(br#""jsonrpc":"#) => Self::Jsonrpc,
+            b'i' if scanner.reads(br#""id":"#) => Self::Id,
+            b'm' if scanner.reads(br#""method":"#) => Self::Method,
+            b'p' if scanner.reads(br#""params":"#) => Self::Params,
             _ => return None,
         })
     }
@@ -266,9 +266,9 @@ impl Key for Param {
     #[inline(always)]
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
         Some(match first {
-            b'n' if scanner.reads(r#""name":"#) => Self::Name,
-            b'a' if scanner.reads(r#""arguments":"#) => Self::Arguments,
-            b'_' if scanner.reads(r#""_meta":"#) => Self::Meta,
+            b'n' if scanner.reads(br#""name":"#) => Self::Name,
+            b'a' if scanner.reads(br#""arguments":"#) => Self::Arguments,
+            b'_' if scanner.reads(br#""_meta":"#) => Self::Meta,
             _ => return None,
         })
     }
@@ -309,11 +309,11 @@ impl Key for MetaMember {
             return None;
         }
         Some(
-            if scanner.reads(r#""io.modelcontextprotocol/protocolVersion":"#) {
+            if scanner.reads(br#""io.modelcontextprotocol/protocolVersion":"#) {
                 Self::ProtocolVersion
-            } else if scanner.reads(r#""io.modelcontextprotocol/clientInfo":"#) {
+            } else if scanner.reads(br#""io.modelcontextprotocol/clientInfo":"#) {
                 Self::Other
-            } else if scanner.reads(r#""io.modelcontextprotocol/clientCapabilities":"#) {
+            } else if scanner.reads(br#""io.modelcontextprotocol/clientCapabilities":"#) {
                 Self::ClientCapabilities
             } else {
                 return None;
@@ -352,7 +352,7 @@ impl<'a> Envelope<'a> {
     fn member(&mut self, scanner: &mut Scanner<'a>, key: Member) -> Result<(), ScanError> {
         match key {
             Member::Jsonrpc => {
-                let value = match scanner.reads(VERSION) {
+                let value = match scanner.reads(br#""2.0""#) {
                     true => VERSION,
                     false => scanner.value()?,
                 };

@@ -106,11 +106,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Where the next byte to read is.
+    #[inline]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// What stands between `start` and here.
+    #[inline]
     pub(crate) fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
@@ -194,13 +196,14 @@ impl<'a> Scanner<'a> {
         self.key().map(Some)
     }
 
-    /// Reads a text if it stands here word for word.
+    /// Reads a text if it stands here word for word. How long it is is part of its type, so that no function has to be
+    /// called to compare it.
     #[inline(always)]
-    pub(crate) fn reads(&mut self, text: &'static str) -> bool {
+    pub(crate) fn reads<const LENGTH: usize>(&mut self, text: &'static [u8; LENGTH]) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let found = rest.starts_with(text.as_bytes());
+        let found = rest.first_chunk() == Some(text);
         if found {
-            self.at += text.len();
+            self.at += LENGTH;
         }
         found
     }
@@ -532,11 +535,14 @@ impl<'a> Scanner<'a> {
 
 impl<'a> JsonString<'a> {
     /// Reads a value's text as a string. `None` if it is something else.
+    #[inline]
     pub(crate) fn of_value(value: &'a str) -> Option<Self> {
-        let raw = value.strip_prefix('"')?.strip_suffix('"')?;
+        let [b'"', inner @ .., b'"'] = value.as_bytes() else {
+            return None;
+        };
         Some(Self {
-            raw,
-            escaped: raw.contains('\\'),
+            raw: value.get(1..value.len() - 1)?,
+            escaped: inner.contains(&b'\\'),
         })
     }
 

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -54,8 +55,11 @@ pub(crate) struct ConnectionState {
 }
 
 /// Seconds since a worker started, counted by its sweep.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerClock(AtomicU32);
+#[derive(Debug)]
+pub(crate) struct WorkerClock {
+    began: Instant,
+    seconds: AtomicU32,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -104,11 +108,26 @@ impl Overdue {
 impl WorkerClock {
     #[inline]
     pub(crate) fn now(&self) -> u32 {
-        self.0.load(Relaxed)
+        self.seconds.load(Relaxed)
     }
 
     pub(crate) fn tick(&self) -> u32 {
-        self.0.fetch_add(1, Relaxed) + 1
+        self.seconds.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The time of its last tick.
+    #[inline]
+    pub(super) fn instant(&self) -> Instant {
+        self.began + Duration::from_secs(u64::from(self.now()))
+    }
+}
+
+impl Default for WorkerClock {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            seconds: AtomicU32::new(0),
+        }
     }
 }
 
@@ -210,6 +229,11 @@ impl ConnectionState {
             self.open.store(self.open.load(Relaxed) + 1, Relaxed);
             OpenStream(self)
         })
+    }
+
+    /// The clock of its worker.
+    pub(super) fn clock(&self) -> Arc<WorkerClock> {
+        Arc::clone(&self.clock)
     }
 
     /// The second it is.

@@ -4,8 +4,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
+    ORIGIN, TRANSFER_ENCODING, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::status::Rejection;
@@ -29,6 +32,9 @@ pub(crate) struct Fields<'h> {
     /// How many fields there are.
     count: usize,
 }
+
+/// What nearly all requests have besides, and what decides nothing here.
+const USUAL: [HeaderName; 4] = [CONTENT_LENGTH, USER_AGENT, ACCEPT_ENCODING, CONNECTION];
 
 /// A field that may stand there once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,24 +71,33 @@ impl<'h> Fields<'h> {
             ..Self::default()
         };
         for (name, value) in headers {
-            let name = name.as_str();
-            fields.bytes += name.len() + value.len() + 4;
-            match name {
-                "host" => fields.host.add(value),
-                "origin" => fields.origin.add(value),
-                "content-type" => fields.content_type.add(value),
-                "transfer-encoding" => fields.transfer_encoding.add(value),
-                "content-encoding" => fields.content_encoding.add(value),
-                "accept" => fields.accept.add(value),
-                _ if fields.mcp.add(name, value) => {}
-                // What follows that prefix is named by the author of a tool.
-                _ => {
-                    fields.has_underscore |=
-                        name.as_bytes().contains(&b'_') && !name.starts_with("mcp-param-");
-                }
+            fields.bytes += name.as_str().len() + value.len() + 4;
+            // `http` has a number for each of these names: they are told apart without a look at their text.
+            if *name == CONTENT_TYPE {
+                fields.content_type.add(value);
+            } else if *name == ACCEPT {
+                fields.accept.add(value);
+            } else if *name == HOST {
+                fields.host.add(value);
+            } else if *name == ORIGIN {
+                fields.origin.add(value);
+            } else if *name == TRANSFER_ENCODING {
+                fields.transfer_encoding.add(value);
+            } else if *name == CONTENT_ENCODING {
+                fields.content_encoding.add(value);
+            } else if !USUAL.contains(name) {
+                fields.add_other(name.as_str(), value);
             }
         }
         fields
+    }
+
+    #[inline]
+    fn add_other(&mut self, name: &str, value: &HeaderValue) {
+        // What follows that prefix is named by the author of a tool.
+        if !self.mcp.add(name, value) && name.contains('_') && !name.starts_with("mcp-param-") {
+            self.has_underscore = true;
+        }
     }
 
     #[inline]

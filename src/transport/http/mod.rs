@@ -29,6 +29,7 @@ mod sending;
 mod service;
 mod status;
 mod stream;
+mod timer;
 mod tls;
 mod watch;
 mod worker;
