@@ -137,9 +137,10 @@ fn one_that_says_more_than_it_may_is_disconnected() {
         let server = behind([("bad", bad)]).start();
         let session = server.session("2025-11-25");
         let result = session.call("bad__try", &json!({})).result();
-        let said = said(&result);
-        assert_eq!(said.len() == bytes, is_good, "{said:.100}");
-        assert!(is_good || said.contains("cannot be reached"), "{said:.100}");
+        let text = result["content"][0]["text"].as_str().expect("a text");
+        assert_eq!(text.len() == bytes, is_good, "{text:.100}");
+        assert_eq!(result["isError"] == true, !is_good, "{text:.100}");
+        assert!(is_good || text.contains("cannot be reached"), "{text:.100}");
     }
 }
 
