@@ -222,5 +222,6 @@ fn session() -> Session {
         principal: "",
         replica: 1,
         now: 1_800_000_000,
+        life: 24 * 60 * 60,
     })
 }

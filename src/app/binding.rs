@@ -250,7 +250,8 @@ impl App {
         tell_state(&telemetry);
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
-        tell_of_refused(&catalog)?;
+        let complete = !self.offers.await_some();
+        tell_of_refused(&catalog, complete)?;
         check_verbs(&config.server, &catalog)?;
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let proved = self.proved || config.auth.proves_anything();
@@ -268,7 +269,7 @@ impl App {
             );
         }
         let admission = Admission {
-            policy: policy_for(&config.policy, &catalog)?,
+            policy: policy_for(&config.policy, &catalog, complete)?,
             proved,
         };
         let is_shared = self.state.is_some() || config.state.is_shared();
@@ -364,8 +365,13 @@ pub(super) fn check_verbs(
 pub(super) fn policy_for(
     config: &PolicyConfig,
     catalog: &Catalog,
+    complete: bool,
 ) -> std::result::Result<Option<Policy>, PolicyError> {
     let policy = Policy::new(config)?;
+    if !complete {
+        // A rule may be for what is not known yet.
+        return Ok(policy);
+    }
     let tools: Vec<_> = catalog.names().collect();
     Policy::check_names(config, &tools, &catalog.prompt_names().collect::<Vec<_>>())?;
     Ok(policy)

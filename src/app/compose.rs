@@ -66,6 +66,8 @@ impl Gathered {
     }
 }
 
+/// How long a start waits until upstream servers have said what they offer, unless it is set.
+const UPSTREAMS_WAIT: Duration = Duration::from_secs(10);
 /// How long one that was mounted may take to say what it offers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -73,13 +75,26 @@ impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
         if !config.upstreams.is_empty() {
-            let upstreams = Upstreams::new(&config.upstreams, config.upstreams_folder.clone())?;
+            let upstreams = Upstreams::new(
+                &config.upstreams,
+                config.upstreams_folder.clone(),
+                config
+                    .upstreams_wait_seconds
+                    .map_or(UPSTREAMS_WAIT, Duration::from_secs),
+            )?;
             self.upstreams = Some(Arc::new(upstreams));
         }
         let keys = KeyRing::new(&config.seal)?;
         let artifacts = Artifacts::new(&config.artifacts, keys, &Probe::real());
         self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
         Ok(())
+    }
+
+    /// Whether an upstream server has still to say what it offers.
+    pub(super) fn await_some(&self) -> bool {
+        self.upstreams
+            .as_ref()
+            .is_some_and(|upstreams| upstreams.are_awaited())
     }
 
     /// Puts together what the settings name. Documents may have to be fetched for that.
@@ -215,11 +230,14 @@ fn unusable(error: ArtifactError) -> AppError {
     ConfigError::Contradictions(vec![finding]).into()
 }
 
-/// Says in the log what cannot be offered. Where that is all there is, nothing is served.
-pub(super) fn tell_of_refused(catalog: &Catalog) -> Result<(), AppError> {
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless the catalog is not
+/// `complete`, and there may be more soon.
+pub(super) fn tell_of_refused(catalog: &Catalog, complete: bool) -> Result<(), AppError> {
     tell(catalog.refused());
     match catalog.refused().first() {
-        Some(refused) if catalog.offers_nothing() => Err(AppError::NothingOffered(refused.clone())),
+        Some(refused) if complete && catalog.offers_nothing() => {
+            Err(AppError::NothingOffered(refused.clone()))
+        }
         _ => Ok(()),
     }
 }
@@ -313,10 +331,11 @@ impl Composer {
             composer.identity.apply(&mut config);
             let gathered = composer.offers.gather(&config)?;
             let catalog = composer.offers.catalog(gathered.clone())?;
-            tell_of_refused(&catalog)?;
+            let complete = !composer.offers.await_some();
+            tell_of_refused(&catalog, complete)?;
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
-            let policy = policy_for(&config.policy, &catalog)?;
+            let policy = policy_for(&config.policy, &catalog, complete)?;
             let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
             let prepared = composer.prepared(catalog, &config, policy)?;

@@ -63,6 +63,9 @@ pub enum AppError {
     /// Arguments for a tool or a prompt are not what they should be.
     #[error("the arguments cannot be used: {0}")]
     Arguments(String),
+    /// A command cannot do what it was told to do as things are.
+    #[error("{0}")]
+    Refused(String),
     /// Other servers or descriptions are configured, and none of them has anything to offer.
     #[error("nothing can be offered: {0}")]
     NothingOffered(Refused),

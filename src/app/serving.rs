@@ -76,6 +76,12 @@ impl Bound {
         self.server.tool_count()
     }
 
+    /// Whether there is a page at `/` for trying what is served.
+    #[cfg(feature = "cli")]
+    pub(crate) fn has_playground(&self) -> bool {
+        self.http.has_playground()
+    }
+
     /// Says in the log where the server is and what it serves.
     pub(crate) fn announce(&self) {
         let tools = self.tool_count();

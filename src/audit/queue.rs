@@ -89,8 +89,7 @@ impl Queue {
     pub(super) fn reserve(queue: &Arc<Self>) -> Result<Ticket, Unrecorded> {
         let mut state = queue.state();
         if state.failing || queue.capacity <= state.waiting.len() + state.reserved {
-            drop(state);
-            queue.close();
+            queue.set_ready(&state, false);
             return Err(Unrecorded);
         }
         state.reserved += 1;
@@ -194,9 +193,6 @@ impl Queue {
     /// For the thread: so many were written, and calls can be recorded.
     pub(super) fn wrote(&self, count: usize) {
         self.finish(count, false);
-        if let Some(gate) = &self.gate {
-            gate.open();
-        }
     }
 
     /// For the thread: so many are lost.
@@ -208,21 +204,24 @@ impl Queue {
     /// For the thread: it keeps what it has, and tries again.
     pub(super) fn stuck(&self) {
         self.finish(0, true);
-        self.close();
     }
 
     fn finish(&self, count: usize, failing: bool) {
         let mut state = self.state();
         state.failing = failing;
         state.done += count as u64;
+        self.set_ready(&state, !failing);
         drop(state);
         self.failing.set(i64::from(failing));
         self.progress.notify_waiters();
     }
 
-    fn close(&self) {
-        if let Some(gate) = &self.gate {
-            gate.close();
+    /// Under the lock, so that who has found no room does not close behind who has made some.
+    fn set_ready(&self, _: &MutexGuard<'_, State>, ready: bool) {
+        match &self.gate {
+            Some(gate) if ready => gate.open(),
+            Some(gate) => gate.close(),
+            None => (),
         }
     }
 

@@ -10,14 +10,15 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
-use super::principal::{Facts, hex};
+use super::principal::Facts;
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
 use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
 
-/// Longest key that is looked up.
+/// Longest key that there can be.
 const KEY_MAX_BYTES: usize = 512;
 /// A key that people made up themselves has at least so many bytes; shorter ones can be guessed.
 const KEY_MIN_BYTES: usize = 24;
@@ -50,7 +51,10 @@ impl KeyHash {
     /// What is wrong with it, without repeating it.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(digits) = text.strip_prefix(HASH_PREFIX) {
-            return unhex(digits)
+            return HEXLOWER_PERMISSIVE
+                .decode(digits.as_bytes())
+                .ok()
+                .and_then(|bytes| bytes.try_into().ok())
                 .map(Self)
                 .ok_or("a hash is \"sha256:\" and 64 hexadecimal digits");
         }
@@ -70,7 +74,7 @@ impl KeyHash {
 /// As it is written in configuration.
 impl fmt::Display for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{HASH_PREFIX}{}", hex(&self.0))
+        write!(f, "{HASH_PREFIX}{}", HEXLOWER.encode(&self.0))
     }
 }
 
@@ -78,19 +82,6 @@ impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyHash")
     }
-}
-
-fn unhex(digits: &str) -> Option<Digest> {
-    let digits = digits.as_bytes();
-    if digits.len() != 64 {
-        return None;
-    }
-    let nibble = |digit: u8| char::from(digit).to_digit(16);
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::try_from(nibble(pair[0])? << 4 | nibble(pair[1])?).ok()?;
-    }
-    Some(bytes)
 }
 
 /// Makes a key that nobody can guess: 256 random bits.
@@ -107,6 +98,8 @@ pub fn new_key() -> Result<String, std::io::Error> {
 /// The keys that open the gate.
 #[derive(Debug)]
 pub(crate) struct ApiKeys {
+    /// Longest key that is looked up.
+    key_bytes: usize,
     /// From the configuration.
     fixed: ArcSwap<Vec<Holder>>,
     file: Option<PathBuf>,
@@ -143,6 +136,7 @@ impl ApiKeys {
     pub(crate) fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
         let fixed = config.api_keys.iter().map(Holder::configured);
         let keys = Self {
+            key_bytes: config.key_bytes.min(KEY_MAX_BYTES),
             fixed: ArcSwap::from_pointee(fixed.collect::<Result<_, _>>()?),
             file: config.api_keys_file.clone(),
             folder: config.api_keys_dir.clone(),
@@ -300,7 +294,7 @@ impl ApiKeys {
     }
 
     fn find(&self, key: &str) -> Option<Arc<Principal>> {
-        if KEY_MAX_BYTES < key.len() {
+        if self.key_bytes < key.len() {
             return None;
         }
         let hash = KeyHash::of(key);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use quick_cache::sync::Cache;
 use schemars::JsonSchema;
@@ -17,7 +18,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::config::AuthSetupError;
-use super::principal::{Facts, hex};
+use super::principal::Facts;
 use super::shown::{FOREVER, Lasting};
 use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
 
@@ -110,7 +111,7 @@ impl ClientCertificate {
             dns,
             uris,
             emails,
-            fingerprint: hex(digest(&SHA256, der).as_ref()).into(),
+            fingerprint: HEXLOWER.encode(digest(&SHA256, der).as_ref()).into(),
         })
     }
 

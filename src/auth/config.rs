@@ -22,7 +22,7 @@ use crate::environment::Secret;
 /// [auth]
 /// api_keys = [{ name = "ci", keys = ["sha256:..."], scopes = ["files:read"] }]
 /// ```
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
     /// Which proofs are accepted, in the order in which they are tried. Default: all that are configured, in the order
@@ -44,6 +44,11 @@ pub struct AuthConfig {
     /// A folder of keys, such as a mounted secret: a file for each name, with a key or a hash in each line. It is read
     /// again when it changes.
     pub api_keys_dir: Option<PathBuf>,
+    /// Bytes of a key that is looked up, 512 at most; at least 64, as those of `longshore key new` have fewer. Default: 512;
+    /// beyond: 401.
+    pub key_bytes: usize,
+    /// Bytes of an access token that is looked at, 16384 at most; at least 1024. Default: 16384, 16 KiB; beyond: 401.
+    pub token_bytes: usize,
     /// Access tokens.
     pub oauth: OAuthConfig,
     /// Certificates of clients.
@@ -194,6 +199,24 @@ pub enum AuthSetupError {
         /// The name.
         name: String,
     },
+}
+
+impl Default for AuthConfig {
+    fn default() -> Self {
+        Self {
+            proofs: Vec::new(),
+            anonymous: None,
+            api_keys: Vec::new(),
+            api_keys_file: None,
+            api_keys_dir: None,
+            key_bytes: 512,
+            token_bytes: 16 * 1024,
+            oauth: OAuthConfig::default(),
+            certificate: CertificateConfig::default(),
+            forwarded: ForwardedConfig::default(),
+            implied_scopes: BTreeMap::new(),
+        }
+    }
 }
 
 impl AuthConfig {

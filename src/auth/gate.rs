@@ -21,6 +21,9 @@ pub(crate) struct Gate {
     /// Headers that nobody behind the gate gets to see.
     credentials: Vec<HeaderName>,
     resource: Resource,
+    /// How long credentials may be.
+    token_bytes: usize,
+    key_bytes: usize,
 }
 
 /// A proof, and whether its judgements last.
@@ -55,12 +58,21 @@ impl Gate {
             anonymous: anonymous.map(Arc::new),
             credentials,
             resource: Resource::default(),
+            token_bytes: usize::MAX,
+            key_bytes: usize::MAX,
         }
     }
 
     /// Lets connections remember what they have shown last. Lasting proofs note in `changes` what makes them judge otherwise.
     pub(super) fn noticing(mut self, changes: Changes) -> Self {
         self.changes = Some(changes);
+        self
+    }
+
+    /// Says how long a token may be, and an API key.
+    pub(super) fn with_sizes(mut self, token_bytes: usize, key_bytes: usize) -> Self {
+        self.token_bytes = token_bytes;
+        self.key_bytes = key_bytes;
         self
     }
 
@@ -185,6 +197,7 @@ impl Gate {
         shown: Option<&Shown>,
     ) -> Result<Arc<Principal>, AuthError> {
         let presented = &presented?;
+        presented.check_size(self.token_bytes, self.key_bytes)?;
         let changes = self.changes.as_ref().map(Changes::count);
         for (at, asked) in self.proofs.iter().enumerate() {
             let proof = asked.proof();

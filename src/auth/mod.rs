@@ -31,7 +31,7 @@ pub(crate) use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
 pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, ProofKind};
-pub use error::AuthError;
+pub use error::{AuthError, Credential};
 pub(crate) use gate::Gate;
 #[cfg(feature = "cli")]
 pub(crate) use oauth::{Found, examine_issuers};

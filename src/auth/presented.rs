@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{AuthError, ClientCertificate};
+use super::{AuthError, ClientCertificate, Credential};
 
 /// Where keys may stand beside `Authorization`.
 pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
@@ -102,6 +102,17 @@ impl<'r> Presented<'r> {
         only(self.headers, name)
     }
 
+    /// Whether what is shown is no longer than it may be.
+    pub(super) fn check_size(&self, token_bytes: usize, key_bytes: usize) -> Result<(), AuthError> {
+        if self.bearer.is_some_and(|token| token_bytes < token.len()) {
+            return Err(AuthError::TooLong(Credential::Token));
+        }
+        if self.api_key.is_some_and(|key| key_bytes < key.len()) {
+            return Err(AuthError::TooLong(Credential::ApiKey));
+        }
+        Ok(())
+    }
+
     /// Whether there is any credential of the usual form, so that the request cannot pass for one without.
     pub(super) fn is_something(&self) -> bool {
         self.bearer.is_some() || self.api_key.is_some()
@@ -127,7 +138,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
         ));
     }
     if token.len() > CREDENTIAL_MAX_BYTES {
-        return Err(AuthError::Invalid("the token is too long".into()));
+        return Err(AuthError::TooLong(Credential::Token));
     }
     Ok(Some(token))
 }

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 
 use super::policy::Standing;
@@ -270,16 +271,7 @@ fn id(kind: PrincipalKind, marks: &[&str]) -> Arc<str> {
         return text.into();
     }
     let digest = digest(&SHA256, text.as_bytes());
-    format!("{}#{}", kind.as_str(), hex(digest.as_ref())).into()
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("{}#{}", kind.as_str(), HEXLOWER.encode(digest.as_ref())).into()
 }
 
 #[cfg(test)]

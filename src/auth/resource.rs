@@ -210,7 +210,7 @@ impl Resource {
         let code = match error {
             AuthError::Missing => None,
             AuthError::Malformed(_) => Some("invalid_request"),
-            AuthError::Invalid(_) => Some("invalid_token"),
+            AuthError::Invalid(_) | AuthError::TooLong(_) => Some("invalid_token"),
             AuthError::InsufficientScope { .. } => Some("insufficient_scope"),
             // Nothing that the caller could show would help.
             AuthError::Unavailable(_) => return None,

@@ -158,7 +158,8 @@ impl Authentication {
             gate: Arc::new(
                 Gate::new(proofs, anonymous)
                     .noticing(changes)
-                    .with_resource(resource),
+                    .with_resource(resource)
+                    .with_sizes(config.token_bytes, config.key_bytes),
             ),
             keys,
             tokens,

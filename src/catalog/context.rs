@@ -1,5 +1,7 @@
 //! What a tool may ask about the call that it serves, and say while it runs.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::ask::{
     self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Once, Roots, Sample, StepError,
@@ -25,6 +28,8 @@ pub struct CallContext {
     pub(crate) principal: Arc<Principal>,
     pub(crate) session: Option<Arc<str>>,
     pub(crate) request_id: RequestId,
+    /// `_meta` as it came in, if it has members that the protocol gives no meaning to.
+    pub(crate) meta: Option<Box<str>>,
     pub(crate) headers: Option<HeaderMap>,
     pub(crate) outlet: Outlet,
     pub(crate) asking: Asking,
@@ -46,6 +51,7 @@ impl CallContext {
             principal: Arc::new(Principal::anonymous()),
             session: None,
             request_id: RequestId::from_json("1"),
+            meta: None,
             headers: None,
             outlet: Outlet::default(),
             asking: Asking::default(),
@@ -70,6 +76,26 @@ impl CallContext {
         &self.request_id
     }
 
+    /// A member of the request's `_meta` that the protocol gives no meaning to, such as `com.example/tenant`. `None` if it is
+    /// not there, or not a `T`.
+    ///
+    /// Whoever calls may write there what they like: it is no proof of anything.
+    ///
+    /// ```
+    /// # use longshore::CallContext;
+    /// # let context = CallContext::for_test();
+    /// let tenant: Option<String> = context.meta("com.example/tenant");
+    /// ```
+    pub fn meta<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        // They are there only if others are, and what they say is told otherwise.
+        if key.starts_with("io.modelcontextprotocol/") || key == "progressToken" {
+            return None;
+        }
+        let members: HashMap<Cow<'_, str>, &RawValue> =
+            serde_json::from_str(self.meta.as_deref()?).ok()?;
+        serde_json::from_str(members.get(key)?.get()).ok()
+    }
+
     /// Headers of the HTTP request. `None` over standard input and output.
     ///
     /// They hold the caller's credentials: do not log them, and do not pass them on.
@@ -87,6 +113,11 @@ impl CallContext {
             // Lets it be sent before the tool goes on.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether the caller has asked to be told how far the call has come.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.outlet.wants_progress()
     }
 
     /// Does so from where nothing can be awaited.

@@ -55,7 +55,7 @@ pub(crate) use interest::Interest;
 pub(crate) use listing::{
     Fragments, Listing, ListingFrame, opening, opening_len, page_of_seen, start_after,
 };
-pub(crate) use outlet::{Outlet, Wanted};
+pub(crate) use outlet::{Dropped, Outlet, Room, Wanted};
 pub(crate) use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};
 pub use parameters::{InvalidParameter, Parameters};

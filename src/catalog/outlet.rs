@@ -36,6 +36,24 @@ pub(crate) struct Wanted {
     pub(crate) progress_messages: bool,
     /// The least level of log messages.
     pub(crate) log_level: Option<LogLevel>,
+    /// How much may wait.
+    pub(crate) room: Room,
+}
+
+/// How much may wait to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) messages: u32,
+    pub(crate) bytes: u32,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            messages: 256,
+            bytes: 1024 * 1024,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,11 +65,16 @@ struct Queue {
     progress: Option<(f64, Instant)>,
     /// Log messages since the second in which the first of them came.
     logged: Option<(u32, Instant)>,
-    dropped: u64,
+    dropped: Dropped,
 }
 
-const MESSAGES_MAX: usize = 256;
-const BYTES_MAX: usize = 1024 * 1024;
+/// How many messages found no place, by what there was too much of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
 /// Reports of progress come at most this often (PROG-02).
 const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 /// So many log messages a second.
@@ -63,6 +86,11 @@ impl Outlet {
             wanted,
             ..Self::default()
         }
+    }
+
+    /// Whether progress is reported to anybody.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.wanted.progress_token.is_some()
     }
 
     /// Reports progress (PROG-01): only where it was asked for, only what is more than before. What comes too soon
@@ -96,7 +124,7 @@ impl Outlet {
             push_string(&mut out, message);
         }
         out.extend_from_slice(b"}}");
-        queue.push(out.into());
+        queue.push(out.into(), self.wanted.room);
         self.spoke.store(true, Ordering::Release);
         true
     }
@@ -118,7 +146,6 @@ impl Outlet {
             _ => (0, now),
         };
         if LOGS_PER_SECOND <= count {
-            queue.dropped += 1;
             return false;
         }
         queue.logged = Some((count + 1, since));
@@ -128,7 +155,7 @@ impl Outlet {
         out.extend_from_slice(br#"","data":"#);
         out.extend_from_slice(data.as_bytes());
         out.extend_from_slice(b"}}");
-        queue.push(out.into());
+        queue.push(out.into(), self.wanted.room);
         self.spoke.store(true, Ordering::Release);
         true
     }
@@ -171,6 +198,11 @@ impl Outlet {
         !self.spoke.load(Ordering::Acquire)
     }
 
+    /// How many messages found no place since this was last asked.
+    pub(crate) fn take_dropped(&self) -> Dropped {
+        std::mem::take(&mut self.queue().dropped)
+    }
+
     /// Has a reader who can come back do so, now.
     pub(crate) fn let_go(&self) {
         self.let_go.store(true, Ordering::Release);
@@ -198,9 +230,13 @@ impl Outlet {
 }
 
 impl Queue {
-    fn push(&mut self, message: Bytes) {
-        if MESSAGES_MAX <= self.messages.len() || BYTES_MAX < self.bytes + message.len() {
-            self.dropped += 1;
+    fn push(&mut self, message: Bytes, room: Room) {
+        if room.messages as usize <= self.messages.len() {
+            self.dropped.messages += 1;
+            return;
+        }
+        if (room.bytes as usize) < self.bytes + message.len() {
+            self.dropped.bytes += 1;
             return;
         }
         self.keep(message);
@@ -229,6 +265,7 @@ mod tests {
             progress_token: Some("\"t\"".into()),
             progress_messages: true,
             log_level,
+            room: Room::default(),
         })
     }
 
@@ -293,8 +330,15 @@ mod tests {
             }
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(said(&outlet).len(), MESSAGES_MAX);
+        let room = Room::default();
+        assert_eq!(said(&outlet).len(), room.messages as usize);
+        let dropped = outlet.take_dropped();
+        assert_eq!((dropped.messages, dropped.bytes), (2000 - 256, 0));
         assert!(outlet.log(LogLevel::Info, "room again"));
-        assert!(!outlet.log(LogLevel::Info, &"x".repeat(BYTES_MAX)) || said(&outlet).len() == 1);
+        outlet.log(LogLevel::Info, &"x".repeat(room.bytes as usize));
+        assert_eq!(said(&outlet).len(), 1);
+        let dropped = outlet.take_dropped();
+        assert_eq!((dropped.messages, dropped.bytes), (0, 1));
+        assert_eq!(outlet.take_dropped(), Dropped::default());
     }
 }

@@ -112,6 +112,8 @@ pub struct ToolError {
     kind: ToolErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// It was converted from an error of something else's.
+    foreign: bool,
 }
 
 /// What sort of failure it was.
@@ -150,6 +152,7 @@ impl ToolError {
             kind,
             message: message.into(),
             source: None,
+            foreign: false,
         }
     }
 
@@ -168,6 +171,12 @@ impl ToolError {
     /// What sort of failure it was.
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
+    }
+
+    /// Whether its words are those of an error that was converted (`?`), and not written for the model. With
+    /// `server.mask_errors` the model is not told them.
+    pub fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// The cause, for the log.
@@ -190,7 +199,11 @@ impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
                 _ => ToolErrorKind::Failed,
             }
         };
-        let of_error = Self::of(kind, error.to_string());
+        let of_error = Self {
+            // What has become of a question the model may know.
+            foreign: kind == ToolErrorKind::Failed && !error.is::<AskError>(),
+            ..Self::of(kind, error.to_string())
+        };
         match kind {
             ToolErrorKind::InvalidArguments => of_error,
             _ => of_error.caused_by(error),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 
 use super::table::Listed;
@@ -364,7 +365,7 @@ fn mime_type(path: &str) -> &'static str {
 
 fn sha256(bytes: &[u8]) -> String {
     let digest = digest::digest(&digest::SHA256, bytes);
-    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+    HEXLOWER.encode(digest.as_ref())
 }
 
 #[cfg(test)]

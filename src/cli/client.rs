@@ -17,7 +17,7 @@ use crate::app::AppError;
 use crate::client::{Client, ClientError, Listener, Options, Params};
 use crate::config::Flags;
 use crate::environment::Probe;
-use crate::source::{UpstreamConfig, file_of};
+use crate::source::{UpstreamConfig, existing_file};
 
 /// How to reach the server.
 #[derive(Debug, Args)]
@@ -316,7 +316,7 @@ fn use_login(config: &mut UpstreamConfig) {
     let url = config.url.as_deref().and_then(|url| url.parse().ok());
     if let (Some(url), false) = (url, has_other || config.auth.is_some())
         && let Some(folder) = super::login::folder()
-        && file_of(&folder, &url).exists()
+        && existing_file(&folder, &url).exists()
     {
         config.auth.login = Some(folder);
     }
@@ -420,7 +420,7 @@ impl Listener for Progress {
 }
 
 /// Without what could steer a terminal.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
         .collect()

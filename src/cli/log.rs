@@ -30,21 +30,26 @@ pub(super) enum Format {
 
 /// Lines that wait to be written.
 const LINES_MAX: usize = 4096;
-/// A longer line is cut.
-const LINE_MAX_BYTES: usize = 8 * 1024;
 
 /// Writes events as lines.
 pub(super) struct Lines {
     format: Format,
+    /// A longer line is cut.
+    line_bytes: usize,
     queue: Queue,
 }
 
 impl Lines {
     /// Lines to this writer, by a thread of their own.
-    pub(super) fn to(format: Format, writer: impl Write + Send + 'static) -> Self {
+    pub(super) fn to(
+        format: Format,
+        line_bytes: usize,
+        writer: impl Write + Send + 'static,
+    ) -> Self {
         Self {
             format,
-            queue: Queue::start(format, writer),
+            line_bytes,
+            queue: Queue::start(format, line_bytes, writer),
         }
     }
 
@@ -65,7 +70,11 @@ impl<S: Subscriber> Layer<S> for Lines {
             trace: current_trace(),
             fields,
         };
-        self.queue.push(line.write(self.format));
+        let (line_written, is_cut) = line.write(self.format, self.line_bytes);
+        if is_cut {
+            self.queue.cut.fetch_add(1, Ordering::Relaxed);
+        }
+        self.queue.push(line_written);
         // What the sender itself says is not sent: it would never end.
         if !metadata.target().starts_with("longshore::telemetry") {
             send_record(|| line.into_record());
@@ -132,14 +141,15 @@ fn stamp(time: SystemTime) -> String {
 }
 
 impl Line {
-    fn write(&self, format: Format) -> Vec<u8> {
+    /// The line in so many bytes, and whether it was cut to fit.
+    fn write(&self, format: Format, line_bytes: usize) -> (Vec<u8>, bool) {
         match format {
-            Format::Text { colour } => self.text(colour),
-            Format::Json => self.json(),
+            Format::Text { colour } => self.text(colour, line_bytes),
+            Format::Json => self.json(line_bytes),
         }
     }
 
-    fn text(&self, colour: bool) -> Vec<u8> {
+    fn text(&self, colour: bool, line_bytes: usize) -> (Vec<u8>, bool) {
         let (begin, end) = match (colour, self.level) {
             (false, _) => ("", ""),
             (true, Level::ERROR) => ("\x1b[31m", "\x1b[0m"),
@@ -160,12 +170,13 @@ impl Line {
         if let Some(trace) = self.trace {
             let _ = write!(line, " trace_id={}", trace.trace_id());
         }
-        line.truncate(line.floor_char_boundary(LINE_MAX_BYTES - 1));
+        let is_cut = line_bytes <= line.len();
+        line.truncate(line.floor_char_boundary(line_bytes - 1));
         line.push('\n');
-        line.into_bytes()
+        (line.into_bytes(), is_cut)
     }
 
-    fn json(&self) -> Vec<u8> {
+    fn json(&self, line_bytes: usize) -> (Vec<u8>, bool) {
         let mut object = Map::new();
         object.insert("timestamp".to_owned(), stamp(self.time).into());
         object.insert("level".to_owned(), self.level.as_str().into());
@@ -180,10 +191,11 @@ impl Line {
             object.insert("span_id".to_owned(), trace.span_id().into());
         }
         let mut line = serde_json::to_vec(&object).unwrap_or_default();
-        if LINE_MAX_BYTES <= line.len() {
+        let is_cut = line_bytes <= line.len();
+        if is_cut {
             // Cut, but still an object.
             let message = &self.fields.message;
-            let message = &message[..message.floor_char_boundary(LINE_MAX_BYTES / 8)];
+            let message = &message[..message.floor_char_boundary(line_bytes / 8)];
             object.retain(|name, _| {
                 ["timestamp", "level", "target", "trace_id", "span_id"].contains(&name.as_str())
             });
@@ -192,7 +204,7 @@ impl Line {
             line = serde_json::to_vec(&object).unwrap_or_default();
         }
         line.push(b'\n');
-        line
+        (line, is_cut)
     }
 
     fn into_record(self) -> Record {
@@ -230,6 +242,8 @@ fn push_printable(line: &mut String, text: &str) {
 pub(super) struct Queue {
     lines: SyncSender<Vec<u8>>,
     dropped: Arc<AtomicU64>,
+    /// How many lines were cut.
+    cut: Arc<AtomicU64>,
     written: Arc<Written>,
 }
 
@@ -263,18 +277,28 @@ pub(super) fn dropped() -> u64 {
         .map_or(0, |queue| queue.dropped.load(Ordering::Relaxed))
 }
 
+/// How many lines of this process were cut.
+pub(super) fn cut() -> u64 {
+    QUEUE
+        .get()
+        .map_or(0, |queue| queue.cut.load(Ordering::Relaxed))
+}
+
 impl Queue {
-    fn start(format: Format, writer: impl Write + Send + 'static) -> Self {
+    fn start(format: Format, line_bytes: usize, writer: impl Write + Send + 'static) -> Self {
         let (lines, inbox) = sync_channel(LINES_MAX);
         let queue = Self {
             lines,
             dropped: Arc::default(),
+            cut: Arc::default(),
             written: Arc::default(),
         };
         let (dropped, written) = (Arc::clone(&queue.dropped), Arc::clone(&queue.written));
         let thread = std::thread::Builder::new().name("longshore-log".to_owned());
         // Without a thread every line is dropped, which is all that can be done about it.
-        let _ = thread.spawn(move || write_lines(format, writer, &inbox, &dropped, &written));
+        let _ = thread.spawn(move || {
+            write_lines((format, line_bytes), writer, &inbox, &dropped, &written);
+        });
         queue
     }
 
@@ -305,7 +329,7 @@ impl Queue {
 }
 
 fn write_lines(
-    format: Format,
+    (format, line_bytes): (Format, usize),
     mut writer: impl Write,
     inbox: &Receiver<Vec<u8>>,
     dropped: &AtomicU64,
@@ -338,7 +362,7 @@ fn write_lines(
                 },
             };
             told = now;
-            let _ = writer.write_all(&line.write(format));
+            let _ = writer.write_all(&line.write(format, line_bytes).0);
         }
     }
 }
@@ -350,6 +374,8 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
+
+    const LINE_BYTES: usize = 1024;
 
     /// What is written arrives here; nothing is taken as long as the lock is held.
     struct Pipe(Sender<Vec<u8>>, Arc<Mutex<()>>);
@@ -366,13 +392,14 @@ mod tests {
         }
     }
 
-    fn logged(format: Format, log: impl FnOnce()) -> Vec<String> {
+    fn logged(format: Format, cut: u64, log: impl FnOnce()) -> Vec<String> {
         let (sender, lines) = channel();
-        let layer = Lines::to(format, Pipe(sender, Arc::default()));
+        let layer = Lines::to(format, LINE_BYTES, Pipe(sender, Arc::default()));
         let queue = layer.queue();
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, log);
         queue.flush(Duration::from_secs(20));
+        assert_eq!(queue.cut.load(Ordering::Relaxed), cut);
         let texts = lines
             .try_iter()
             .map(|line| String::from_utf8(line).expect("UTF-8"));
@@ -382,7 +409,7 @@ mod tests {
     #[test]
     fn programs_get_an_object_for_each_line_with_the_trace_it_belongs_to() {
         let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-        let lines = logged(Format::Json, || {
+        let lines = logged(Format::Json, 0, || {
             let _entered = trace.map(crate::telemetry::enter_trace);
             tracing::info!(tool = "add", took = 3, level = "mine", "a call\nended");
         });
@@ -400,7 +427,7 @@ mod tests {
 
     #[test]
     fn people_get_text_that_no_stranger_can_break_out_of() {
-        let lines = logged(Format::Text { colour: false }, || {
+        let lines = logged(Format::Text { colour: false }, 0, || {
             tracing::warn!(name = "a\x1b[2J\nb", "odd");
         });
         let line = &lines[0];
@@ -413,15 +440,12 @@ mod tests {
     #[test]
     fn long_lines_are_cut_and_stay_what_they_are() {
         for format in [Format::Json, Format::Text { colour: false }] {
-            let lines = logged(format, || {
-                tracing::info!(
-                    much = "ü".repeat(LINE_MAX_BYTES),
-                    "{}",
-                    "ü".repeat(LINE_MAX_BYTES)
-                );
+            let lines = logged(format, 1, || {
+                tracing::info!(much = "ü".repeat(LINE_BYTES), "{}", "ü".repeat(LINE_BYTES));
             });
             assert_eq!(lines.len(), 1);
-            assert!(lines[0].len() <= LINE_MAX_BYTES && lines[0].ends_with('\n'));
+            assert!(lines[0].len() <= LINE_BYTES && LINE_BYTES / 16 <= lines[0].len());
+            assert!(lines[0].ends_with('\n'));
             if format == Format::Json {
                 let line: Value = serde_json::from_str(&lines[0]).expect("JSON");
                 assert_eq!(line["truncated"], true);
@@ -434,7 +458,7 @@ mod tests {
         let (sender, lines) = channel();
         let blocked = Arc::new(Mutex::new(()));
         let held = blocked.lock().expect("not poisoned");
-        let layer = Lines::to(Format::Json, Pipe(sender, Arc::clone(&blocked)));
+        let layer = Lines::to(Format::Json, LINE_BYTES, Pipe(sender, Arc::clone(&blocked)));
         let queue = layer.queue();
         let subscriber = tracing_subscriber::registry().with(layer);
         let sent = LINES_MAX as u64 + 100;

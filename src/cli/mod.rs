@@ -5,11 +5,13 @@ mod config;
 mod discover;
 mod doctor;
 mod healthcheck;
+mod init;
 mod key;
 mod log;
 mod login;
 mod output;
 mod policy;
+mod registry;
 mod run;
 
 use std::process::ExitCode;
@@ -32,6 +34,7 @@ use crate::environment::Probe;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
         longshore                                   the demo toolset on http://127.0.0.1:3000/mcp\n  \
+        longshore init weather                      a configuration to begin with, in the folder weather\n  \
         longshore run --port 8080                   on another port\n  \
         longshore run --transport stdio             for a client that starts this program itself\n  \
         longshore run --config longshore.yaml       with a configuration file\n  \
@@ -56,6 +59,13 @@ pub struct Cli {
 enum Command {
     /// Serve until told to stop; this is what happens without a command
     Run(run::RunCommand),
+    /// Write the beginning of a server: a configuration for tools without code, or with --rust a project
+    ///
+    /// longshore init weather && longshore run --config weather/longshore.yaml
+    ///
+    /// Nothing that is there is written over.
+    #[command(verbatim_doc_comment)]
+    Init(init::InitArgs),
     /// Make API keys, and the hashes that the configuration has of them
     #[command(subcommand)]
     Key(key::KeyCommand),
@@ -91,6 +101,8 @@ enum Command {
     /// limits. Nothing is served of it until the configuration is.
     #[command(verbatim_doc_comment)]
     Discover(discover::DiscoverArgs),
+    /// Find published MCP servers, and print how to configure one as an upstream
+    Registry(registry::RegistryArgs),
     /// Examine this machine and configuration, or with --url a deployed server, and say what to change
     ///
     /// Exit codes: 0 nothing has to be mended, 1 something does, 2 the command line makes no sense.
@@ -138,7 +150,8 @@ struct RunArgs {
     #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset, one of: demo, everything, filesystem, time; may be repeated [default: demo]
+    /// Serve this built-in toolset, one of: demo, everything, fetch, filesystem, memory, time, and
+    /// where they are built in git, sql; may be repeated [default: demo]
     /// [env: LONGSHORE_TOOLSET]
     #[arg(long = "toolset", value_name = "NAME")]
     toolsets: Vec<String>,
@@ -206,6 +219,7 @@ pub fn main() -> ExitCode {
     });
     let done = match cli.command.unwrap_or(without_a_word) {
         Command::Run(command) => run::run(command, audience),
+        Command::Init(args) => init::init(args),
         Command::Key(command) => key::key(&command),
         Command::Policy(args) => match policy::policy(args) {
             Ok(false) => return ExitCode::FAILURE,
@@ -215,6 +229,7 @@ pub fn main() -> ExitCode {
         Command::Login(args) => login::login(args),
         Command::Logout(args) => login::logout(&args),
         Command::Discover(args) => discover::run(args),
+        Command::Registry(args) => registry::registry(args),
         Command::Doctor(args) => match doctor::doctor(args) {
             Ok(false) => return ExitCode::FAILURE,
             answered => answered.map(drop),

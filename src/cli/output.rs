@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use super::log::{self, Format, Lines};
-use crate::app::{AppError, Hook};
+use crate::app::{AppError, Bound, Hook};
 use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
 use crate::environment::Probe;
 
@@ -49,7 +49,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
             colour: probe.is_at_terminal() && probe.variable("NO_COLOR").is_none(),
         },
     };
-    let lines = Lines::to(format, io::stderr());
+    let lines = Lines::to(format, config.line_bytes, io::stderr());
     log::is_ours(lines.queue());
     tracing_subscriber::registry()
         .with(filter)
@@ -92,8 +92,24 @@ fn filter(level: &str) -> Result<EnvFilter, AppError> {
 }
 
 /// Says where the server is and how to reach it, at a glance.
-pub(super) fn greet(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) {
-    eprintln!("{}", greeting(scheme, address, toolsets, tools));
+pub(super) fn greet(bound: &Bound, address: SocketAddr, toolsets: &str) {
+    let root = root_url(bound.scheme(), address);
+    let page = bound.has_playground();
+    eprintln!(
+        "{}",
+        greeting(&root, address, (toolsets, bound.tool_count()), page)
+    );
+}
+
+/// Where a server is for somebody on its machine.
+pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
+    // Nobody can connect to the address that stands for all of them.
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
 }
 
 /// The same for a socket in the file system.
@@ -118,19 +134,15 @@ pub(super) fn greet_over_stdio(tools: usize) {
     }
 }
 
-fn greeting(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) -> String {
+fn greeting(
+    root: &str,
+    address: SocketAddr,
+    (toolsets, tools): (&str, usize),
+    page: bool,
+) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tools = counted(tools);
-    // Nobody can connect to the address that stands for all of them.
-    let reachable = SocketAddr::new(
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        },
-        address.port(),
-    );
-    let url = format!("{scheme}://{reachable}/mcp");
+    let url = format!("{root}mcp");
     let everywhere = if address.ip().is_unspecified() {
         format!(
             "  listens  on every address of this machine, port {}\n",
@@ -139,12 +151,16 @@ fn greeting(scheme: &str, address: SocketAddr, toolsets: &str, tools: usize) -> 
     } else {
         String::new()
     };
+    let page = match page {
+        true => format!("  browse   {root}\n"),
+        false => String::new(),
+    };
     format!(
         "\n  Longshore {version} serves {tools} ({toolsets}) at {url}\n\n\
-         {everywhere}  \
+         {everywhere}{page}  \
            try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
-           health   {scheme}://{reachable}/health\n  \
+           health   {root}health\n  \
            stop     Ctrl-C\n"
     )
 }
@@ -182,26 +198,30 @@ pub(super) fn complain(error: &dyn Display, audience: Audience) {
 mod tests {
     use super::*;
 
+    fn shown(address: SocketAddr, tools: usize, page: bool) -> String {
+        greeting(&root_url("http", address), address, ("demo", tools), page)
+    }
+
     #[test]
     fn the_greeting_is_as_the_readme_shows_it() {
-        let address = SocketAddr::from(([127, 0, 0, 1], 3000));
-        let shown = greeting("http", address, "demo", 7);
+        let shown = shown(SocketAddr::from(([127, 0, 0, 1], 3000)), 7, true);
         let readme = include_str!("../../README.md");
         assert!(readme.contains(shown.trim_matches('\n')), "{shown}");
     }
 
     #[test]
     fn the_address_that_is_shown_can_be_connected_to() {
-        let everywhere = greeting("http", SocketAddr::from(([0, 0, 0, 0], 80)), "demo", 1);
+        let everywhere = shown(SocketAddr::from(([0, 0, 0, 0], 80)), 1, false);
         assert!(
             everywhere.contains("1 tool (demo) at http://127.0.0.1:80/mcp\n"),
             "{everywhere}"
         );
         assert!(
-            everywhere.contains("every address of this machine, port 80\n"),
+            everywhere.contains("every address of this machine, port 80\n")
+                && !everywhere.contains("browse"),
             "{everywhere}"
         );
-        let v6 = greeting("http", SocketAddr::from(([0; 16], 80)), "demo", 2);
+        let v6 = shown(SocketAddr::from(([0; 16], 80)), 2, false);
         assert!(
             v6.contains("http://[::1]:80/mcp") && !v6.contains("0.0.0.0"),
             "{v6}"

@@ -1,6 +1,7 @@
 //! `longshore run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use clap::Args;
@@ -11,7 +12,14 @@ use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::config::{Flags, Loaded, Transport, Watch};
 use crate::environment::Probe;
-use crate::telemetry::LOG_DROPPED;
+use crate::telemetry::{LOG_CUT, LOG_DROPPED};
+
+/// Opens a URL in whatever somebody has for that.
+const OPENER: &str = if cfg!(target_os = "macos") {
+    "open"
+} else {
+    "xdg-open"
+};
 
 /// How long after the start the pages of the program are looked at.
 #[cfg(target_os = "linux")]
@@ -23,6 +31,10 @@ pub(super) struct RunCommand {
     /// For development: start again when this program's file changes, or a setting that takes a new start
     #[arg(long)]
     pub(super) reload: bool,
+
+    /// Open the page for trying what is served, with PROGRAM [default: xdg-open, on macOS open]
+    #[arg(long, value_name = "PROGRAM", num_args = 0..=1, require_equals = true, default_missing_value = OPENER)]
+    pub(super) inspect: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) settings: RunArgs,
@@ -42,7 +54,10 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
     // Once it is replaced, the system calls it by another name. Without /proc it has none.
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
-    let loaded = load(command.settings)?;
+    let loaded = load(Flags {
+        playground: command.inspect.is_some(),
+        ..command.settings.into()
+    })?;
     let level = output::start_logging(&loaded.config.log, &Probe::real())?;
     let over_http = loaded.config.transport == Transport::Http;
     if command.reload && !over_http {
@@ -75,10 +90,11 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         };
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
+        metrics.read(&LOG_CUT, &[], || log::cut() as f64);
         match (audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
-                output::greet(bound.scheme(), address, &toolsets, bound.tool_count());
+                output::greet(&bound, address, &toolsets);
             }
             (Audience::People, None) => match bound.unix_socket() {
                 Some(path) => output::greet_at_file(path, &toolsets, bound.tool_count()),
@@ -87,6 +103,9 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         }
         #[cfg(target_os = "linux")]
         tokio::spawn(give_back_what_has_started());
+        if let (Some(opener), Some(address)) = (&command.inspect, bound.address()) {
+            open(opener, &output::root_url(bound.scheme(), address));
+        }
         let Some(restart) = restart else {
             Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);
@@ -119,6 +138,26 @@ async fn give_back_what_has_started() {
         Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
         // Where /proc is not mounted, for example. Nothing depends on it.
         Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
+    }
+}
+
+/// Has a page opened. The server serves, whatever becomes of that.
+fn open(opener: &Path, page: &str) {
+    let started = std::process::Command::new(opener)
+        .arg(page)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        // It ends once it has told a browser; until then somebody has to take notice of that.
+        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+        Err(error) => tracing::warn!(
+            program = %opener.display(),
+            %error,
+            page,
+            "the page could not be opened; open it yourself, or name a program with --inspect=PROGRAM"
+        ),
     }
 }
 

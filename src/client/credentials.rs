@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::StatusCode;
+use http::{HeaderMap, Method, StatusCode};
 
 use super::ClientError;
-use crate::net::{Answer, Client as HttpClient, Outgoing};
+use crate::net::{Answer, Client as HttpClient, Lane, Outgoing};
 
 /// Puts credentials into requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -36,6 +37,37 @@ impl Sender {
             client,
             credentials,
         }
+    }
+
+    /// Posts a message the way that leads there, with headers that the way has seen.
+    pub(super) async fn post(
+        &self,
+        lane: &Lane,
+        headers: HeaderMap,
+        message: Bytes,
+    ) -> Result<Answer, ClientError> {
+        let Some(credentials) = &self.credentials else {
+            return Ok(lane.send(Method::POST, headers, message).await?);
+        };
+        let attempt = async || {
+            let mut outgoing = Outgoing::new(Method::POST, lane.url().clone());
+            outgoing.headers = headers.clone();
+            outgoing.body = message.clone();
+            let applied = credentials.apply(&mut outgoing).await;
+            applied.map_err(ClientError::Credentials)?;
+            let answer = if outgoing.url == *lane.url() {
+                let headers = lane.headers(outgoing.headers.clone());
+                lane.send(Method::POST, headers, message.clone()).await?
+            } else {
+                self.client.open(outgoing.clone()).await?
+            };
+            Ok::<_, ClientError>((outgoing, answer))
+        };
+        let (sent, answer) = Box::pin(attempt()).await?;
+        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&sent).await {
+            return Ok(Box::pin(attempt()).await?.1);
+        }
+        Ok(answer)
     }
 
     /// Sends a request; once more, if it was refused for credentials that can be replaced.

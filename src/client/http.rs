@@ -1,8 +1,9 @@
 //! A server that is reached over HTTP: a request for each message, answers as JSON or as event streams.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -13,7 +14,7 @@ use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, LISTEN, Options, Params};
-use crate::net::{Answer, Client as HttpClient, EventDecoder, Outgoing, Said};
+use crate::net::{Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said};
 use crate::protocol::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -28,17 +29,18 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Link {
     client: Sender,
-    url: Url,
-    /// What each request carries, credentials among it.
-    headers: HeaderMap,
-    session: RwLock<SessionState>,
+    lane: Lane,
+    session: ArcSwap<Session>,
     message_bytes: usize,
 }
 
-#[derive(Clone, Default)]
-struct SessionState {
+/// What has been settled with the server.
+#[derive(Clone)]
+struct Session {
     id: Option<HeaderValue>,
     revision: Option<Revision>,
+    /// Of each message that is posted, credentials among them.
+    headers: HeaderMap,
 }
 
 /// What one request is about, for the headers that mirror it.
@@ -51,48 +53,63 @@ pub(super) struct About<'a> {
 }
 
 impl Link {
-    pub(super) fn new(client: HttpClient, url: Url, headers: HeaderMap, options: &Options) -> Self {
-        Self {
+    pub(super) fn new(
+        client: HttpClient,
+        url: Url,
+        headers: HeaderMap,
+        options: &Options,
+    ) -> Result<Self, ClientError> {
+        let lane = Lane::new(client.clone(), url)?;
+        let mut headers = lane.headers(headers);
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(Self {
             client: Sender::new(client, options.credentials.clone()),
-            url,
-            headers,
-            session: RwLock::default(),
+            lane,
+            session: ArcSwap::from_pointee(Session {
+                id: None,
+                revision: None,
+                headers,
+            }),
             message_bytes: options.message_bytes,
-        }
+        })
     }
 
     pub(super) fn speak(&self, revision: Revision) {
-        let mut session = self.session.write().unwrap_or_else(PoisonError::into_inner);
-        session.revision = Some(revision);
+        self.session.rcu(|session| {
+            let mut session = Session::clone(session);
+            // Revisions before that know no such header, and say nothing against it.
+            let version = HeaderValue::from_static(revision.as_str());
+            session.headers.insert(VERSION, version);
+            session.revision = Some(revision);
+            session
+        });
+    }
+
+    fn begin_session(&self, id: &HeaderValue) {
+        self.session.rcu(|session| {
+            let mut session = Session::clone(session);
+            session.headers.insert(SESSION, id.clone());
+            session.id = Some(id.clone());
+            session
+        });
     }
 
     pub(super) fn has_session(&self) -> bool {
-        self.session().id.is_some()
+        self.session.load().id.is_some()
     }
 
-    fn session(&self) -> SessionState {
-        self.session
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
+    /// A request without a message.
     fn outgoing(&self, method: Method, accept: &'static str) -> Outgoing {
-        let session = self.session();
-        let mut outgoing = Outgoing::new(method, self.url.clone());
-        outgoing.headers = self.headers.clone();
+        let mut outgoing = Outgoing::new(method, self.lane.url().clone());
+        outgoing.headers = self.session.load().headers.clone();
+        outgoing.headers.remove(CONTENT_TYPE);
         outgoing
             .headers
             .insert(ACCEPT, HeaderValue::from_static(accept));
-        if let Some(id) = session.id {
-            outgoing.headers.insert(SESSION, id);
-        }
-        // Revisions before that know no such header, and say nothing against it.
-        if let Some(revision) = session.revision {
-            outgoing
-                .headers
-                .insert(VERSION, HeaderValue::from_static(revision.as_str()));
-        }
         outgoing
     }
 
@@ -104,39 +121,39 @@ impl Link {
         about: About<'_>,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
-        let mut outgoing = self.outgoing(Method::POST, "application/json, text/event-stream");
-        outgoing
-            .headers
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self
-            .session()
-            .revision
-            .is_some_and(|revision| !revision.has_sessions())
-        {
-            if let Ok(method) = HeaderValue::from_str(about.method) {
-                outgoing.headers.insert(METHOD, method);
-            }
-            if let Some(name) = about.name {
-                outgoing.headers.insert(NAME, mirrored(name));
-            }
-            for (header, value) in about.arguments {
-                outgoing.headers.insert(header, mirrored(value));
-            }
-        }
-        outgoing.body = message;
+        let headers = self.headers_of(&about);
         let answer = self
             .client
-            .open(outgoing)
+            .post(&self.lane, headers, message)
             .await?
             .max_body(self.message_bytes);
         if about.method == "initialize"
             && answer.status.is_success()
             && let Some(session) = answer.headers.get(&SESSION)
         {
-            let mut state = self.session.write().unwrap_or_else(PoisonError::into_inner);
-            state.id = Some(session.clone());
+            self.begin_session(session);
         }
         self.take(answer, id, shared).await
+    }
+
+    fn headers_of(&self, about: &About<'_>) -> HeaderMap {
+        let session = self.session.load();
+        let mut headers = session.headers.clone();
+        if session
+            .revision
+            .is_some_and(|revision| !revision.has_sessions())
+        {
+            if let Ok(method) = HeaderValue::from_str(about.method) {
+                headers.insert(METHOD, method);
+            }
+            if let Some(name) = about.name {
+                headers.insert(NAME, mirrored(name));
+            }
+            for (header, value) in about.arguments {
+                headers.insert(header, mirrored(value));
+            }
+        }
+        headers
     }
 
     async fn take(
@@ -159,15 +176,10 @@ impl Link {
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok())
             .unwrap_or_default();
-        let kind = kind
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        if status.is_success() && kind == "text/event-stream" {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if status.is_success() && kind.eq_ignore_ascii_case("text/event-stream") {
             return match id {
-                Some(id) => self.follow(answer, id, shared).await,
+                Some(id) => Box::pin(self.follow(answer, id, shared)).await,
                 // An answer to nothing is not waited for.
                 None => Ok(()),
             };
@@ -182,7 +194,6 @@ impl Link {
         }
         let had_session = self.has_session();
         let read = answer.read().await?;
-        let send = self.sender(shared);
         if let Ok(messages) = wire::read(&read.body) {
             let mut answered = false;
             for message in messages {
@@ -193,7 +204,7 @@ impl Link {
                     return Err(ClientError::SessionEnded);
                 }
                 answered |= matches!(message, Incoming::Answer { .. });
-                shared.take(message, id, &send);
+                shared.take(message, id, || self.sender(shared));
             }
             if answered || status.is_success() {
                 return Ok(());
@@ -225,23 +236,16 @@ impl Link {
         id: u64,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
-        let send = self.sender(shared);
         let mut answer = answer.max_body(usize::MAX);
         let mut decoder = EventDecoder::new(self.message_bytes);
         let mut retry = RETRY;
         let mut resumed = 0;
         loop {
             let ended = self
-                .read_stream(
-                    &mut answer,
-                    &mut decoder,
-                    &mut retry,
-                    Some(id),
-                    shared,
-                    &send,
-                )
+                .read_stream(&mut answer, &mut decoder, &mut retry, Some(id), shared)
                 .await;
             if !shared.waits_for(id) {
+                answer.let_end();
                 return Ok(());
             }
             if let Err(error @ ClientError::Protocol(_)) = ended {
@@ -276,13 +280,12 @@ impl Link {
     }
 
     async fn read_stream(
-        &self,
+        self: &Arc<Self>,
         answer: &mut Answer,
         decoder: &mut EventDecoder,
         retry: &mut Duration,
         about: Option<u64>,
         shared: &Arc<Shared>,
-        send: &Send1,
     ) -> Result<(), ClientError> {
         while let Some(bytes) = answer.chunk().await? {
             let said = decoder
@@ -296,7 +299,7 @@ impl Link {
                     Said::Event(event) if event.kind.is_empty() || event.kind == "message" => {
                         // An event to begin with may be empty.
                         for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
-                            shared.take(message, about, send);
+                            shared.take(message, about, || self.sender(shared));
                         }
                     }
                     Said::Event(_) => {}
@@ -311,7 +314,6 @@ impl Link {
 
     /// Hears what the server says outside of answers, for as long as the connection lives.
     pub(super) async fn listen(self: Arc<Self>, shared: Arc<Shared>) {
-        let send = self.sender(&shared);
         let mut decoder = EventDecoder::new(self.message_bytes);
         let mut retry = RETRY;
         let mut failures = 0_u32;
@@ -331,7 +333,7 @@ impl Link {
                     let mut answer = answer.max_body(usize::MAX);
                     // However it ends, it is opened again.
                     let _ = self
-                        .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared, &send)
+                        .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared)
                         .await;
                 }
                 // It has started anew, and does not know us any more. Some have no such stream, and say the same.

@@ -166,7 +166,7 @@ async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
         match stream.next().await {
             Ok(Some(event)) => {
                 for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
-                    shared.take(message, None, &send);
+                    shared.take(message, None, || Arc::clone(&send));
                 }
             }
             Ok(None) => break ClientError::Gone("its stream has ended".to_owned()),

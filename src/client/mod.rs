@@ -36,6 +36,7 @@ use crate::net::{Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
 use http::About;
 use shared::Shared;
+use wire::Extra;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
@@ -131,6 +132,8 @@ pub struct Client {
     shared: Arc<Shared>,
     server: ServerInfo,
     options: Options,
+    /// What each request says of who sends it, in 2026-07-28: members of its `_meta`.
+    introduction: String,
     background: Vec<AbortHandle>,
     /// Resources that it is to tell of.
     watching: tokio::sync::Mutex<watch::Watching>,
@@ -144,6 +147,8 @@ enum Link {
 
 /// What asks to be told of changes, in 2026-07-28.
 const LISTEN: &str = "subscriptions/listen";
+/// What a result says of itself that asks something.
+const INPUT_REQUIRED: &str = "input_required";
 /// Entries and pages that one listing may have.
 const ENTRIES_MAX: usize = 100_000;
 const PAGES_MAX: usize = 10_000;
@@ -203,7 +208,7 @@ impl Client {
                 url.clone(),
                 headers.clone(),
                 &options,
-            ))),
+            )?)),
         };
         let mut client = Self {
             link,
@@ -215,6 +220,7 @@ impl Client {
                 instructions: None,
             },
             options,
+            introduction: String::new(),
             background: Vec::new(),
             watching: tokio::sync::Mutex::default(),
         };
@@ -255,7 +261,7 @@ impl Client {
             .with("clientInfo", json!(self.options.implementation));
         let limit = self.options.connect_timeout;
         // A little less, so that there is time to say what is wrong.
-        let asked = self.exchange("initialize", params, None, Some(limit.mul_f64(0.9)));
+        let asked = self.exchange("initialize", &params, None, Some(limit.mul_f64(0.9)));
         let result = match asked.await {
             Err(ClientError::Timeout(_)) if self.garbage() > 0 => {
                 return Err(ClientError::Protocol(
@@ -296,11 +302,15 @@ impl Client {
     async fn discover(&mut self) -> Result<(), ClientError> {
         let revision = Revision::V2026_07_28;
         self.server.revision = revision;
+        let said = self.introduced(Params::new()).meta;
+        if let Ok(said) = serde_json::to_string(&said) {
+            self.introduction = said[1..said.len() - 1].to_owned();
+        }
         if let Link::Http(link) = &self.link {
             link.speak(revision);
         }
         let result = self
-            .exchange("server/discover", Params::new(), None, None)
+            .exchange("server/discover", &Params::new(), None, None)
             .await?;
         let mut result: Discovered = serde_json::from_str(result.get()).map_err(|error| {
             ClientError::Protocol(format!("its answer to server/discover: {error}"))
@@ -360,21 +370,36 @@ impl Client {
         listener: Option<Arc<dyn Listener>>,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
-        let result = self
-            .exchange(method, params.clone(), listener.clone(), limit)
-            .await?;
+        self.ask(method, &params, listener, limit).await
+    }
+
+    /// The same, for those who may ask again.
+    pub(crate) async fn ask(
+        &self,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
         if self.server.revision.has_sessions() {
+            return self.exchange(method, params, listener, limit).await;
+        }
+        let result = self
+            .exchange(method, params, listener.clone(), limit)
+            .await?;
+        // Nearly no result asks anything; a character that is escaped may be one of these.
+        let text = result.get();
+        if !text.contains(INPUT_REQUIRED) && !text.contains("\\u") {
             return Ok(result);
         }
-        self.answer_questions(method, params, result, listener, limit)
-            .await
+        Box::pin(self.answer_questions(method, params, result, listener, limit)).await
     }
 
     /// In 2026-07-28 a server asks by its result, and is asked again with the answers (MRTR).
     async fn answer_questions(
         &self,
         method: &'static str,
-        params: Params,
+        params: &Params,
         mut result: Box<RawValue>,
         listener: Option<Arc<dyn Listener>>,
         limit: Option<Duration>,
@@ -398,7 +423,7 @@ impl Client {
                 Ok(round) => round,
                 Err(_) => return Ok(result),
             };
-            if round.result_type != "input_required" {
+            if round.result_type != INPUT_REQUIRED {
                 return Ok(result);
             }
             let mut answers = Map::new();
@@ -420,7 +445,7 @@ impl Client {
                 again = again.raw("requestState", state);
             }
             result = self
-                .exchange(method, again, listener.clone(), limit)
+                .exchange(method, &again, listener.clone(), limit)
                 .await?;
         }
         Err(ClientError::Protocol(format!(
@@ -431,24 +456,22 @@ impl Client {
     async fn exchange(
         &self,
         method: &'static str,
-        mut params: Params,
+        params: &Params,
         listener: Option<Arc<dyn Listener>>,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
-        let wants_progress = listener.is_some();
+        let stateless = !self.server.revision.has_sessions();
+        let mut extra = Extra::default();
+        if let Some(listener) = &listener {
+            extra.progress = listener.wants_progress();
+            extra.log_level = listener.wants_log().filter(|_| stateless);
+        }
+        if stateless {
+            extra.introduction = &self.introduction;
+        }
         let mut expected = self.shared.expect(listener)?;
         let id = expected.id;
-        if wants_progress {
-            params = params.meta("progressToken", id);
-        }
-        let stateless = !self.server.revision.has_sessions();
-        if stateless {
-            params = self.introduced(params);
-            if wants_progress {
-                params = params.meta("io.modelcontextprotocol/logLevel", "debug");
-            }
-        }
-        let message = Bytes::from(wire::request(id, method, &params));
+        let message = Bytes::from(wire::request_with(id, method, params, &extra));
         let mut abandoned = Abandoned {
             client: self,
             id,
@@ -456,12 +479,16 @@ impl Client {
             tells: method != "initialize" && !(stateless && matches!(self.link, Link::Http(_))),
         };
         let limit = limit.unwrap_or(self.options.request_timeout);
-        let answered = timeout(limit, async {
+        // Where it is, so that the deadline does not move all of it.
+        let exchanged = std::pin::pin!(async {
             match &self.link {
                 Link::Stdio(link) => link.send(message).await?,
                 Link::Legacy(link) => link.send(message).await?,
                 Link::Http(link) => {
-                    let name = params.text("name").or_else(|| params.text("uri"));
+                    // Headers repeat it where there are no sessions.
+                    let name = stateless
+                        .then(|| params.text("name").or_else(|| params.text("uri")))
+                        .flatten();
                     let about = About {
                         method,
                         name: name.as_deref(),
@@ -473,7 +500,8 @@ impl Client {
             }
             expected.answer().await
         });
-        let answered = answered.await.map_err(|_| ClientError::Timeout(limit))?;
+        let answered = timeout(limit, exchanged).await;
+        let answered = answered.map_err(|_| ClientError::Timeout(limit))?;
         abandoned.tells = false;
         answered
     }

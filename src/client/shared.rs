@@ -18,6 +18,18 @@ use super::{ClientError, RpcError};
 
 /// Who hears what a server says while it works on one request.
 pub trait Listener: Send + Sync {
+    /// Whether anybody wants to know how far it has come. A server that is not asked to tell may answer at once, where it
+    /// would have to open a stream. Default: yes.
+    fn wants_progress(&self) -> bool {
+        true
+    }
+
+    /// The least level of log messages that somebody wants, as the protocol names it; servers of 2026-07-28 are told.
+    /// Default: `debug`.
+    fn wants_log(&self) -> Option<&'static str> {
+        Some("debug")
+    }
+
     /// How far it has come.
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let _ = (progress, total, message);
@@ -181,7 +193,13 @@ impl Shared {
     }
 
     /// Takes what the server sent. `about` is the request on whose answer it came, where that is known.
-    pub(super) fn take(self: &Arc<Self>, incoming: Incoming, about: Option<u64>, send: &Send1) {
+    /// Questions are answered with what `send` makes.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        about: Option<u64>,
+        send: impl FnOnce() -> Send1,
+    ) {
         match incoming {
             Incoming::Answer { id, outcome } => {
                 if let Some(id) = id.or(about) {
@@ -190,7 +208,7 @@ impl Shared {
             }
             Incoming::Notice { method, params } => self.notice(&method, params.as_deref(), about),
             Incoming::Question { id, method, params } => {
-                self.question(id, method, params, about, send);
+                self.question(id, method, params, about, send());
             }
         }
     }
@@ -265,11 +283,11 @@ impl Shared {
         method: String,
         params: Option<Box<RawValue>>,
         about: Option<u64>,
-        send: &Send1,
+        send: Send1,
     ) {
         let found = self.listener_of(about);
         let asked = found.as_ref().map(|(id, _)| *id);
-        let (shared, send) = (Arc::clone(self), Arc::clone(send));
+        let shared = Arc::clone(self);
         let asking = tokio::spawn(async move {
             let outcome = match (method.as_str(), found) {
                 ("ping", _) => Ok(json!({})),

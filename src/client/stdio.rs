@@ -15,6 +15,8 @@ use crate::net::{Program, Watched};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
+/// What is queued is written together up to so many bytes.
+const LINES_BYTES: usize = 64 * 1024;
 /// How long it may take until what a child said last is read.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes a second of a child's complaints that are logged.
@@ -59,10 +61,18 @@ impl Link {
             let shared = Arc::clone(shared);
             let mut stdin = stdin;
             tokio::spawn(async move {
+                let mut lines = Vec::new();
                 while let Some(message) = queue.recv().await {
+                    lines.clear();
+                    lines.shrink_to(LINES_BYTES);
+                    add_line(&mut lines, &message);
+                    while lines.len() < LINES_BYTES
+                        && let Ok(message) = queue.try_recv()
+                    {
+                        add_line(&mut lines, &message);
+                    }
                     let written = async {
-                        stdin.write_all(&message).await?;
-                        stdin.write_all(b"\n").await?;
+                        stdin.write_all(&lines).await?;
                         stdin.flush().await
                     };
                     if written.await.is_err() {
@@ -143,6 +153,15 @@ impl Drop for Link {
     }
 }
 
+/// Adds a message as one line. Line breaks in JSON are but blanks between two values, and would end it here.
+fn add_line(lines: &mut Vec<u8>, message: &[u8]) {
+    lines.extend(message.iter().map(|byte| match byte {
+        b'\n' | b'\r' => b' ',
+        byte => *byte,
+    }));
+    lines.push(b'\n');
+}
+
 /// Reads lines until there are no more; says why there are not.
 async fn read(
     stdout: impl AsyncRead + Unpin,
@@ -176,7 +195,7 @@ async fn read(
         match wire::read(&line) {
             Ok(incoming) => {
                 for incoming in incoming {
-                    shared.take(incoming, None, &send);
+                    shared.take(incoming, None, || Arc::clone(&send));
                 }
             }
             // Some print greetings there.
@@ -242,5 +261,18 @@ async fn log_complaints(stderr: impl AsyncRead + Unpin, name: String) {
         if logged <= COMPLAINTS && !text.is_empty() {
             tracing::info!(upstream = name, "{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_however_it_was_written() {
+        let mut lines = Vec::new();
+        add_line(&mut lines, b"{\r\n  \"a\": \"b\\nc\"\n}");
+        add_line(&mut lines, b"{}");
+        assert_eq!(lines, b"{    \"a\": \"b\\nc\" }\n{}\n");
     }
 }

@@ -1,5 +1,8 @@
 //! Messages as text.
 
+use std::io::Write as _;
+use std::sync::Arc;
+
 use http::HeaderName;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
@@ -16,9 +19,39 @@ use serde_json::{Map, Value};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    members: Vec<(&'static str, Box<RawValue>)>,
+    members: Vec<(&'static str, Text)>,
     pub(super) meta: Map<String, Value>,
     pub(super) headers: Vec<(HeaderName, String)>,
+}
+
+/// JSON text.
+#[derive(Clone, Debug)]
+enum Text {
+    Own(Box<RawValue>),
+    /// The same in request after request.
+    Shared(Arc<str>),
+    Checked(String),
+}
+
+impl Text {
+    fn get(&self) -> &str {
+        match self {
+            Self::Own(value) => value.get(),
+            Self::Shared(text) => text,
+            Self::Checked(text) => text,
+        }
+    }
+}
+
+/// What a connection adds to the `_meta` of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extra<'a> {
+    /// Whether progress is to be reported, under the request's id.
+    pub(super) progress: bool,
+    /// The least level of log messages, where the request has to say so.
+    pub(super) log_level: Option<&'static str>,
+    /// Members of a JSON object that say who asks; none if it is empty.
+    pub(super) introduction: &'a str,
 }
 
 impl Params {
@@ -37,7 +70,21 @@ impl Params {
     /// Adds a member that is JSON text already.
     #[must_use]
     pub fn raw(mut self, name: &'static str, value: Box<RawValue>) -> Self {
-        self.members.push((name, value));
+        self.members.push((name, Text::Own(value)));
+        self
+    }
+
+    /// Adds a member whose JSON text many requests share.
+    #[must_use]
+    pub(crate) fn shared(mut self, name: &'static str, value: Arc<str>) -> Self {
+        self.members.push((name, Text::Shared(value)));
+        self
+    }
+
+    /// Adds a member that is known to be JSON text.
+    #[must_use]
+    pub(crate) fn checked(mut self, name: &'static str, value: String) -> Self {
+        self.members.push((name, Text::Checked(value)));
         self
     }
 
@@ -62,7 +109,7 @@ impl Params {
         serde_json::from_str(value.get()).ok()
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, id: u64, extra: &Extra<'_>, out: &mut Vec<u8>) {
         out.push(b'{');
         let mut first = true;
         let mut member = |out: &mut Vec<u8>, name: &str, text: &str| {
@@ -77,12 +124,50 @@ impl Params {
         for (name, value) in &self.members {
             member(out, name, value.get());
         }
+        let has_extra =
+            extra.progress || extra.log_level.is_some() || !extra.introduction.is_empty();
+        if self.meta.is_empty() && !has_extra {
+            out.push(b'}');
+            return;
+        }
+        member(out, "_meta", "{");
+        let mut first = true;
+        let mut comma = |out: &mut Vec<u8>| {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+        };
         if !self.meta.is_empty()
             && let Ok(meta) = serde_json::to_string(&self.meta)
         {
-            member(out, "_meta", &meta);
+            comma(out);
+            out.extend_from_slice(&meta.as_bytes()[1..meta.len() - 1]);
         }
-        out.push(b'}');
+        if extra.progress {
+            comma(out);
+            out.extend_from_slice(b"\"progressToken\":");
+            number(id, out);
+        }
+        if let Some(level) = extra.log_level {
+            comma(out);
+            out.extend_from_slice(b"\"io.modelcontextprotocol/logLevel\":\"");
+            out.extend_from_slice(level.as_bytes());
+            out.push(b'"');
+        }
+        if !extra.introduction.is_empty() {
+            comma(out);
+            out.extend_from_slice(extra.introduction.as_bytes());
+        }
+        out.extend_from_slice(b"}}");
+    }
+
+    /// About as many bytes as they come to.
+    fn length(&self, extra: &Extra<'_>) -> usize {
+        let members = self.members.iter();
+        let members: usize = members
+            .map(|(key, text)| key.len() + text.get().len())
+            .sum();
+        members + extra.introduction.len() + 256
     }
 }
 
@@ -132,9 +217,9 @@ pub(super) enum Incoming {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
-    #[serde(default)]
-    id: Option<Box<RawValue>>,
+struct Envelope<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
     method: Option<String>,
     params: Option<Box<RawValue>>,
     result: Option<Box<RawValue>>,
@@ -147,22 +232,22 @@ const BATCH_MAX: usize = 1000;
 /// Reads a message, or an array of them.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     if text.trim_ascii_start().first() == Some(&b'[') {
-        let envelopes: Vec<Envelope> = serde_json::from_slice(text)?;
+        let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text)?;
         if BATCH_MAX < envelopes.len() {
             return Err(serde_json::Error::custom("too many messages at once"));
         }
         return envelopes.into_iter().map(Envelope::sort).collect();
     }
-    let envelope: Envelope = serde_json::from_slice(text)?;
+    let envelope: Envelope<'_> = serde_json::from_slice(text)?;
     Ok(vec![envelope.sort()?])
 }
 
-impl Envelope {
+impl Envelope<'_> {
     fn sort(self) -> Result<Incoming, serde_json::Error> {
         let id = self.id.filter(|id| id.get() != "null");
         match (self.method, self.result, self.error, id) {
             (Some(method), None, None, Some(id)) => Ok(Incoming::Question {
-                id,
+                id: id.to_owned(),
                 method,
                 params: self.params,
             }),
@@ -171,11 +256,11 @@ impl Envelope {
                 params: self.params,
             }),
             (None, Some(result), None, Some(id)) => Ok(Incoming::Answer {
-                id: own_id(&id),
+                id: own_id(id),
                 outcome: Ok(result),
             }),
             (None, None, Some(error), id) => Ok(Incoming::Answer {
-                id: id.as_deref().and_then(own_id),
+                id: id.and_then(own_id),
                 outcome: Err(error),
             }),
             _ => Err(serde_json::Error::custom("no JSON-RPC message")),
@@ -189,16 +274,29 @@ fn own_id(id: &RawValue) -> Option<u64> {
 }
 
 pub(super) fn request(id: u64, method: &str, params: &Params) -> Vec<u8> {
-    let mut out =
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).into_bytes();
-    params.write(&mut out);
+    request_with(id, method, params, &Extra::default())
+}
+
+pub(super) fn request_with(id: u64, method: &str, params: &Params, extra: &Extra<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(params.length(extra));
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    number(id, &mut out);
+    out.extend_from_slice(br#","method":""#);
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(br#"","params":"#);
+    params.write(id, extra, &mut out);
     out.push(b'}');
     out
 }
 
+fn number(number: u64, out: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = write!(out, "{number}");
+}
+
 pub(super) fn notification(method: &str, params: &Params) -> Vec<u8> {
     let mut out = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":"#).into_bytes();
-    params.write(&mut out);
+    params.write(0, &Extra::default(), &mut out);
     out.push(b'}');
     out
 }
@@ -239,6 +337,32 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}"#
         );
         assert_eq!(params.text("name").as_deref(), Some("a\"b"));
+    }
+
+    #[test]
+    fn what_a_connection_adds_stands_beside_what_a_request_says() {
+        let said = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+        let extra = Extra {
+            progress: true,
+            log_level: Some("warning"),
+            introduction: said,
+        };
+        let params = Params::new().shared("name", "\"a\"".into()).meta("x", 1);
+        let params = params.checked("arguments", "{}".to_owned());
+        assert_eq!(
+            text(request_with(7, "tools/call", &params, &extra)),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"a","arguments":{{}},"_meta":{{"x":1,"progressToken":7,"io.modelcontextprotocol/logLevel":"warning",{said}}}}}}}"#
+            )
+        );
+        let extra = Extra {
+            introduction: said,
+            ..Extra::default()
+        };
+        assert_eq!(
+            text(request_with(1, "x", &Params::new(), &extra)),
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{{{said}}}}}}}"#)
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What must hold across rooms.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::{Config, Transport};
@@ -127,6 +128,43 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
+    if let Some((setting, advice)) = config.server.messages.problem() {
+        find(format!("{setting} cannot be what it is"), advice);
+    }
+    for (setting, value, range) in bounded(config) {
+        if !range.contains(&value) {
+            let (least, most) = (range.start(), range.end());
+            find(
+                format!("{setting} is {value}"),
+                &format!("give it {least} to {most}"),
+            );
+        }
+    }
+    for (name, upstream) in &config.upstreams {
+        if !(64 * 1024..=256 * 1024 * 1024).contains(&upstream.message_bytes) {
+            find(
+                format!(
+                    "upstreams.{name}.message_bytes is {}",
+                    upstream.message_bytes
+                ),
+                "give it 65536 to 268435456",
+            );
+        }
+    }
+    for (name, key) in config.auth.api_keys.iter().flat_map(|holder| {
+        let keys = holder.keys.iter().map(|key| key.expose());
+        keys.map(|key| (&holder.name, key))
+    }) {
+        if !key.starts_with("sha256:") && config.auth.key_bytes < key.len() {
+            find(
+                format!(
+                    "auth.api_keys, {name:?}: a key is longer than auth.key_bytes, which is {}",
+                    config.auth.key_bytes
+                ),
+                "make a shorter one with `longshore key new`, or let keys be longer",
+            );
+        }
+    }
     if let Some((setting, problem)) = config.limits.problem() {
         find(format!("{setting} cannot be what it is"), problem);
     }
@@ -240,6 +278,50 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         );
     }
     findings
+}
+
+/// Settings that have a least and a most, with what they are.
+fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 8] {
+    let (server, limits) = (&config.server, &config.http.limits);
+    let streams = &server.streams;
+    [
+        (
+            "http.limits.header_fields",
+            limits.header_fields as u64,
+            16..=100,
+        ),
+        (
+            "http.limits.http2_resets",
+            limits.http2_resets.into(),
+            1..=1000,
+        ),
+        ("auth.key_bytes", config.auth.key_bytes as u64, 64..=512),
+        (
+            "auth.token_bytes",
+            config.auth.token_bytes as u64,
+            1024..=16 * 1024,
+        ),
+        (
+            "server.session_seconds",
+            server.session_seconds,
+            60..=24 * 60 * 60,
+        ),
+        (
+            "server.streams.queue_messages",
+            streams.queue_messages.into(),
+            1..=65_536,
+        ),
+        (
+            "server.streams.queue_bytes",
+            streams.queue_bytes.into(),
+            1024..=64 * 1024 * 1024,
+        ),
+        (
+            "log.line_bytes",
+            config.log.line_bytes as u64,
+            512..=1024 * 1024,
+        ),
+    ]
 }
 
 /// The settings that name files and folders with secrets that others on the machine can read.

@@ -24,6 +24,8 @@ pub struct Flags {
     pub toolsets: Vec<String>,
     /// `http.insecure`.
     pub insecure: bool,
+    /// `http.playground`.
+    pub playground: bool,
     /// `toolsets` where nobody says anything of them, nor of sources or upstreams.
     pub toolsets_otherwise: Vec<String>,
     /// The application asks callers for a proof of its own, whatever the configuration says.
@@ -53,6 +55,9 @@ pub(super) fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static str, Val
     }
     if flags.insecure {
         values.push(("http.insecure", "insecure", true.into()));
+    }
+    if flags.playground {
+        values.push(("http.playground", "inspect", true.into()));
     }
     values
 }

@@ -17,6 +17,8 @@ pub struct LogConfig {
     /// `warn,longshore::transport=debug`. Default: `info`.
     #[schemars(extend("x-reload" = "live"))]
     pub level: String,
+    /// Bytes of a line, 512 to 1048576. Default: 8192, 8 KiB; beyond, it is cut.
+    pub line_bytes: usize,
     /// For whom. Default: `json` in containers and on platforms, `text` elsewhere and on terminals.
     pub format: LogFormat,
 }
@@ -37,6 +39,7 @@ impl Default for LogConfig {
     fn default() -> Self {
         Self {
             level: "info".to_owned(),
+            line_bytes: 8 * 1024,
             format: LogFormat::Text,
         }
     }

@@ -100,6 +100,10 @@ pub struct Config {
     /// A folder in which it is remembered what upstream servers offer, so that the next start need not ask them. Default:
     /// none, and they are asked at each start.
     pub upstreams_folder: Option<PathBuf>,
+    /// How long a start waits until all upstream servers that are not remembered have said what they offer, in seconds.
+    /// Those who have not by then are listed when they do; 0 waits for none. One without which the server does not start
+    /// (`on_down`) is waited for in any case. Default: 10.
+    pub upstreams_wait_seconds: Option<u64>,
     /// Endpoints beside `/mcp`, each at `/mcp/` and its name, with a part of what is offered.
     pub mounts: BTreeMap<String, MountConfig>,
     /// Keys for session ids and cursors.

@@ -19,6 +19,8 @@ pub enum Limit {
     TargetBytes,
     /// Bytes of a request's head.
     HeaderBytes,
+    /// Fields of a request's head.
+    HeaderFields,
     /// Time for a handshake of TLS.
     HandshakeSeconds,
     /// Time for a request's head.
@@ -39,6 +41,36 @@ pub enum Limit {
     ConnectionRequests,
     /// Time for a sign of life on HTTP/2.
     Http2PingSeconds,
+    /// What an HTTP/2 client has made the server do for nothing.
+    Http2Resets,
+    /// Bytes of a message on standard input.
+    StdioMessage,
+    /// Levels of JSON in a message.
+    JsonDepth,
+    /// Members of an object in a message.
+    JsonMembers,
+    /// Bytes of a request's id.
+    IdBytes,
+    /// Messages of an array.
+    Batch,
+    /// Bytes of the answers to an array.
+    BatchBytes,
+    /// Bytes of an access token.
+    TokenBytes,
+    /// Bytes of an API key.
+    KeyBytes,
+    /// Life of a session.
+    SessionSeconds,
+    /// Messages of a call that wait to be sent.
+    QueueMessages,
+    /// Bytes of them.
+    QueueBytes,
+    /// Resources that a stream has subscribed to.
+    Subscriptions,
+    /// Tasks that run.
+    Tasks,
+    /// Tasks of one principal that run.
+    PrincipalTasks,
     /// Memory of the process.
     Memory,
     /// Requests at a time, all together.
@@ -63,12 +95,13 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 41] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::OpenFiles,
         Self::TargetBytes,
         Self::HeaderBytes,
+        Self::HeaderFields,
         Self::HandshakeSeconds,
         Self::HeaderSeconds,
         Self::BodyBytes,
@@ -79,6 +112,21 @@ impl Limit {
         Self::ConnectionSeconds,
         Self::ConnectionRequests,
         Self::Http2PingSeconds,
+        Self::Http2Resets,
+        Self::StdioMessage,
+        Self::JsonDepth,
+        Self::JsonMembers,
+        Self::IdBytes,
+        Self::Batch,
+        Self::BatchBytes,
+        Self::TokenBytes,
+        Self::KeyBytes,
+        Self::SessionSeconds,
+        Self::QueueMessages,
+        Self::QueueBytes,
+        Self::Subscriptions,
+        Self::Tasks,
+        Self::PrincipalTasks,
         Self::Memory,
         Self::ServerRate,
         Self::AddressRate,
@@ -99,6 +147,7 @@ impl Limit {
             Self::OpenFiles => "RLIMIT_NOFILE",
             Self::TargetBytes => "http.limits.target_bytes",
             Self::HeaderBytes => "http.limits.header_bytes",
+            Self::HeaderFields => "http.limits.header_fields",
             Self::HandshakeSeconds => "http.tls.handshake_seconds",
             Self::HeaderSeconds => "http.limits.header_seconds",
             Self::BodyBytes => "http.limits.body_bytes",
@@ -109,6 +158,21 @@ impl Limit {
             Self::ConnectionSeconds => "http.limits.connection_seconds",
             Self::ConnectionRequests => "http.limits.connection_requests",
             Self::Http2PingSeconds => "http.limits.http2_ping_seconds",
+            Self::Http2Resets => "http.limits.http2_resets",
+            Self::StdioMessage => "stdio.message_bytes",
+            Self::JsonDepth => "server.messages.depth",
+            Self::JsonMembers => "server.messages.members",
+            Self::IdBytes => "server.messages.id_bytes",
+            Self::Batch => "server.messages.batch",
+            Self::BatchBytes => "server.messages.batch_bytes",
+            Self::TokenBytes => "auth.token_bytes",
+            Self::KeyBytes => "auth.key_bytes",
+            Self::SessionSeconds => "server.session_seconds",
+            Self::QueueMessages => "server.streams.queue_messages",
+            Self::QueueBytes => "server.streams.queue_bytes",
+            Self::Subscriptions => "server.streams.subscriptions",
+            Self::Tasks => "server.tasks.total",
+            Self::PrincipalTasks => "server.tasks.per_principal",
             Self::Memory => "limits.memory_bytes",
             Self::ServerRate => "limits.server",
             Self::AddressRate => "limits.address",
@@ -144,6 +208,13 @@ impl Hits {
     #[inline]
     pub(crate) fn count(&self, limit: Limit) {
         self.0[limit as usize].add(1);
+    }
+
+    /// Counts several at once.
+    pub(crate) fn count_many(&self, limit: Limit, number: u64) {
+        if 0 < number {
+            self.0[limit as usize].add(number);
+        }
     }
 
     /// How often a limit was hit.

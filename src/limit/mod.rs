@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -47,6 +47,8 @@ pub(crate) struct Limits {
     memory: AtomicU8,
     /// How other replicas are told what was taken, if they can be.
     reach: Option<Reach>,
+    /// How many calls have places or wait for them: while there is none, all places are free.
+    busy: Arc<AtomicUsize>,
     // What nobody limited is seen without looking at the rules.
     limits_arrivals: AtomicBool,
     limits_principals: AtomicBool,
@@ -250,6 +252,7 @@ impl Limits {
             rules: ArcSwap::from_pointee(Rules::new(config, None, None)),
             memory: AtomicU8::default(),
             reach: None,
+            busy: Arc::default(),
             limits_arrivals: AtomicBool::default(),
             limits_principals: AtomicBool::default(),
             limits_tools: AtomicBool::default(),
@@ -418,6 +421,9 @@ impl Limits {
     /// Whether a call may begin at once. For those who have no limit of their own that is one look.
     #[inline]
     pub(crate) fn has_room(&self, principal: &Principal, tool: Option<&ToolLimits>) -> bool {
+        if self.busy.load(Relaxed) == 0 {
+            return true;
+        }
         let rules = self.rules.load();
         rules.calls.is_free()
             && tool.is_none_or(|tool| tool.calls.as_ref().is_none_or(Places::is_free))
@@ -435,6 +441,7 @@ impl Limits {
                 Some(rules.calls.clone()),
             ],
             hits: Arc::clone(&self.hits),
+            busy: Busy::new(&self.busy),
         }
     }
 
@@ -451,10 +458,32 @@ impl Limits {
 pub(crate) struct Turn {
     places: [Option<Places>; 3],
     hits: Arc<Hits>,
+    busy: Busy,
 }
 
 /// The places of one call, until this is dropped.
-pub(crate) type Held = [Option<Place>; 3];
+#[derive(Debug)]
+pub(crate) struct Held {
+    _places: [Option<Place>; 3],
+    _busy: Busy,
+}
+
+/// Counts a call for as long as it has places or waits for them.
+#[derive(Debug)]
+struct Busy(Arc<AtomicUsize>);
+
+impl Busy {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
 
 impl Turn {
     /// Waits for all of them.
@@ -463,7 +492,7 @@ impl Turn {
     ///
     /// Too many wait already, or it takes too long.
     pub(crate) async fn wait(self) -> Result<Held, Refused> {
-        let mut held = Held::default();
+        let mut held = [const { None }; 3];
         for (held, places) in held.iter_mut().zip(self.places) {
             let Some(places) = places else {
                 continue;
@@ -474,12 +503,19 @@ impl Turn {
             };
             *held = Some(place.inspect_err(|refused| self.hits.count(refused.limit))?);
         }
-        Ok(held)
+        Ok(Held {
+            _places: held,
+            _busy: self.busy,
+        })
     }
 
     /// Takes what is there, for a call that runs already.
     pub(crate) fn take(self) -> Held {
-        self.places.map(|places| places.map(|places| places.take()))
+        let places = self.places;
+        Held {
+            _places: places.map(|places| places.map(|places| places.take())),
+            _busy: self.busy,
+        }
     }
 }
 

@@ -4,17 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::header::{CONTENT_ENCODING, LOCATION};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio::time::{Instant, timeout_at};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
 use super::client::{is_redirect, next_url};
 use super::inflate::{Inflate, InflateError};
+use super::lane::Place;
 use super::{FetchError, Phase};
+
+/// How long the end of a stream is waited for whose rest nobody wants, and how much of it is thrown away.
+const REST: Duration = Duration::from_secs(1);
+const REST_BYTES: usize = 64 * 1024;
 
 /// A whole answer.
 #[derive(Clone, Debug)]
@@ -40,13 +47,17 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Where it comes from, after redirects.
     pub url: Url,
+    /// What was spoken.
+    pub(super) version: Version,
     pub(super) body: Incoming,
-    pub(super) host: String,
+    pub(super) host: Arc<str>,
     pub(super) idle: Duration,
     /// When it has to be whole, and how long that was at first.
     pub(super) total: Option<(Instant, Duration)>,
     pub(super) max: usize,
     pub(super) seen: usize,
+    /// Where its connection goes when all of it has been read.
+    pub(super) place: Option<Place>,
 }
 
 impl Answer {
@@ -66,13 +77,18 @@ impl Answer {
                 timeout_at(deadline, self.body.frame())
                     .await
                     .map_err(|_| FetchError::Timeout {
-                        host: self.host.clone(),
+                        host: self.host.to_string(),
                         phase,
                         limit,
                     })?;
-            let Some(frame) = frame else { return Ok(None) };
+            let Some(frame) = frame else {
+                if let Some(place) = self.place.take() {
+                    place.leave();
+                }
+                return Ok(None);
+            };
             let frame = frame.map_err(|error| FetchError::Broken {
-                host: self.host.clone(),
+                host: self.host.to_string(),
                 source: Arc::new(error),
             })?;
             // Trailers say nothing that matters here.
@@ -86,7 +102,31 @@ impl Answer {
             if self.max < self.seen {
                 return Err(self.too_large());
             }
+            self.leave_if_ended();
             return Ok(Some(data));
+        }
+    }
+
+    /// Lets the next request have its connection, if nothing more comes over it.
+    pub(super) fn leave_if_ended(&mut self) {
+        if self.body.is_end_stream()
+            && let Some(place) = self.place.take()
+        {
+            place.leave();
+        }
+    }
+
+    /// Has nothing more to ask of a stream that is about to end: its connection is kept if it does so soon.
+    pub(crate) fn let_end(mut self) {
+        self.max = self.seen.saturating_add(REST_BYTES);
+        match self.chunk().now_or_never() {
+            None | Some(Ok(Some(_))) => {}
+            Some(Ok(None) | Err(_)) => return,
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(timeout(REST, async move {
+                while let Ok(Some(_)) = self.chunk().await {}
+            }));
         }
     }
 
@@ -102,7 +142,7 @@ impl Answer {
             _ => return Ok(None),
         };
         let next = next_url(&self.url, location).map_err(|problem| FetchError::Redirect {
-            host: self.host.clone(),
+            host: self.host.to_string(),
             problem,
         })?;
         Ok(Some(next))
@@ -126,7 +166,7 @@ impl Answer {
         }
         let body = match self.encoding()? {
             Encoding::Identity => self.read_plain().await?,
-            Encoding::Gzip => self.read_gzip().await?,
+            Encoding::Gzip => Box::pin(self.read_gzip()).await?,
         };
         Ok(Fetched {
             status: self.status,
@@ -150,7 +190,7 @@ impl Answer {
             Ok(Encoding::Gzip)
         } else {
             Err(FetchError::Encoding {
-                host: self.host.clone(),
+                host: self.host.to_string(),
             })
         }
     }
@@ -187,14 +227,14 @@ impl Answer {
         match error {
             InflateError::TooLarge => self.too_large(),
             InflateError::Malformed => FetchError::Encoding {
-                host: self.host.clone(),
+                host: self.host.to_string(),
             },
         }
     }
 
     fn too_large(&self) -> FetchError {
         FetchError::TooLarge {
-            host: self.host.clone(),
+            host: self.host.to_string(),
             max: self.max,
         }
     }

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::wakes::take_quietly;
+
 /// The body of a request or a response, as `tower` layers see it.
 ///
 /// Most hold their bytes already; those read from a socket do not. Layers that wrap bodies in a type of their
@@ -135,7 +137,12 @@ impl HttpBody for Body {
                 }
                 Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
             }
-            Kind::Incoming(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Kind::Incoming(body) => take_quietly(
+                body,
+                |body| Pin::new(body).poll_frame(cx),
+                |body| !body.is_end_stream(),
+            )
+            .map_err(Into::into),
             Kind::Other(body) => body.as_mut().poll_frame(cx),
         }
     }

@@ -128,11 +128,11 @@ pub enum ClientError {
 }
 
 const MAX_BODY: usize = 8 * 1024 * 1024;
-const HEAD_BYTES: u16 = u16::MAX;
-const HEADERS: usize = 100;
+pub(super) const HEAD_BYTES: u16 = u16::MAX;
+pub(super) const HEADERS: usize = 100;
 /// Connections to one host that wait for a next request.
-const IDLE_CONNECTIONS: usize = 32;
-const IDLE_CONNECTION_LIFE: Duration = Duration::from_secs(60);
+pub(super) const IDLE_CONNECTIONS: usize = 32;
+pub(super) const IDLE_CONNECTION_LIFE: Duration = Duration::from_secs(60);
 
 impl ClientBuilder {
     /// How long each part may take.
@@ -390,6 +390,18 @@ impl Client {
         &self.guard
     }
 
+    pub(super) fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    pub(super) fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    pub(super) fn connector(&self) -> Connector {
+        self.pools.connector()
+    }
+
     /// Sends a request and reads the whole answer. Statuses are not judged: 404 is an answer too.
     ///
     /// # Errors
@@ -425,17 +437,17 @@ impl Client {
             };
             if followed == self.redirects {
                 return Err(FetchError::Redirects {
-                    host: answer.host,
+                    host: answer.host.to_string(),
                     max: self.redirects,
                 });
             }
             followed += 1;
             let next = next_url(&request.url, location).map_err(|problem| {
-                let host = answer.host.clone();
+                let host = answer.host.to_string();
                 FetchError::Redirect { host, problem }
             })?;
             redirect(&mut request, next, answer.status).map_err(|problem| {
-                let host = answer.host.clone();
+                let host = answer.host.to_string();
                 FetchError::Redirect { host, problem }
             })?;
         }
@@ -478,14 +490,16 @@ impl Client {
         let (head, body) = answer.into_parts();
         Ok(Answer {
             status: head.status,
+            version: head.version,
             headers: head.headers,
             url: bare,
             body,
-            host,
+            host: host.into(),
             idle: deadlines.idle,
             total,
             max: self.max_body,
             seen: 0,
+            place: None,
         })
     }
 }
@@ -506,7 +520,7 @@ fn failed(host: &str, error: legacy::Error) -> FetchError {
 }
 
 /// Leaves out what is the client's own to say, and says what it does not leave to others.
-fn clean(headers: &mut HeaderMap) {
+pub(super) fn clean(headers: &mut HeaderMap) {
     for name in [
         HOST,
         CONNECTION,

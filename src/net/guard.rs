@@ -32,10 +32,8 @@ pub struct Guard {
 
 /// What may be reached, as it is written in a configuration.
 ///
-/// ```toml
-/// [sources.http.egress]
-/// hosts = ["api.example.com", "*.example.org"]
-/// networks = ["10.20.0.0/16"]
+/// ```yaml
+/// egress: { hosts: [api.example.com, "*.example.org"], networks: [10.20.0.0/16] }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

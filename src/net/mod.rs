@@ -15,12 +15,14 @@ mod connect;
 mod fetch_error;
 mod guard;
 mod inflate;
+mod lane;
 mod pools;
 mod program;
 #[cfg(all(target_os = "linux", feature = "cli"))]
 mod resident;
 mod resolve;
 mod sse;
+mod wakes;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -33,9 +35,11 @@ pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
 pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
+pub(crate) use lane::Lane;
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
 #[cfg(all(target_os = "linux", feature = "cli"))]
 pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
+pub(crate) use wakes::ConnectionWaker;

@@ -41,12 +41,15 @@ impl Pools {
         }))
     }
 
+    /// What makes their connections.
+    pub(super) fn connector(&self) -> Connector {
+        self.0.connector.clone()
+    }
+
     /// The one for this thread.
     pub(super) fn here(&self) -> Pool {
         let parts = &*self.0;
-        let is_alone = Handle::try_current()
-            .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
-        if !is_alone {
+        if !is_alone() {
             return parts.shared.clone();
         }
         let thread = std::thread::current().id();
@@ -63,4 +66,10 @@ impl Pools {
             .or_insert_with(|| parts.builder.build(parts.connector.clone()))
             .clone()
     }
+}
+
+/// Whether this thread has a runtime of its own.
+pub(super) fn is_alone() -> bool {
+    Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread)
 }

@@ -5,13 +5,44 @@
 
 use std::borrow::Cow;
 
-use super::scan::{JsonString, Key, ScanError, Scanner};
+use super::scan::{Bound, Bounds, DEPTH_MAX, JsonString, Key, MEMBERS_MAX, ScanError, Scanner};
 
 /// Ids longer than this are refused: they would be echoed in every answer.
 pub(crate) const ID_MAX_BYTES: usize = 1024;
 
 /// JSON text of the version that a message says it speaks.
 const VERSION: &str = r#""2.0""#;
+
+/// How much one message may hold. None of the numbers can be more than it is by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MessageBounds {
+    scan: Bounds,
+    id_bytes: usize,
+}
+
+impl MessageBounds {
+    /// So many levels, so many members in one object, and so many bytes of an id that is a string.
+    pub(crate) fn new(depth: u32, members: u16, id_bytes: usize) -> Self {
+        Self {
+            scan: Bounds::new(depth, members),
+            id_bytes: id_bytes.min(ID_MAX_BYTES),
+        }
+    }
+}
+
+impl Default for MessageBounds {
+    fn default() -> Self {
+        Self::new(DEPTH_MAX, MEMBERS_MAX, ID_MAX_BYTES)
+    }
+}
+
+/// What there may be only so much of in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excess {
+    Depth,
+    Members,
+    Id,
+}
 
 /// What one body holds.
 #[derive(Debug)]
@@ -74,6 +105,8 @@ pub(crate) struct RareParams<'a> {
     pub(crate) request_state: Option<&'a str>,
     pub(crate) task: Option<&'a str>,
     pub(crate) task_id: Option<&'a str>,
+    /// `_meta` as a whole, if it has members that the protocol gives no meaning to.
+    pub(crate) own_meta: Option<&'a str>,
 }
 
 impl<'a> Params<'a> {
@@ -101,6 +134,8 @@ pub(crate) struct Malformed<'a> {
     pub(crate) reason: Cow<'static, str>,
     /// The id, where it could be read.
     pub(crate) id: Option<&'a str>,
+    /// What there is too much of, if it is only that.
+    pub(crate) excess: Option<Excess>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,40 +147,52 @@ pub(crate) enum MalformedKind {
 }
 
 impl<'a> Payload<'a> {
-    /// Reads a body.
+    /// Reads a body that holds no more than any may.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, Malformed<'a>> {
+        Self::within(body, MessageBounds::default())
+    }
+
+    /// Reads a body within bounds.
+    #[inline]
+    pub(crate) fn within(body: &'a [u8], bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
         let text = simdutf8::compat::from_utf8(body)
             .map_err(|e| Malformed::parse(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
-        let mut scanner = Scanner::new(text);
+        let mut scanner = Scanner::within(text, bounds.scan);
         if scanner.peek() == Some(b'[') {
-            let mut elements = Vec::new();
-            scanner.array(|scanner| {
-                elements.push(scanner.value()?);
-                Ok(())
-            })?;
-            scanner.end()?;
-            return Ok(Self::Batch(elements));
+            let elements = elements(&mut scanner);
+            return match elements {
+                Ok(elements) => Ok(Self::Batch(elements)),
+                Err(error) => Err(Malformed::scanned(error, &scanner)),
+            };
         }
-        Message::scan(&mut scanner).map(Self::Single)
+        Message::scan(&mut scanner, bounds).map(Self::Single)
     }
 }
 
+/// The texts of an array's elements.
+fn elements<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<&'a str>, ScanError> {
+    let mut elements = Vec::new();
+    scanner.array(|scanner| {
+        elements.push(scanner.value()?);
+        Ok(())
+    })?;
+    scanner.end()?;
+    Ok(elements)
+}
+
 impl<'a> Message<'a> {
-    /// Reads one message.
-    pub(crate) fn read(text: &'a str) -> Result<Self, Malformed<'a>> {
-        Self::scan(&mut Scanner::new(text))
+    /// Reads one message within bounds.
+    pub(crate) fn within(text: &'a str, bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
+        Self::scan(&mut Scanner::within(text, bounds.scan), bounds)
     }
 
-    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, Malformed<'a>> {
-        if scanner.peek() != Some(b'{') {
-            scanner.value()?;
-            scanner.end()?;
-            return Err(Malformed::invalid("a message is an object", None));
-        }
+    fn scan(scanner: &mut Scanner<'a>, bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
         let mut envelope = Envelope::default();
-        scanner.object(|scanner, key| envelope.member(scanner, key))?;
-        scanner.end()?;
-        envelope.into_message()
+        match envelope.read(scanner) {
+            Ok(true) => envelope.into_message(bounds.id_bytes),
+            Ok(false) => Err(Malformed::invalid("a message is an object", None)),
+            Err(error) => Err(Malformed::scanned(error, scanner)),
+        }
     }
 }
 
@@ -158,6 +205,7 @@ struct Envelope<'a> {
     method: Option<&'a str>,
     params: Params<'a>,
     has_meta: bool,
+    has_own_meta: bool,
     result: Option<&'a str>,
     error: Option<&'a str>,
     problem: Option<&'static str>,
@@ -179,10 +227,10 @@ impl Key for Member {
     #[inline(always)]
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
         Some(match first {
-            b'j' if scanner.reads(r#""jsonrpc":"#) => Self::Jsonrpc,
-            b'i' if scanner.reads(r#""id":"#) => Self::Id,
-            b'm' if scanner.reads(r#""method":"#) => Self::Method,
-            b'p' if scanner.reads(r#""params":"#) => Self::Params,
+            b'j' if scanner.reads(br#""jsonrpc":"#) => Self::Jsonrpc,
+            b'i' if scanner.reads(br#""id":"#) => Self::Id,
+            b'm' if scanner.reads(br#""method":"#) => Self::Method,
+            b'p' if scanner.reads(br#""params":"#) => Self::Params,
             _ => return None,
         })
     }
@@ -218,9 +266,9 @@ impl Key for Param {
     #[inline(always)]
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self> {
         Some(match first {
-            b'n' if scanner.reads(r#""name":"#) => Self::Name,
-            b'a' if scanner.reads(r#""arguments":"#) => Self::Arguments,
-            b'_' if scanner.reads(r#""_meta":"#) => Self::Meta,
+            b'n' if scanner.reads(br#""name":"#) => Self::Name,
+            b'a' if scanner.reads(br#""arguments":"#) => Self::Arguments,
+            b'_' if scanner.reads(br#""_meta":"#) => Self::Meta,
             _ => return None,
         })
     }
@@ -248,7 +296,10 @@ enum MetaMember {
     LogLevel,
     ProgressToken,
     Traceparent,
+    /// The protocol's, and not needed here.
     Other,
+    /// Whoever wrote it knows what it means.
+    Own,
 }
 
 impl Key for MetaMember {
@@ -258,11 +309,11 @@ impl Key for MetaMember {
             return None;
         }
         Some(
-            if scanner.reads(r#""io.modelcontextprotocol/protocolVersion":"#) {
+            if scanner.reads(br#""io.modelcontextprotocol/protocolVersion":"#) {
                 Self::ProtocolVersion
-            } else if scanner.reads(r#""io.modelcontextprotocol/clientInfo":"#) {
+            } else if scanner.reads(br#""io.modelcontextprotocol/clientInfo":"#) {
                 Self::Other
-            } else if scanner.reads(r#""io.modelcontextprotocol/clientCapabilities":"#) {
+            } else if scanner.reads(br#""io.modelcontextprotocol/clientCapabilities":"#) {
                 Self::ClientCapabilities
             } else {
                 return None;
@@ -277,17 +328,31 @@ impl Key for MetaMember {
             "io.modelcontextprotocol/logLevel" => Self::LogLevel,
             "progressToken" => Self::ProgressToken,
             "traceparent" => Self::Traceparent,
-            _ => Self::Other,
+            "io.modelcontextprotocol/clientInfo" | "tracestate" | "baggage" => Self::Other,
+            _ => Self::Own,
         }
     }
 }
 
 impl<'a> Envelope<'a> {
+    /// Reads a whole document. Says whether it is an object.
+    #[inline(always)]
+    fn read(&mut self, scanner: &mut Scanner<'a>) -> Result<bool, ScanError> {
+        let is_object = scanner.peek() == Some(b'{');
+        if is_object {
+            scanner.object(|scanner, key| self.member(scanner, key))?;
+        } else {
+            scanner.value()?;
+        }
+        scanner.end()?;
+        Ok(is_object)
+    }
+
     #[inline]
     fn member(&mut self, scanner: &mut Scanner<'a>, key: Member) -> Result<(), ScanError> {
         match key {
             Member::Jsonrpc => {
-                let value = match scanner.reads(VERSION) {
+                let value = match scanner.reads(br#""2.0""#) {
                     true => VERSION,
                     false => scanner.value()?,
                 };
@@ -295,7 +360,10 @@ impl<'a> Envelope<'a> {
             }
             Member::Id => {
                 let value = scanner.value()?;
-                self.once(|e| &mut e.id, value);
+                match self.id {
+                    None => self.id = Some(value),
+                    Some(first) => self.second_id(first, value),
+                }
             }
             Member::Method => {
                 let value = scanner.value()?;
@@ -356,7 +424,12 @@ impl<'a> Envelope<'a> {
             self.problem("a member appears twice");
         }
         if scanner.peek() == Some(b'{') {
-            scanner.object(|scanner, key| self.meta(scanner, key))
+            let start = scanner.at();
+            scanner.object(|scanner, key| self.meta(scanner, key))?;
+            if self.has_own_meta {
+                self.rare().own_meta = Some(scanner.since(start));
+            }
+            Ok(())
         } else {
             scanner.value().map(drop)
         }
@@ -376,6 +449,7 @@ impl<'a> Envelope<'a> {
             MetaMember::ProgressToken => self.once(|e| &mut e.params.meta.progress_token, value),
             MetaMember::Traceparent => self.once(|e| &mut e.params.meta.traceparent, value),
             MetaMember::Other => {}
+            MetaMember::Own => self.has_own_meta = true,
         }
         Ok(())
     }
@@ -389,13 +463,22 @@ impl<'a> Envelope<'a> {
         }
     }
 
+    /// Which of two ids an answer should have cannot be known; then it has none.
+    #[cold]
+    fn second_id(&mut self, first: &str, second: &str) {
+        if first != second {
+            self.id = Some("null");
+        }
+        self.problem("a member appears twice");
+    }
+
     #[cold]
     fn problem(&mut self, problem: &'static str) {
         self.problem.get_or_insert(problem);
     }
 
-    fn into_message(self) -> Result<Message<'a>, Malformed<'a>> {
-        let id = self.id.filter(|id| is_id(id));
+    fn into_message(self, id_bytes: usize) -> Result<Message<'a>, Malformed<'a>> {
+        let id = self.id.filter(|id| is_id(id) && id.len() <= id_bytes + 2);
         let invalid = |reason| Err(Malformed::invalid(reason, id));
         if let Some(problem) = self.problem {
             return invalid(problem);
@@ -404,8 +487,8 @@ impl<'a> Envelope<'a> {
         {
             return invalid("jsonrpc is \"2.0\"");
         }
-        if self.id.is_some() && id.is_none() {
-            return invalid("id is an integer, or a string of at most 1024 bytes");
+        if let (Some(text), None) = (self.id, id) {
+            return Err(Malformed::no_id(text, id_bytes));
         }
         let Some(method) = self.method else {
             let outcome = match (self.result, self.error) {
@@ -466,6 +549,40 @@ impl Malformed<'_> {
             kind: MalformedKind::Parse,
             reason: Cow::Owned(reason),
             id: None,
+            excess: None,
+        }
+    }
+
+    /// A document that was given up.
+    #[cold]
+    fn scanned(error: ScanError, scanner: &Scanner<'_>) -> Self {
+        let parse = Self::parse(format!("{} at byte {}", error.reason, error.at));
+        match scanner.exceeded() {
+            None => parse,
+            Some(Bound::Depth) => Self {
+                excess: Some(Excess::Depth),
+                ..parse
+            },
+            // It may well be JSON.
+            Some(Bound::Members) => Self {
+                kind: MalformedKind::Invalid,
+                excess: Some(Excess::Members),
+                ..parse
+            },
+        }
+    }
+
+    /// What stands where an id should.
+    #[cold]
+    fn no_id(text: &str, id_bytes: usize) -> Self {
+        let is_string = text.starts_with('"');
+        Self {
+            kind: MalformedKind::Invalid,
+            reason: Cow::Owned(format!(
+                "id is an integer, or a string of at most {id_bytes} bytes"
+            )),
+            id: None,
+            excess: is_string.then_some(Excess::Id),
         }
     }
 }
@@ -476,13 +593,8 @@ impl<'a> Malformed<'a> {
             kind: MalformedKind::Invalid,
             reason: Cow::Borrowed(reason),
             id,
+            excess: None,
         }
-    }
-}
-
-impl From<ScanError> for Malformed<'_> {
-    fn from(error: ScanError) -> Self {
-        Self::parse(format!("{} at byte {}", error.reason, error.at))
     }
 }
 
@@ -603,6 +715,49 @@ mod tests {
             request(r#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"p\u0069ng"}"#).method,
             "ping"
         );
+    }
+
+    #[test]
+    fn bounds_are_kept_to_and_it_is_known_which_one_was_not() {
+        let bounds = MessageBounds::new(8, 16, 36);
+        let read = |body: &str| match Payload::within(body.as_bytes(), bounds) {
+            Ok(_) => Ok(()),
+            Err(problem) => Err((problem.kind, problem.excess)),
+        };
+        let with = |id: &str, params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a","params":{params}}}"#)
+        };
+        let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+        let wide = |members: usize| {
+            let all: Vec<_> = (0..members).map(|n| format!("\"{n}\":0")).collect();
+            format!("{{{}}}", all.join(","))
+        };
+        let id = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
+        for (body, expected) in [
+            (with("1", &nested(6)), Ok(())),
+            (
+                with("1", &nested(7)),
+                Err((MalformedKind::Parse, Some(Excess::Depth))),
+            ),
+            (with("1", &wide(16)), Ok(())),
+            (
+                with("1", &wide(17)),
+                Err((MalformedKind::Invalid, Some(Excess::Members))),
+            ),
+            (with(&id(36), "{}"), Ok(())),
+            (
+                with(&id(37), "{}"),
+                Err((MalformedKind::Invalid, Some(Excess::Id))),
+            ),
+            (with("1.5", "{}"), Err((MalformedKind::Invalid, None))),
+            (
+                format!("[{}]", with("1", &nested(6))),
+                Err((MalformedKind::Parse, Some(Excess::Depth))),
+            ),
+            ("{".to_owned(), Err((MalformedKind::Parse, None))),
+        ] {
+            assert_eq!(read(&body), expected, "{body}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A strict JSON scanner that finds where values begin and end, and makes no tree of them.
 //!
 //! It accepts what RFC 8259 does and `serde_json` reads into a `Value`, within two bounds: at most
-//! [`DEPTH_MAX`] levels, and at most [`MEMBERS_MAX`] members in one object. Escapes of lone surrogates are
+//! [`DEPTH_MAX`] levels, and at most [`MEMBERS_MAX`] members in one object, or fewer ([`Bounds`]). Escapes of lone surrogates are
 //! refused, since no Rust string can hold them. Numbers are checked for their grammar only: what they are
 //! worth is the reader's affair.
 //!
@@ -16,12 +16,47 @@ pub(crate) const DEPTH_MAX: u32 = 64;
 /// How many members one object may have.
 pub(crate) const MEMBERS_MAX: u16 = 10_000;
 
+/// How much a document may hold. Never more than [`DEPTH_MAX`] and [`MEMBERS_MAX`], which are the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// What is counted from, so that it is always the same number that is counted up to.
+    depth: u32,
+    members: u16,
+}
+
+impl Bounds {
+    /// So many levels, and so many members in one object.
+    pub(crate) fn new(depth: u32, members: u16) -> Self {
+        Self {
+            depth: DEPTH_MAX.saturating_sub(depth),
+            members: MEMBERS_MAX.saturating_sub(members),
+        }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::new(DEPTH_MAX, MEMBERS_MAX)
+    }
+}
+
+/// Which of its bounds a document exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Depth,
+    Members,
+}
+
 /// Reads a document from left to right.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
+    /// What the members of an object are counted from.
+    members: u16,
+    /// Why it was given up, if that was for its size.
+    exceeded: Option<Bound>,
 }
 
 /// Why a document was refused, and at which byte.
@@ -50,19 +85,34 @@ pub(crate) trait Key: Sized {
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
+        Self::within(text, Bounds::default())
+    }
+
+    /// One that gives up beyond these bounds.
+    #[inline]
+    pub(crate) fn within(text: &'a str, bounds: Bounds) -> Self {
         Self {
             text,
             at: 0,
-            depth: 0,
+            depth: bounds.depth,
+            members: bounds.members,
+            exceeded: None,
         }
     }
 
+    /// The bound because of which the document was refused, if it was one.
+    pub(crate) fn exceeded(&self) -> Option<Bound> {
+        self.exceeded
+    }
+
     /// Where the next byte to read is.
+    #[inline]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// What stands between `start` and here.
+    #[inline]
     pub(crate) fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
@@ -105,7 +155,7 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b'}') {
             return self.leave();
         }
-        let mut members = 0;
+        let mut members = self.members;
         loop {
             members = self.count(members)?;
             let likely = match self.text.as_bytes().get(self.at..) {
@@ -146,13 +196,14 @@ impl<'a> Scanner<'a> {
         self.key().map(Some)
     }
 
-    /// Reads a text if it stands here word for word.
+    /// Reads a text if it stands here word for word. How long it is is part of its type, so that no function has to be
+    /// called to compare it.
     #[inline(always)]
-    pub(crate) fn reads(&mut self, text: &'static str) -> bool {
+    pub(crate) fn reads<const LENGTH: usize>(&mut self, text: &'static [u8; LENGTH]) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let found = rest.starts_with(text.as_bytes());
+        let found = rest.first_chunk() == Some(text);
         if found {
-            self.at += text.len();
+            self.at += LENGTH;
         }
         found
     }
@@ -219,7 +270,7 @@ impl<'a> Scanner<'a> {
                     self.enter()?;
                     objects = objects << 1 | 1;
                     if self.peek() != Some(b'}') {
-                        members[self.depth as usize - 1] = self.count(0)?;
+                        members[self.depth as usize - 1] = self.count(self.members)?;
                         self.key()?;
                         continue;
                     }
@@ -323,7 +374,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn enter(&mut self) -> Result<(), ScanError> {
         if self.depth == DEPTH_MAX {
-            return self.error("nested too deeply");
+            return self.exceeds(Bound::Depth, "nested too deeply");
         }
         self.depth += 1;
         Ok(())
@@ -340,7 +391,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn count(&mut self, members: u16) -> Result<u16, ScanError> {
         if members == MEMBERS_MAX {
-            return self.error("an object has too many members");
+            return self.exceeds(Bound::Members, "an object has too many members");
         }
         Ok(members + 1)
     }
@@ -468,6 +519,12 @@ impl<'a> Scanner<'a> {
     }
 
     #[cold]
+    fn exceeds<T>(&mut self, bound: Bound, reason: &'static str) -> Result<T, ScanError> {
+        self.exceeded = Some(bound);
+        self.error(reason)
+    }
+
+    #[cold]
     fn error<T>(&self, reason: &'static str) -> Result<T, ScanError> {
         Err(ScanError {
             reason,
@@ -478,11 +535,14 @@ impl<'a> Scanner<'a> {
 
 impl<'a> JsonString<'a> {
     /// Reads a value's text as a string. `None` if it is something else.
+    #[inline]
     pub(crate) fn of_value(value: &'a str) -> Option<Self> {
-        let raw = value.strip_prefix('"')?.strip_suffix('"')?;
+        let [b'"', inner @ .., b'"'] = value.as_bytes() else {
+            return None;
+        };
         Some(Self {
-            raw,
-            escaped: raw.contains('\\'),
+            raw: value.get(1..value.len() - 1)?,
+            escaped: inner.contains(&b'\\'),
         })
     }
 
@@ -732,6 +792,26 @@ mod tests {
         );
         // Siblings are counted apart from one another.
         assert!(accepts(&format!("[{},{}]", object(6_000), object(6_000))));
+    }
+
+    #[test]
+    fn bounds_may_be_narrower() {
+        let refused = |text: &str| {
+            let mut scanner = Scanner::within(text, Bounds::new(3, 2));
+            let read = scanner.value().and_then(|_| scanner.end());
+            assert_eq!(read.is_err(), scanner.exceeded().is_some(), "{text}");
+            scanner.exceeded()
+        };
+        for (text, exceeded) in [
+            ("[[[1]]]", None),
+            ("[[[[]]]]", Some(Bound::Depth)),
+            (r#"{"a":{"a":{"a":1}},"b":[]}"#, None),
+            (r#"{"a":{"a":{"a":{}}}}"#, Some(Bound::Depth)),
+            (r#"[{"a":1,"b":2},{"a":1,"b":2}]"#, None),
+            (r#"{"a":{"a":1,"b":2,"c":3}}"#, Some(Bound::Members)),
+        ] {
+            assert_eq!(refused(text), exceeded, "{text}");
+        }
     }
 
     #[test]

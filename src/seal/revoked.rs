@@ -106,6 +106,7 @@ mod tests {
             principal,
             replica: 0,
             now,
+            life: 24 * 60 * 60,
         })
     }
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use super::digest::short_digest;
 use super::key_ring::{KeyRing, Purpose, random_bytes};
 use crate::protocol::{ClientCapabilities, Revision};
-
-/// How long a session lasts, from its `initialize` on.
-const SESSION_LIFE_SECONDS: u64 = 24 * 60 * 60;
 
 /// What client names and versions are cut to. Ids of principals are not longer than this, so that none is cut.
 const CLIENT_TEXT_MAX_BYTES: usize = 64;
 const PRINCIPAL_MAX_BYTES: usize = 128;
+
+/// How long an id may be that is looked at although it does not open.
+const ID_MAX_BYTES: usize = 512;
 
 const LAYOUT: u8 = 1;
 const KIND: &str = "session 1";
@@ -48,6 +49,8 @@ pub(crate) struct SessionIssue<'a> {
     pub(crate) replica: u64,
     /// In seconds of Unix time.
     pub(crate) now: u64,
+    /// How long it lasts, in seconds.
+    pub(crate) life: u64,
 }
 
 impl Session {
@@ -63,9 +66,28 @@ impl Session {
             nonce,
             replica: issue.replica,
             issued: issue.now,
-            expires: issue.now + SESSION_LIFE_SECONDS,
+            expires: issue.now.saturating_add(issue.life),
             log_name: log_name(&nonce),
         }
+    }
+
+    /// A session for an id that says nothing here. `None` if no id of a session looks like it.
+    pub(crate) fn stand_in(mount: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
+        let is_visible = |byte: &u8| (0x21..=0x7e).contains(byte);
+        if id.is_empty() || ID_MAX_BYTES < id.len() || !id.iter().all(is_visible) {
+            return None;
+        }
+        let nonce = short_digest(&[
+            b"stand-in",
+            mount.as_bytes(),
+            issue.principal.as_bytes(),
+            id,
+        ]);
+        Some(Self {
+            nonce,
+            log_name: log_name(&nonce),
+            ..Self::begin(issue)
+        })
     }
 
     /// The value of `Mcp-Session-Id`: at most 512 bytes of visible ASCII.
@@ -206,6 +228,7 @@ mod tests {
             principal: "somebody",
             replica: 7,
             now: 1_000,
+            life: 24 * 60 * 60,
         }
     }
 

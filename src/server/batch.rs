@@ -8,15 +8,11 @@ use futures_util::future::join_all;
 
 use super::reply::Reply;
 use super::watched::speaks;
-use super::{Caller, Handled, Headers, Local, Server, malformed, not_a_message};
+use super::{Caller, Handled, Headers, Local, Server, malformed};
+use crate::limit::Limit;
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::telemetry::Seen;
-
-/// How many messages one array may hold.
-const BATCH_MAX: usize = 50;
-/// How large the answer to an array may become, in bytes.
-const BATCH_ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 impl Server {
     /// Answers the messages of an array side by side, in their order, those that want no answer left out.
@@ -32,8 +28,10 @@ impl Server {
         if elements.is_empty() {
             return Handled::Now(malformed("an array of messages has at least one"));
         }
-        if elements.len() > BATCH_MAX {
-            return Handled::Now(malformed("an array has at most 50 messages"));
+        let most = self.config.messages.batch;
+        if most < elements.len() {
+            let message = format!("an array has at most {most} messages (server.messages.batch)");
+            return Handled::Now(self.too_much(Limit::Batch, message));
         }
         let mut answers = Vec::with_capacity(elements.len());
         for text in elements {
@@ -48,8 +46,14 @@ impl Server {
             };
             answers.extend(self.batched(cx, by, caller, headers, body, text));
         }
+        let server = Arc::clone(self);
         Handled::Later(Box::pin(async move {
-            join(join_all(answers.into_iter().map(Handled::reply)).await)
+            let answers = join_all(answers.into_iter().map(Handled::reply)).await;
+            let most = server.config.messages.batch_bytes;
+            join(answers, most).unwrap_or_else(|| {
+                let message = "the answers together are too large (server.messages.batch_bytes); send fewer requests at once";
+                server.too_much(Limit::BatchBytes, message.to_owned())
+            })
         }))
     }
 
@@ -63,7 +67,7 @@ impl Server {
         body: &Bytes,
         text: &str,
     ) -> Option<Handled> {
-        let request = match Message::read(text) {
+        let request = match Message::within(text, self.bounds) {
             Ok(Message::Request(request)) => request,
             Ok(Message::Notification(notification)) => {
                 if let Some(session) = caller.session {
@@ -77,7 +81,7 @@ impl Server {
                 }
                 return None;
             }
-            Err(problem) => return Some(Handled::Now(not_a_message(&problem))),
+            Err(problem) => return Some(Handled::Now(self.not_a_message(&problem))),
         };
         // RPC-07, and a request of the stateless era is never in an array.
         if request.method == "initialize" || request.params.meta.protocol_version.is_some() {
@@ -102,25 +106,27 @@ impl Server {
     }
 }
 
-fn join(answers: Vec<Reply>) -> Reply {
+/// The answers in one array, if it has no more bytes than it may.
+fn join(answers: Vec<Reply>, most: usize) -> Option<Reply> {
     let mut out = b"[".to_vec();
     for answer in answers {
         let Reply::Answer(answer) = answer else {
             continue;
         };
-        if out.len() + answer.head.len() + answer.rest.len() > BATCH_ANSWER_MAX_BYTES {
-            return malformed("the answers together are too large; send fewer requests at once");
-        }
         if out.len() > 1 {
             out.push(b',');
+        }
+        // A bracket comes too.
+        if most < out.len() + answer.head.len() + answer.rest.len() + 1 {
+            return None;
         }
         answer
             .pieces()
             .for_each(|piece| out.extend_from_slice(piece));
     }
     if out.len() == 1 {
-        return Reply::Accepted;
+        return Some(Reply::Accepted);
     }
     out.push(b']');
-    Reply::document(out)
+    Some(Reply::document(out))
 }

@@ -16,8 +16,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::Reply;
 use super::questions::{Asked, QuestionConfig, Questions};
-use crate::catalog::{CallContext, Interruption, RequestId};
-use crate::limit::Held;
+use crate::catalog::{CallContext, Dropped, Interruption, RequestId};
+use crate::limit::{Held, Hits, Limit};
 use crate::protocol::Revision;
 use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
@@ -416,6 +416,26 @@ pub(crate) struct Inflight {
     pub(super) questions: Questions,
     /// Event streams that are open.
     streams: Gauge,
+    hits: Arc<Hits>,
+}
+
+/// One open stream: counts it, and what it has to leave out.
+#[derive(Debug)]
+pub(crate) struct StreamHold {
+    _open: Hold,
+    hits: Arc<Hits>,
+}
+
+impl StreamHold {
+    /// Counts messages that found no place.
+    pub(crate) fn count(&self, dropped: Dropped) {
+        for (limit, number) in [
+            (Limit::QueueMessages, dropped.messages),
+            (Limit::QueueBytes, dropped.bytes),
+        ] {
+            self.hits.count_many(limit, number);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -440,18 +460,27 @@ pub(crate) struct Place {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
-    pub(crate) fn new(questions: QuestionConfig, replica: u64, streams: Gauge) -> Self {
+    pub(crate) fn new(
+        questions: QuestionConfig,
+        replica: u64,
+        streams: Gauge,
+        hits: Arc<Hits>,
+    ) -> Self {
         Self {
             calls: Mutex::default(),
             changed: Notify::new(),
             questions: Questions::new(questions, replica),
             streams,
+            hits,
         }
     }
 
     /// Counts one more stream, for as long as what is returned lives.
-    pub(crate) fn stream(&self) -> Hold {
-        self.streams.hold()
+    pub(crate) fn stream(&self) -> StreamHold {
+        StreamHold {
+            _open: self.streams.hold(),
+            hits: Arc::clone(&self.hits),
+        }
     }
 
     pub(super) fn enter(self: &Arc<Self>, context: &CallContext, stop: AbortHandle) -> Place {

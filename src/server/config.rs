@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamsConfig;
-use super::{QuestionConfig, SearchConfig, TaskConfig};
+use super::{MessagesConfig, QuestionConfig, SearchConfig, TaskConfig};
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -34,6 +34,9 @@ pub struct ServerConfig {
     /// After how many seconds without an answer it becomes an event stream with signs of life, for clients that take
     /// one, so that nobody in between gives the connection up. Default: 10.
     pub stream_after_seconds: u64,
+    /// How long a session lasts, in seconds from its `initialize` on; 60 at least, and a day at most, after which keys that
+    /// were replaced may be taken away. Default: 86400, a day; beyond: 404.
+    pub session_seconds: u64,
     /// How many entries a list gives at once. Default: 1000.
     pub page_size: usize,
     /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
@@ -49,10 +52,17 @@ pub struct ServerConfig {
     pub questions: QuestionConfig,
     /// Calls that outlive their request.
     pub tasks: TaskConfig,
+    /// How much one message may hold.
+    pub messages: MessagesConfig,
     /// When several messages may come in one array. Default: `auto`.
     pub batch: BatchPolicy,
     /// How arguments that do not fit a schema are reported. Default: `auto`.
     pub validation_errors: ValidationErrors,
+    /// Keep from the model what errors say that were not written for it: those that a tool passes on with `?`, of a database
+    /// or a file system. They are logged instead. What a tool says by `ToolError::new` is always told. Default: false.
+    pub mask_errors: bool,
+    /// What becomes of requests whose session is not known here, or is older than a day. Default: `refuse`.
+    pub stale_sessions: StaleSessions,
     /// Streams that stay open, and what is kept of those that break.
     pub streams: StreamsConfig,
 }
@@ -86,6 +96,20 @@ pub enum ValidationErrors {
     Tool,
 }
 
+/// What becomes of requests whose session is not known, or has ended by its age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum StaleSessions {
+    /// 404, as the specification has it: a client then begins another one.
+    #[default]
+    Refuse,
+    /// They are served all the same, for clients that do not begin another one: as those of a client of the revision that
+    /// `MCP-Protocol-Version` names, or of 2025-03-26, that has declared nothing. A session of somebody else's, and one that
+    /// its client has ended, stays unknown.
+    Accept,
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -95,14 +119,18 @@ impl Default for ServerConfig {
             instructions: None,
             call_timeout_seconds: 60,
             stream_after_seconds: 10,
+            session_seconds: 24 * 60 * 60,
             page_size: 1000,
             list_ttl_ms: 300_000,
             contents_cache_bytes: 16 * 1024 * 1024,
             search: SearchConfig::default(),
             questions: QuestionConfig::default(),
             tasks: TaskConfig::default(),
+            messages: MessagesConfig::default(),
             batch: BatchPolicy::Auto,
             validation_errors: ValidationErrors::Auto,
+            mask_errors: false,
+            stale_sessions: StaleSessions::Refuse,
             streams: StreamsConfig::default(),
         }
     }

@@ -49,6 +49,7 @@ impl Server {
             principal: Arc::clone(caller.principal),
             session: caller.session.cloned(),
             request_id: RequestId::from_json(request.id),
+            meta: request.params.rare().own_meta.map(Box::from),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::default(),
             asking: Asking::new(Client::Nobody(NOT_HERE)),

@@ -11,6 +11,7 @@ use super::reply::{Refusal, Reply};
 use super::streams::Fact;
 use super::{Local, Server, truncated};
 use crate::auth::Principal;
+use crate::limit::Limit;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
 use crate::seal::{Ended, Session, SessionIssue};
@@ -66,6 +67,7 @@ impl Server {
             principal: principal.id(),
             replica: self.replica,
             now: local.now(),
+            life: self.config.session_seconds,
         });
         tracing::debug!(
             session = %session.log_name,
@@ -100,9 +102,11 @@ impl Server {
         local
             .open(&self.keys, &self.mount, id)
             .filter(|session| {
-                local.now() < session.expires
-                    && session.belongs_to(principal.id())
-                    && !self.revoked.contains(session)
+                let lasts = local.now() < session.expires;
+                if !lasts {
+                    self.limits.hits.count(Limit::SessionSeconds);
+                }
+                lasts && session.belongs_to(principal.id()) && !self.revoked.contains(session)
             })
             .ok_or_else(|| {
                 Reply::refuse(
@@ -112,6 +116,40 @@ impl Server {
                     "Session not found: it has ended or is not known here; send initialize again",
                 )
             })
+    }
+
+    /// A session in place of one that is not known or has grown too old, if it may be the caller's: for clients that do
+    /// not begin another one. It confers nothing that the caller would not get by `initialize`. Its nonce follows from the
+    /// id, so that what changes in it is found again, and one that is ended stays so.
+    #[cold]
+    pub(super) fn stand_in(
+        &self,
+        local: &Local,
+        principal: &Principal,
+        id: &[u8],
+        said: Option<Revision>,
+    ) -> Option<Arc<Session>> {
+        let session = match Session::open(&self.keys, &self.mount, id) {
+            Some(known) => known,
+            None => Session::stand_in(
+                &self.mount,
+                id,
+                SessionIssue {
+                    revision: said
+                        .filter(|revision| revision.has_sessions())
+                        .unwrap_or(Revision::V2025_03_26),
+                    capabilities: ClientCapabilities::default(),
+                    client_name: "",
+                    client_version: "",
+                    principal: principal.id(),
+                    replica: self.replica,
+                    now: local.now(),
+                    life: self.config.session_seconds,
+                },
+            )?,
+        };
+        let may_be_theirs = session.belongs_to(principal.id()) && !self.revoked.contains(&session);
+        may_be_theirs.then(|| Arc::new(session))
     }
 
     /// Ends a session.

@@ -13,7 +13,7 @@ use super::reply::{Answer, Refusal, Reply};
 use super::rounds::Reach;
 use super::watched::speaks;
 use super::{
-    BatchPolicy, Caller, Handled, Headers, Local, Server, malformed, not_a_message, stateless,
+    BatchPolicy, Caller, Handled, Headers, Local, Server, StaleSessions, malformed, stateless,
 };
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
@@ -64,7 +64,7 @@ impl Server {
         body: &Bytes,
     ) -> Handled {
         let version = head.mcp.version();
-        Handled::Now(match &Payload::read(body) {
+        Handled::Now(match &Payload::within(body, self.bounds) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let seen = Seen {
                     wire: head.wire,
@@ -94,7 +94,7 @@ impl Server {
             Ok(Payload::Batch(elements)) => {
                 return self.http_batch(cx, local, head, version, body, elements);
             }
-            Err(problem) => not_a_message(problem),
+            Err(problem) => self.not_a_message(problem),
         })
     }
 
@@ -127,6 +127,7 @@ impl Server {
                 resumption: Resumption::No,
                 capabilities: ClientCapabilities::default(),
                 reach: Reach::Stream,
+                room: self.room(),
                 now: local.now(),
                 watch,
             };
@@ -166,6 +167,7 @@ impl Server {
                 true => Reach::Stream,
                 false => Reach::OldRevision,
             },
+            room: self.room(),
             now: local.now(),
             watch,
         };
@@ -225,6 +227,7 @@ impl Server {
             resumption: Resumption::No,
             capabilities: session.capabilities,
             reach: Reach::Batch,
+            room: self.room(),
             now: local.now(),
             watch: None,
         };
@@ -275,7 +278,17 @@ impl Server {
                 ));
             }
         };
-        self.session(local, head.principal, id, request)
+        match (self.session(local, head.principal, id, request), id) {
+            (Err(refused), Some(id)) if self.config.stale_sessions == StaleSessions::Accept => {
+                let said = match head.mcp.version.read() {
+                    Mirrored::Text(text) => Revision::parse(&text),
+                    _ => None,
+                };
+                self.stand_in(local, head.principal, id, said)
+                    .ok_or(refused)
+            }
+            (found, _) => found,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::streams::{Part, Parts, Said, StandingPlace, Word};
-use super::{Answer, Handled, Local, Refusal, Reply, Server, StdioPeer, not_a_message};
+use super::{Answer, Handled, Local, Refusal, Reply, Server, StdioPeer};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
 use crate::protocol::message::Payload;
@@ -151,8 +151,8 @@ impl Server {
                  one, or send what belongs to a stream to the same replica",
             ));
         }
-        if let Err(problem) = Payload::read(body) {
-            return Err(not_a_message(&problem));
+        if let Err(problem) = Payload::within(body, self.bounds) {
+            return Err(self.not_a_message(&problem));
         }
         let message = std::str::from_utf8(body).ok();
         let Some(message) = message.filter(|text| text.len() <= PASSED_ON_BYTES) else {

@@ -50,6 +50,11 @@ impl McpHeaders {
         true
     }
 
+    /// Whether a session is named, be it one or not.
+    pub(crate) fn names_session(&self) -> bool {
+        !matches!(self.session, Once::Absent)
+    }
+
     /// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.
     #[inline]
     pub(crate) fn version(&self) -> VersionHeader {

@@ -21,6 +21,7 @@ mod legacy;
 mod lists;
 mod local;
 mod logging;
+mod messages;
 mod method;
 mod mirror;
 mod mount;
@@ -54,9 +55,10 @@ use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 
 pub(crate) use call::next_heartbeat;
-pub use config::{BatchPolicy, ServerConfig, ValidationErrors};
+pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
 pub(crate) use http::HttpHead;
 pub(crate) use local::{Local, unix_seconds};
+pub use messages::MessagesConfig;
 pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
@@ -75,10 +77,10 @@ pub use tasks::TaskConfig;
 use crate::audit::Audit;
 use crate::auth::{Policy, Principal};
 use crate::catalog::{
-    Announcer, Asking, CallContext, Catalog, LogLevel, Outlet, Refused, RequestId, Wanted,
+    Announcer, Asking, CallContext, Catalog, LogLevel, Outlet, Refused, RequestId, Room, Wanted,
 };
 use crate::limit::Limits;
-use crate::protocol::message::{self, Malformed, MalformedKind, Request};
+use crate::protocol::message::{self, MessageBounds, Request};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
@@ -101,6 +103,8 @@ use watched::Operations;
 pub(crate) struct Server {
     generation: ArcSwap<Generation>,
     config: ServerConfig,
+    /// How much one message may hold.
+    bounds: MessageBounds,
     keys: Arc<KeyRing>,
     revoked: Revoked,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
@@ -172,6 +176,8 @@ struct Caller<'a> {
     capabilities: ClientCapabilities,
     /// Whether the client can be asked something.
     reach: Reach,
+    /// How much of what a call says may wait to be sent.
+    room: Room,
     /// Seconds of Unix time.
     now: u64,
     /// Who watches, if anybody does.
@@ -195,11 +201,13 @@ impl Caller<'_> {
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
+            meta: request.params.rare().own_meta.map(Box::from),
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet: Outlet::new(Wanted {
                 progress_token: progress_token(request),
                 progress_messages: self.revision.has_annotations(),
                 log_level,
+                room: self.room,
             }),
             asking,
         })
@@ -270,7 +278,9 @@ impl Server {
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
-        let inflight = Arc::new(Inflight::new(questions, replica, open_streams));
+        let limits: Arc<Limits> = limits.into();
+        let hits = Arc::clone(&limits.hits);
+        let inflight = Arc::new(Inflight::new(questions, replica, open_streams, hits));
         Questions::show(&inflight, metrics, &labels);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
@@ -290,6 +300,7 @@ impl Server {
         tasks.show(metrics, &labels);
         Self {
             generation: ArcSwap::from_pointee(generation),
+            bounds: config.messages.bounds(),
             config,
             keys: keys.into(),
             revoked: Revoked::default(),
@@ -300,7 +311,7 @@ impl Server {
             question_timeout,
             inflight,
             levels: Levels::default(),
-            limits: limits.into(),
+            limits,
             streams,
             legacy: LegacySessions::default(),
             announcer: shared.announcer,
@@ -335,6 +346,16 @@ impl Server {
             .set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
         let before = self.generation.swap(Arc::clone(&generation));
         generation.changes(&before)
+    }
+
+    /// How much of what a call says may wait to be sent.
+    #[inline]
+    fn room(&self) -> Room {
+        let streams = &self.config.streams;
+        Room {
+            messages: streams.queue_messages,
+            bytes: streams.queue_bytes,
+        }
     }
 
     /// Waits until no call is left that outlives its request.
@@ -415,15 +436,6 @@ impl std::fmt::Debug for Server {
 
 fn malformed(message: &'static str) -> Reply {
     Reply::refuse(Refusal::Malformed, None, ErrorCode::InvalidRequest, message)
-}
-
-fn not_a_message(problem: &Malformed<'_>) -> Reply {
-    let (code, name) = match problem.kind {
-        MalformedKind::Parse => (ErrorCode::Parse, "Parse error"),
-        MalformedKind::Invalid => (ErrorCode::InvalidRequest, "Invalid Request"),
-    };
-    let message = format!("{name}: {}", problem.reason);
-    Reply::refuse(Refusal::Malformed, problem.id, code, message)
 }
 
 /// A stranger's text, cut to what fits into an error message.

@@ -15,6 +15,7 @@ use super::rounds::Reach;
 use super::watched::speaks;
 use super::{Caller, Handled, Headers, Local, Server, malformed};
 use crate::auth::Principal;
+use crate::catalog::Room;
 use crate::protocol::message::{Params, Request};
 use crate::protocol::scan::Scanner;
 use crate::protocol::{ClientCapabilities, Method, Revision};
@@ -126,6 +127,7 @@ fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Ca
         resumption: Resumption::No,
         capabilities: ClientCapabilities::default(),
         reach: Reach::Plain,
+        room: Room::default(),
         now: 0,
         watch,
     }

@@ -1,10 +1,10 @@
 //! Questions to clients with sessions, from the call that asks to the answer that comes in a request of its own.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use data_encoding::HEXLOWER;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
@@ -194,10 +194,7 @@ impl Questions {
             return Err(setting);
         }
         let mut id = self.prefix.to_string();
-        for byte in crate::seal::random_bytes::<16>() {
-            // Writing to a text cannot fail.
-            let _ = write!(id, "{byte:02x}");
-        }
+        HEXLOWER.encode_append(&crate::seal::random_bytes::<16>(), &mut id);
         let id: Box<str> = id.into();
         *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
         let sent = Sent {

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::rounds::Reach;
 use super::streams::Parts;
 use super::watched::speaks;
-use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, not_a_message, truncated};
+use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, truncated};
 use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
@@ -58,7 +58,7 @@ impl Server {
         principal: &Arc<Principal>,
         body: &Bytes,
     ) -> Handled {
-        Handled::Now(match Payload::read(body) {
+        Handled::Now(match Payload::within(body, self.bounds) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let watch = self.watch(local.cells(), principal, seen, &request);
                 let seen_by = watch.as_ref();
@@ -96,7 +96,7 @@ impl Server {
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
             },
-            Err(problem) => not_a_message(&problem),
+            Err(problem) => self.not_a_message(&problem),
         })
     }
 
@@ -178,6 +178,7 @@ impl Server {
             resumption: Resumption::No,
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: Reach::Stream,
+            room: self.room(),
             now: local.now(),
             watch,
         }

@@ -10,11 +10,11 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use super::Handled;
-use super::call::{Inflight, Outcome, Running};
+use super::call::{Inflight, Outcome, Running, StreamHold};
 use super::reply::{Answer, Refusal, Reply};
 use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
-use crate::telemetry::{Hold, WatchedLater};
+use crate::telemetry::WatchedLater;
 
 /// One call's messages, the last of which is its answer.
 ///
@@ -25,7 +25,7 @@ pub(crate) struct CallStream {
     context: Arc<CallContext>,
     answer: Option<Answer>,
     watch: Option<WatchedLater>,
-    _hold: Hold,
+    hold: StreamHold,
 }
 
 impl CallStream {
@@ -33,7 +33,7 @@ impl CallStream {
         running: Running<T>,
         context: Arc<CallContext>,
         conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
-        hold: Hold,
+        hold: StreamHold,
     ) -> Self {
         Self {
             running: Some(Box::pin(async move {
@@ -42,7 +42,7 @@ impl CallStream {
             context,
             answer: None,
             watch: None,
-            _hold: hold,
+            hold,
         }
     }
 
@@ -50,14 +50,14 @@ impl CallStream {
     fn driven(
         answer: impl Future<Output = Option<Answer>> + Send + 'static,
         context: Arc<CallContext>,
-        hold: Hold,
+        hold: StreamHold,
     ) -> Self {
         Self {
             running: Some(Box::pin(answer)),
             context,
             answer: None,
             watch: None,
-            _hold: hold,
+            hold,
         }
     }
 
@@ -145,6 +145,12 @@ impl Parts for CallStream {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+}
+
+impl Drop for CallStream {
+    fn drop(&mut self) {
+        self.hold.count(self.context.outlet.take_dropped());
     }
 }
 

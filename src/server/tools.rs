@@ -319,6 +319,9 @@ struct ResultWriter<'a> {
     server: &'a Arc<Server>,
 }
 
+/// What the model reads instead of an error that was not written for it.
+const MASKED: &str = "the tool failed; the reason is in the server's log";
+
 impl ResultWriter<'_> {
     #[inline]
     fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Handled {
@@ -394,6 +397,10 @@ impl ResultWriter<'_> {
                 missing_capability(self.id, ability)
             }
             ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
+            ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
+                tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
+                self.error_result(MASKED)
+            }
             ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
                 if let Some(source) = error.source() {
                     tracing::debug!(%tool, %source, "a call failed");

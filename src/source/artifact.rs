@@ -3,6 +3,7 @@
 mod s3;
 mod sign;
 mod store;
+mod workload;
 
 use std::fmt;
 use std::path::PathBuf;

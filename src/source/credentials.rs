@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -437,10 +438,7 @@ impl OAuth {
         }
         let host = self.url.host_str().unwrap_or("issuer");
         let digest = hash.finalize();
-        let name: String = digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let name = HEXLOWER.encode(&digest[..8]);
         Some(config.store.as_ref()?.join(format!("{host}-{name}.token")))
     }
 

@@ -15,6 +15,8 @@ mod http;
 mod login;
 mod name;
 mod openapi;
+#[cfg(feature = "cli")]
+mod registry;
 mod response;
 mod template;
 mod upstream;
@@ -41,7 +43,11 @@ pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;
 #[cfg(feature = "cli")]
-pub(crate) use login::{LoginError, LoginRequest, file_of, log_in, log_out};
+pub(crate) use login::{LoginError, LoginRequest, existing_file, log_in, log_out};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
+#[cfg(feature = "cli")]
+pub(crate) use registry::{
+    Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
+};
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};

@@ -1,6 +1,7 @@
 //! Names of tools that nobody chose.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 
 /// What every provider of models takes.
 pub(super) const NAME_CHARACTERS_MAX: usize = 64;
@@ -33,9 +34,7 @@ pub(super) fn shortened(name: &str, max: usize) -> String {
     }
     let mut short = name[..end].trim_end_matches('_').to_owned();
     short.push('_');
-    for byte in &hash.as_ref()[..DIGITS / 2] {
-        short.push_str(&format!("{byte:02x}"));
-    }
+    HEXLOWER.encode_append(&hash.as_ref()[..DIGITS / 2], &mut short);
     short
 }
 

@@ -198,6 +198,12 @@ pub(crate) const LOG_DROPPED: Instrument = Instrument::counter(
     "{line}",
     "Log lines that were dropped since standard error did not take them",
 );
+/// Log lines that were too long.
+pub(crate) const LOG_CUT: Instrument = Instrument::counter(
+    "longshore.log.cut",
+    "{line}",
+    "Log lines that were cut, being longer than log.line_bytes",
+);
 /// Spans and log records that no collector took.
 pub(crate) const EXPORT_DROPPED: Instrument = Instrument::counter(
     "longshore.export.dropped",
@@ -274,6 +280,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,
     &LOG_DROPPED,
+    &LOG_CUT,
     &EXPORT_DROPPED,
     &DRAINING,
     &TOOLS,

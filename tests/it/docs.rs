@@ -219,7 +219,7 @@ fn every_limit_that_is_documented_has_the_setting_the_default_and_the_metric_tha
             }
         }
         assert!(
-            setting == "fixed" || named(setting).next().is_some(),
+            setting.starts_with("fixed: ") || named(setting).next().is_some(),
             "{what}: {setting}"
         );
         let mut metric = named(counted);

@@ -58,8 +58,10 @@ impl World {
 
     /// The file of the one login that is kept.
     fn login(&self) -> Option<(std::path::PathBuf, Value)> {
-        let mut files = std::fs::read_dir(self.folder.path().join("tokens")).ok()?;
-        let file = files.next()?.expect("an entry").path();
+        let files = std::fs::read_dir(self.folder.path().join("tokens")).ok()?;
+        // Locks stay beside them.
+        let mut files = files.map(|entry| entry.expect("an entry").path());
+        let file = files.find(|file| file.extension().is_some_and(|e| e == "login"))?;
         let text = std::fs::read(&file).expect("readable");
         Some((file, serde_json::from_slice(&text).expect("JSON")))
     }

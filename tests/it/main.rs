@@ -17,6 +17,7 @@ mod cli;
 mod collector;
 mod client;
 mod composition;
+mod compression;
 mod docs;
 #[cfg(all(feature = "cli", unix))]
 mod discover;
@@ -29,6 +30,8 @@ mod everything;
 mod extensions;
 mod fixture;
 mod hostile;
+#[cfg(all(feature = "cli", unix))]
+mod init;
 mod lasting;
 #[cfg(all(feature = "cli", unix))]
 mod login;
@@ -40,9 +43,12 @@ mod offer_attributes;
 mod operators;
 #[cfg(feature = "cli")]
 mod operators_commands;
+mod playground;
 mod prompts;
 mod protocol_rules;
 mod reference_tools;
+#[cfg(feature = "cli")]
+mod registry;
 mod rest;
 mod resources;
 mod revisions;

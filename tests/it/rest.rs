@@ -120,9 +120,13 @@ fn open_routes_answer_whatever_the_host() {
             &[("host", "10.0.0.7:8080")],
             "",
         );
-        // What is said of tokens is not there without any.
-        let is_there = !route.path.starts_with("/.well-known/");
-        let expected = if is_there { 200 } else { 404 };
+        let expected = match route.path {
+            // A page that asks the server for more is for browsers that mean it.
+            "/" => 403,
+            // What is said of tokens is not there without any.
+            path if path.starts_with("/.well-known/") => 404,
+            _ => 200,
+        };
         assert_eq!(response.status, expected, "{}", route.path);
     }
 }
@@ -131,7 +135,9 @@ fn open_routes_answer_whatever_the_host() {
 fn other_methods_are_refused_with_those_that_a_path_has() {
     let server = with_everything();
     // Which endpoints there are beside the first is up to the configuration, and here there are none.
-    for route in routes().iter().filter(|route| route.path != "/mcp/{name}") {
+    // And who posts to the root is told where the endpoint is.
+    let elsewhere = |path: &str| matches!(path, "/mcp/{name}" | "/");
+    for route in routes().iter().filter(|route| !elsewhere(route.path)) {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             if route.methods.split(", ").any(|has| has == method) {
                 continue;

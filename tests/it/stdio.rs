@@ -380,3 +380,32 @@ fn a_signal_to_stop_ends_a_program_that_nobody_has_said_anything_to() {
     assert!(told.expect("kill runs").success());
     assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
 }
+
+/// Whole conversations as they went over the wire: `>` is what a client wrote, `<` what came back, byte for byte.
+const TRANSCRIPTS: [(&str, &str); 3] = [
+    ("2024-11-05", include_str!("transcripts/2024-11-05.txt")),
+    ("2025-11-25", include_str!("transcripts/2025-11-25.txt")),
+    ("2026-07-28", include_str!("transcripts/2026-07-28.txt")),
+];
+
+#[test]
+fn whole_conversations_are_what_they_were_to_the_byte() {
+    for (revision, transcript) in TRANSCRIPTS {
+        let mut program = Program::demo();
+        for line in transcript.lines() {
+            match line.split_at(2) {
+                ("> ", sent) => {
+                    program.write(format!("{sent}\n"));
+                }
+                ("< ", expected) => {
+                    let expected = expected.replace("{version}", env!("CARGO_PKG_VERSION"));
+                    let mut line = String::new();
+                    program.output.read_line(&mut line).expect("UTF-8");
+                    assert_eq!(line, format!("{expected}\n"), "{revision}");
+                }
+                _ => panic!("neither direction: {line}"),
+            }
+        }
+        program.assert_ends_well();
+    }
+}

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use percent_encoding::percent_decode_str;
 
 pub use classify::Classified;
@@ -22,7 +23,6 @@ pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 use names::Names;
 
 use super::Principal;
-use super::principal::hex;
 use super::scopes::is_scope;
 
 /// How many classes are remembered. More are found out anew each time.
@@ -231,7 +231,7 @@ impl Policy {
         beginning.copy_from_slice(&digest.as_ref()[..8]);
         Class {
             rules: mask,
-            digest: hex(&beginning).into(),
+            digest: HEXLOWER.encode(&beginning).into(),
             number: u64::from_be_bytes(beginning),
             tools: OnceLock::new(),
             resources: OnceLock::new(),

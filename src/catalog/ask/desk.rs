@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use data_encoding::HEXLOWER;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
@@ -256,10 +257,8 @@ impl Desk {
         let desk = self.state();
         let ((root, _), ledger) = (desk.root?, desk.ledger.clone()?);
         let mut key = "step/".to_owned();
-        for byte in root.iter().chain(&place.digest) {
-            // Writing to a text cannot fail.
-            let _ = write!(key, "{byte:02x}");
-        }
+        HEXLOWER.encode_append(&root, &mut key);
+        HEXLOWER.encode_append(&place.digest, &mut key);
         let _ = write!(key, "/{}", place.nth);
         Some((ledger, key))
     }

@@ -30,6 +30,11 @@ pub struct StreamsConfig {
     /// After how many seconds the stream of a call that is still running is ended, for clients of 2025-11-25, who
     /// come back for the rest of it. 0 never ends one. Default: 0.
     pub poll_after_seconds: u64,
+    /// How many messages of a call, such as reports of its progress, may wait until its client takes them, 65536 at most.
+    /// Default: 256; what comes beyond is left out, and never the answer.
+    pub queue_messages: u32,
+    /// How many bytes they may have together, 67108864 at most. Default: 1048576, 1 MiB.
+    pub queue_bytes: u32,
     /// How many events of a call's stream are kept for clients that come back. Default: 100.
     pub replay_events: usize,
     /// How many bytes of a call's stream are kept, at most 262144. Default: 262144.
@@ -48,6 +53,8 @@ impl Default for StreamsConfig {
             life_seconds: 3600,
             retry_ms: 1000,
             poll_after_seconds: 0,
+            queue_messages: 256,
+            queue_bytes: 1024 * 1024,
             replay_events: 100,
             replay_bytes: 256 * 1024,
             replay_seconds: 300,

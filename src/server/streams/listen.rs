@@ -14,6 +14,7 @@ use super::standing::{Listen, Manner, Standing};
 use super::{Place, TooMany, counted};
 use crate::auth::Principal;
 use crate::catalog::RequestId;
+use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
@@ -110,6 +111,7 @@ impl Server {
         let generation = self.generation.load();
         let max = self.config.streams.subscriptions;
         let too_many = |what: &str| {
+            self.limits.hits.count(Limit::Subscriptions);
             let problem =
                 format!("at most {max} {what} can be subscribed to (server.streams.subscriptions)");
             Err(invalid_params(id, &problem))

@@ -33,13 +33,13 @@ use std::time::Duration;
 pub use config::StreamsConfig;
 pub(crate) use part::{Part, Parts, Said};
 
-use super::call::Inflight;
+use super::call::{Inflight, StreamHold};
 use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Interest, Notice};
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
-use crate::telemetry::{Hold, Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
+use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use calls::Live;
 use feed::{End, Feed, Owner, Told, Uris, Wants};
 use replicas::Outgoing;
@@ -417,7 +417,7 @@ struct Place {
     feed: Arc<Feed>,
     is_standing: bool,
     /// Counted among the streams that are open.
-    _hold: Hold,
+    _hold: StreamHold,
 }
 
 impl Drop for Place {

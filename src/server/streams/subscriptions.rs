@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::Streams;
 use super::feed::Uris;
 use super::replicas::Word;
+use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
 use crate::server::reply::Reply;
@@ -58,6 +59,7 @@ impl Server {
             return Err(invalid_params(request.id, "there is no session"));
         };
         let (streams, uri) = (Arc::clone(&self.streams), uri.into_owned());
+        let hits = Arc::clone(&self.limits.hits);
         let id = request.id.to_owned();
         Ok(Handled::Later(Box::pin(async move {
             match streams.change(&session, &uri, adds).await {
@@ -67,7 +69,12 @@ impl Server {
                     let message = "subscriptions cannot be remembered now; try again later";
                     Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
                 }
-                Err(refused) => invalid_params(&id, &refused.to_string()),
+                Err(refused) => {
+                    if let Unchanged::TooMany(_) = refused {
+                        hits.count(Limit::Subscriptions);
+                    }
+                    invalid_params(&id, &refused.to_string())
+                }
             }
         })))
     }

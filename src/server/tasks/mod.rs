@@ -33,7 +33,7 @@ use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, stateless, stream};
 use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
-use crate::limit::{Held, Turn};
+use crate::limit::{Held, Limit, Turn};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
@@ -147,7 +147,9 @@ impl Server {
             };
             match started {
                 Ok((record, form)) => server.created(&id, &record, form),
-                Err(Refused::Full(setting)) => {
+                Err(Refused::Full(limit)) => {
+                    server.limits.hits.count(limit);
+                    let setting = limit.setting();
                     let message = format!("too many tasks run ({setting}); wait for one to end");
                     let error = ErrorObject::new(ErrorCode::Http(429), message);
                     Reply::error(&id, &error.with_data(json!({ "setting": setting })))
@@ -350,8 +352,8 @@ struct Asked {
 
 /// Why a task cannot begin.
 enum Refused {
-    /// The setting that would let it.
-    Full(&'static str),
+    /// There are as many as there may be.
+    Full(Limit),
     State(StateError),
 }
 

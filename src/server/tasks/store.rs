@@ -1,16 +1,17 @@
 //! Tasks in the shared state: their records, their outcomes, and the letters that they are sent.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::TaskConfig;
 use super::record::{Ended, Record, now_ms};
+use crate::limit::Limit;
 use crate::seal::short_digest;
 use crate::server::streams::Streams;
 use crate::state::{Keep, SharedState, StateError, Subscription};
@@ -74,15 +75,15 @@ impl Tasks {
         })
     }
 
-    /// A place for one more task. Without room, the name of the setting that gives more.
-    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Result<Place, &'static str> {
+    /// A place for one more task. Without room, the limit that was hit.
+    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Result<Place, Limit> {
         let mut running = self.running();
         let of = running.of.get(owner).copied().unwrap_or_default();
         if self.config.total <= running.total {
-            return Err("server.tasks.total");
+            return Err(Limit::Tasks);
         }
         if self.config.per_principal <= of {
-            return Err("server.tasks.per_principal");
+            return Err(Limit::PrincipalTasks);
         }
         let owner: Arc<str> = owner.into();
         running.total += 1;
@@ -244,10 +245,7 @@ impl Tasks {
 
     fn list_of(&self, owner: &str) -> String {
         let mut key = self.key("tasks-of", "");
-        for byte in short_digest(&[owner.as_bytes()]) {
-            // Writing to a text cannot fail.
-            let _ = write!(key, "{byte:02x}");
-        }
+        HEXLOWER.encode_append(&short_digest(&[owner.as_bytes()]), &mut key);
         key
     }
 
@@ -362,8 +360,7 @@ const ID_LEN: usize = 32;
 
 /// An id that nobody can guess.
 pub(super) fn new_id() -> String {
-    let bytes = crate::seal::random_bytes::<16>();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&crate::seal::random_bytes::<16>())
 }
 
 fn written(record: &Record) -> Bytes {

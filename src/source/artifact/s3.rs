@@ -13,6 +13,7 @@ use url::Url;
 
 use super::sign::{Keys, SignError, sign};
 use super::store::{Kept, name_of};
+use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{BulkheadConfig, EgressConfig, Fetched, Outgoing};
 use crate::source::config::ExchangeLimits;
@@ -42,7 +43,9 @@ pub struct S3Config {
     /// What the names of all objects begin with. Default: nothing.
     pub prefix: String,
     /// Whose key it is signed with. Default: the variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
-    /// `AWS_SESSION_TOKEN`.
+    /// `AWS_SESSION_TOKEN`; without them what the platform gives this workload: a role for the token in
+    /// `AWS_WEB_IDENTITY_TOKEN_FILE`, or keys from `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` or
+    /// `AWS_CONTAINER_CREDENTIALS_FULL_URI`, got anew before they end.
     pub access_key_id: Option<String>,
     /// The key.
     pub secret_access_key: Option<Secret>,
@@ -53,6 +56,9 @@ pub struct S3Config {
     pub credentials_file: Option<PathBuf>,
     /// Which section of that file. Default: `default`.
     pub profile: String,
+    /// Whether keys are those of the machine's own role, where there are none else: they are got from the metadata service
+    /// of EC2, in its second version. Default: false.
+    pub instance_metadata: bool,
     /// How long a request may take, in seconds, retries included. Default: 10.
     pub timeout_seconds: u64,
     /// How often a request is tried again. Default: 2.
@@ -74,6 +80,7 @@ impl Default for S3Config {
             session_token: None,
             credentials_file: None,
             profile: "default".to_owned(),
+            instance_metadata: false,
             timeout_seconds: 10,
             retries: 2,
             bulkhead: BulkheadConfig::default(),
@@ -118,6 +125,7 @@ pub(super) struct S3 {
 enum KeySource {
     Fixed(Keys),
     File { path: PathBuf, profile: String },
+    Workload(Box<Workload>),
 }
 
 /// When what is kept ends, for rules and people that look at the bucket; links have their own end.
@@ -160,7 +168,7 @@ impl S3 {
             ));
         }
         let base = base(config, region).map_err(|problem| ("endpoint", problem))?;
-        let keys = KeySource::new(config, probe)?;
+        let keys = KeySource::new(config, region, probe)?;
         let limits = ExchangeLimits {
             timeout_seconds: config.timeout_seconds.max(1),
             response_bytes: max,
@@ -227,7 +235,7 @@ impl S3 {
 
     /// Sends what may be sent twice: what is under a key never changes.
     async fn ask(&self, mut request: Outgoing) -> Result<Fetched, S3Error> {
-        let keys = self.keys.load().map_err(S3Error::Credentials)?;
+        let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
         Ok(self.exchange.send(request, true).await?)
     }
@@ -319,7 +327,7 @@ fn code_of(body: &[u8]) -> String {
 }
 
 impl KeySource {
-    fn new(config: &S3Config, probe: &Probe) -> Result<Self, (&'static str, String)> {
+    fn new(config: &S3Config, region: &str, probe: &Probe) -> Result<Self, (&'static str, String)> {
         let given = config.access_key_id.is_some() || config.secret_access_key.is_some();
         if let Some(path) = &config.credentials_file {
             if given {
@@ -330,9 +338,8 @@ impl KeySource {
                 path: path.clone(),
                 profile: config.profile.clone(),
             };
-            source
-                .load()
-                .map_err(|problem| ("credentials_file", problem))?;
+            read_keys(path, &config.profile)
+                .map_err(|problem| ("credentials_file", of_file(path, &problem)))?;
             return Ok(source);
         }
         let variable = |name: &str| probe.variable(name).map(str::to_owned);
@@ -358,23 +365,36 @@ impl KeySource {
             })),
             (Some(_), Some(_)) => Err(("access_key_id", "it is no id of a key".to_owned())),
             (Some(_), None) => Err(("secret_access_key", "there is an id without a key".to_owned())),
-            _ => Err((
-                "access_key_id",
-                "there is no key; set access_key_id and secret_access_key, credentials_file, or the variables \
-                 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                    .to_owned(),
-            )),
+            _ => match Workload::of(probe, region, config.instance_metadata) {
+                Ok(Some(workload)) => Ok(Self::Workload(Box::new(workload))),
+                Ok(None) => Err((
+                    "access_key_id",
+                    "there is no key; set access_key_id and secret_access_key, credentials_file, or the variables \
+                     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; the platform names no workload's keys either, and \
+                     those of the machine's role are used with instance_metadata: true"
+                        .to_owned(),
+                )),
+                Err(problem) => Err(("access_key_id", problem)),
+            },
         }
     }
 
-    fn load(&self) -> Result<Keys, String> {
+    async fn load(&self) -> Result<Keys, String> {
         match self {
             Self::Fixed(keys) => Ok(keys.clone()),
             Self::File { path, profile } => {
-                read_keys(path, profile).map_err(|problem| format!("{}: {problem}", path.display()))
+                let (file, profile) = (path.clone(), profile.clone());
+                let read = tokio::task::spawn_blocking(move || read_keys(&file, &profile)).await;
+                let read = read.unwrap_or_else(|_| Err("this process is ending".to_owned()));
+                read.map_err(|problem| of_file(path, &problem))
             }
+            Self::Workload(workload) => workload.keys().await,
         }
     }
+}
+
+fn of_file(path: &Path, problem: &str) -> String {
+    format!("{}: {problem}", path.display())
 }
 
 fn read_keys(path: &Path, profile: &str) -> Result<Keys, String> {

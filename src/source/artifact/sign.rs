@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
+use data_encoding::HEXLOWER;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -53,7 +54,7 @@ pub(super) fn sign(
     let now = now.to_zoned(jiff::tz::TimeZone::UTC);
     let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let date = now.strftime("%Y%m%d").to_string();
-    let body = hex(digest(&SHA256, &request.body).as_ref());
+    let body = HEXLOWER.encode(digest(&SHA256, &request.body).as_ref());
     let text = |text: &str| HeaderValue::from_str(text).map_err(|_| SignError::NotText);
     request.headers.insert(SHA256_HEADER, text(&body)?);
     request.headers.insert(DATE_HEADER, text(&time)?);
@@ -64,13 +65,13 @@ pub(super) fn sign(
     }
     let (names, canonical) = canonical(request, &body);
     let scope = format!("{date}/{region}/s3/aws4_request");
-    let hash = hex(digest(&SHA256, canonical.as_bytes()).as_ref());
+    let hash = HEXLOWER.encode(digest(&SHA256, canonical.as_bytes()).as_ref());
     let string_to_sign = format!("{ALGORITHM}\n{time}\n{scope}\n{hash}");
     let mut key = format!("AWS4{}", keys.secret.expose()).into_bytes();
     for part in [&*date, region, "s3", "aws4_request"] {
         key = mac(&key, part);
     }
-    let signature = hex(&mac(&key, &string_to_sign));
+    let signature = HEXLOWER.encode(&mac(&key, &string_to_sign));
     let mut value = text(&format!(
         "{ALGORITHM} Credential={}/{scope},SignedHeaders={names},Signature={signature}",
         keys.id
@@ -125,13 +126,6 @@ fn host(request: &Outgoing) -> String {
 fn mac(key: &[u8], text: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

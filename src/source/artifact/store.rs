@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
+
 use super::s3::S3;
 
 /// Something that is kept.
@@ -122,8 +124,7 @@ impl Memory {
 
 /// What it is called where things have names.
 pub(super) fn name_of(key: [u8; 16]) -> String {
-    let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{name}.artifact")
+    format!("{}.artifact", HEXLOWER.encode(&key))
 }
 
 fn path(folder: &Path, key: [u8; 16]) -> PathBuf {

@@ -17,7 +17,7 @@ use url::Url;
 use super::LoginError;
 use super::callback::{Callback, Redirected};
 use super::discovery::{self, Issuer, cut};
-use super::stored::{Granted, Login, client, file_of};
+use super::stored::{Granted, Login, client, existing_file, file_of, lock};
 use crate::environment::Secret;
 use crate::net::{Client, Outgoing};
 use crate::seal::random_bytes;
@@ -329,7 +329,9 @@ fn secret_text() -> String {
 
 /// Forgets a login. Tells whether its issuer was told too (RFC 7009).
 pub(crate) async fn log_out(folder: &Path, server: &Url) -> Result<bool, LoginError> {
-    let file = file_of(folder, server);
+    let file = existing_file(folder, server);
+    // A server that gets another token just now would put it back.
+    let _lock = lock(&file).await;
     let login = match Login::read(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(LoginError::NoLogin);

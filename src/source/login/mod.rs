@@ -17,7 +17,7 @@ pub(super) use credentials::LoggedIn;
 #[cfg(feature = "cli")]
 pub(crate) use flow::{LoginRequest, log_in, log_out};
 #[cfg(feature = "cli")]
-pub(crate) use stored::file_of;
+pub(crate) use stored::existing_file;
 
 #[cfg(feature = "cli")]
 use crate::net::FetchError;

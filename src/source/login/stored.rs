@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -67,14 +68,16 @@ const ANSWER_BYTES: usize = 64 * 1024;
 /// So long before it ends a token is got anew.
 const MARGIN: u64 = 30;
 
-/// The file of the login for a server.
+/// The file of the login for a server. Servers that differ in the query of their URLs are different ones.
 pub(crate) fn file_of(folder: &Path, server: &Url) -> PathBuf {
     let mut server = server.clone();
     server.set_fragment(None);
-    server.set_query(None);
+    if server.query() == Some("") {
+        server.set_query(None);
+    }
     let text = server.as_str().trim_end_matches('/');
     let digest = Sha256::digest(text);
-    let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let digest = HEXLOWER.encode(&digest[..8]);
     let host = server.host_str().unwrap_or("server");
     let host: String = host
         .chars()
@@ -87,6 +90,72 @@ pub(crate) fn file_of(folder: &Path, server: &Url) -> PathBuf {
         })
         .collect();
     folder.join(format!("{host}-{digest}.login"))
+}
+
+/// The file that the login for a server is in. It may be of a time when queries did not count.
+pub(crate) fn existing_file(folder: &Path, server: &Url) -> PathBuf {
+    let file = file_of(folder, server);
+    if server.query().is_none() || file.exists() {
+        return file;
+    }
+    let mut plain = server.clone();
+    plain.set_query(None);
+    let old = file_of(folder, &plain);
+    match old.exists() {
+        true => old,
+        false => file,
+    }
+}
+
+/// What tells whether a file is the one that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    number: u64,
+}
+
+impl Stamp {
+    pub(super) fn of(file: &Path) -> io::Result<Self> {
+        let found = std::fs::metadata(file)?;
+        #[cfg(unix)]
+        let number = std::os::unix::fs::MetadataExt::ino(&found);
+        #[cfg(not(unix))]
+        let number = 0;
+        Ok(Self {
+            modified: found.modified().ok(),
+            bytes: found.len(),
+            number,
+        })
+    }
+}
+
+/// How long whoever changes a login waits for others who do.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Holds the lock of a login until it is dropped: on a file beside it, which stays. `None` where there are no locks, as in a
+/// folder that cannot be written to, or where whoever has it does not let go of it; nothing better can be done then
+/// than to go on.
+pub(super) async fn lock(login: &Path) -> Option<std::fs::File> {
+    let file = login.with_extension("lock");
+    let open = move || {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(file)
+    };
+    let lock = tokio::task::spawn_blocking(open).await.ok()?.ok()?;
+    let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
+    while tokio::time::Instant::now() < deadline {
+        match lock.try_lock() {
+            Ok(()) => return Some(lock),
+            Err(std::fs::TryLockError::WouldBlock) => tokio::time::sleep(LOCK_PAUSE).await,
+            Err(std::fs::TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 impl Login {
@@ -241,4 +310,31 @@ pub(super) fn client(networks: &[IpNet], server: Option<&Url>) -> Result<Client,
         .idle_connections(0)
         .build()
         .map_err(|error| CredentialError::Client(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_differ_in_their_query_have_files_of_their_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let file = |text: &str| file_of(folder.path(), &url(text));
+        let plain = file("https://a.example/mcp");
+        assert_eq!(plain, file("https://a.example/mcp/"));
+        assert_eq!(plain, file("https://a.example/mcp?"));
+        assert_eq!(plain, file("https://a.example/mcp#part"));
+        let one = file("https://a.example/mcp?tenant=1");
+        assert_ne!(plain, one);
+        assert_ne!(one, file("https://a.example/mcp?tenant=2"));
+
+        // One of a time when that was not so is used until there is a newer one.
+        let server = url("https://a.example/mcp?tenant=1");
+        assert_eq!(existing_file(folder.path(), &server), one);
+        std::fs::write(&plain, "{}").expect("written");
+        assert_eq!(existing_file(folder.path(), &server), plain);
+        std::fs::write(&one, "{}").expect("written");
+        assert_eq!(existing_file(folder.path(), &server), one);
+    }
 }

@@ -36,6 +36,8 @@ pub(super) struct Upstream {
     known: ArcSwapOption<Listing>,
     /// What it offers is not listed, since it is down.
     hidden: AtomicBool,
+    /// It has been asked at start what it offers, and has not answered yet.
+    awaited: AtomicBool,
     /// Why it was not known at start what it offers.
     problem: ArcSwapOption<String>,
     pub(super) upkeep: Arc<Upkeep>,
@@ -73,6 +75,7 @@ impl Upstream {
             connecting: Mutex::new(()),
             known: ArcSwapOption::empty(),
             hidden: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
             problem: ArcSwapOption::empty(),
             upkeep: Arc::default(),
             background,
@@ -151,6 +154,22 @@ impl Upstream {
         uris.iter().filter(is_own).cloned().collect()
     }
 
+    /// It is asked what it offers, and will answer in a while.
+    pub(super) fn await_answer(&self) {
+        self.awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// It has answered, or will not.
+    pub(super) fn has_answered(&self) {
+        self.awaited.store(false, Ordering::Release);
+        self.upkeep.look();
+    }
+
+    /// Whether it has still to say what it offers.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
+    }
+
     /// What it offered when somebody asked last.
     pub(super) fn known(&self) -> Option<Arc<Listing>> {
         self.known.load_full()
@@ -184,7 +203,7 @@ impl Upstream {
 
     /// Whether nobody lists what it may offer, so that no call will find out that it is back.
     pub(super) fn is_missed(&self) -> bool {
-        self.known.load().is_none() || self.hidden.load(Ordering::Relaxed)
+        !self.is_awaited() && (self.known.load().is_none() || self.hidden.load(Ordering::Relaxed))
     }
 
     /// Lists or hides what it offers, by how it is. Tells whether that has changed.
@@ -251,9 +270,14 @@ impl Upstream {
     }
 
     pub(super) async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
-        if let Some(connected) = self.usable() {
-            return Ok(connected);
+        match self.usable() {
+            Some(connected) => Ok(connected),
+            // Kept apart, so that calls do not carry what it takes.
+            None => Box::pin(self.connect()).await,
         }
+    }
+
+    async fn connect(&self) -> Result<Arc<Connected>, ClientError> {
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(connected) = self.usable() {
             return Ok(connected);
@@ -263,6 +287,7 @@ impl Upstream {
             capabilities: super::relay::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
             request_timeout: self.timeout(),
+            message_bytes: self.config.message_bytes,
             credentials: self
                 .credentials
                 .clone()
@@ -301,7 +326,7 @@ impl Upstream {
     pub(super) async fn request(
         &self,
         method: &'static str,
-        params: Params,
+        params: &Params,
         listener: Option<Arc<dyn Listener>>,
         repeatable: bool,
     ) -> Result<Box<RawValue>, CallError> {
@@ -314,7 +339,7 @@ impl Upstream {
                 Ok(connected) => {
                     connected
                         .client
-                        .request(method, params.clone(), listener.clone(), None)
+                        .ask(method, params, listener.clone(), None)
                         .await
                 }
                 Err(error) => Err(error.clone()),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -115,7 +116,7 @@ impl Listing {
 fn digest(tool: &Value) -> String {
     let text = tool.to_string();
     let text = canonical(&text).unwrap_or(text);
-    hex(&Sha256::digest(text))
+    HEXLOWER.encode(&Sha256::digest(text))
 }
 
 /// Listings in files, one for each server.
@@ -142,7 +143,7 @@ impl Memory {
 
     fn file(&self, name: &str) -> Option<PathBuf> {
         // Names are keys of a configuration, and may be anything.
-        let digest = hex(&Sha256::digest(name.as_bytes())[..8]);
+        let digest = HEXLOWER.encode(&Sha256::digest(name.as_bytes())[..8]);
         let plain: String = name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -191,10 +192,6 @@ impl Memory {
             tracing::warn!(file = %file.display(), %error, "what an upstream server offers cannot be remembered");
         }
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

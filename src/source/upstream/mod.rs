@@ -16,10 +16,11 @@ mod usage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -32,7 +33,7 @@ use listing::Memory;
 use crate::catalog::{Announcer, Offered, Refused};
 use crate::net::{BreakerState, BulkheadStats};
 
-/// How long a start waits for servers whose offer nobody remembers.
+/// How long a server may take to say what it offers.
 const DISCOVERY: Duration = Duration::from_secs(10);
 /// How often connections are looked at that nobody uses.
 const REAPING: Duration = Duration::from_secs(30);
@@ -40,6 +41,8 @@ const REAPING: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 /// Servers that are asked at once at start.
 const DISCOVERED_AT_ONCE: usize = 16;
+/// What they say one after another, once the start is over, is served together.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// All upstream servers of a configuration.
 pub(crate) struct Upstreams {
@@ -48,6 +51,10 @@ pub(crate) struct Upstreams {
     background: Option<Arc<Background>>,
     /// Each was asked what it offers, or is remembered.
     asked: AtomicBool,
+    /// How long the start waits until they have said so.
+    patience: Duration,
+    /// Something else is to be listed.
+    news: Arc<Notify>,
     /// What keeps up with them.
     attending: Mutex<Vec<AbortHandle>>,
 }
@@ -123,6 +130,7 @@ impl Upstreams {
     pub(crate) fn new(
         configs: &BTreeMap<String, UpstreamConfig>,
         folder: Option<PathBuf>,
+        patience: Duration,
     ) -> Result<Self, UpstreamError> {
         let used: Vec<_> = configs
             .iter()
@@ -134,6 +142,8 @@ impl Upstreams {
                 memory: Memory::new(None),
                 background: None,
                 asked: AtomicBool::new(false),
+                patience,
+                news: Arc::default(),
                 attending: Mutex::default(),
             });
         }
@@ -150,6 +160,8 @@ impl Upstreams {
             memory: Memory::new(folder),
             background: Some(background),
             asked: AtomicBool::new(false),
+            patience,
+            news: Arc::default(),
             attending: Mutex::default(),
         })
     }
@@ -160,7 +172,7 @@ impl Upstreams {
         let Some(background) = &self.background else {
             return;
         };
-        let news = Arc::new(Notify::new());
+        let news = Arc::clone(&self.news);
         let each = self.upstreams.iter().filter_map(|upstream| {
             let task = upkeep::attend(
                 Arc::downgrade(upstream),
@@ -175,6 +187,7 @@ impl Upstreams {
         let telling = background.spawn(async move {
             loop {
                 news.notified().await;
+                tokio::time::sleep(TOGETHER).await;
                 let changed = Arc::clone(&changed);
                 // Catalogs take their time, and connections live on this thread.
                 let _ = tokio::task::spawn_blocking(move || changed()).await;
@@ -206,13 +219,22 @@ impl Upstreams {
             .extend(tasks.map(|task| task.abort_handle()));
     }
 
-    /// What they offer. The first time they are asked, as far as they are not remembered, for a few seconds at most.
+    /// Whether one of them has still to say what it offers.
+    pub(crate) fn are_awaited(&self) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.is_awaited())
+    }
+
+    /// What they offer. The first time they are asked, as far as they are not remembered. Those who have not answered
+    /// in time are listed when they do.
     pub(crate) fn offer(&self) -> Result<Offered, UpstreamError> {
         if !self.asked.swap(true, Ordering::Relaxed) {
             self.discover()?;
         }
         let mut all = Offered::default();
         for upstream in &self.upstreams {
+            if upstream.is_awaited() {
+                continue;
+            }
             match upstream.offered() {
                 Ok(listing) => offer::add(upstream, &listing, &mut all),
                 Err(problem) => {
@@ -225,30 +247,80 @@ impl Upstreams {
         Ok(all)
     }
 
+    /// Asks all of them, so many at once, and waits for as long as the start has patience; for those without whom it
+    /// does not start, until they have answered.
     fn discover(&self) -> Result<(), UpstreamError> {
         let Some(background) = &self.background else {
             return Ok(());
         };
-        let (sender, found) = std::sync::mpsc::channel();
-        let upstreams = self.upstreams.clone();
-        let memory = self.memory.clone();
-        background.spawn(async move {
-            for some in upstreams.chunks(DISCOVERED_AT_ONCE) {
-                let asked = some.iter().map(|upstream| discover(upstream, &memory));
-                let found = join_all(asked).await;
-                if sender.send(found).is_err() {
-                    return;
+        let mut upstreams = self.upstreams.clone();
+        upstreams.sort_by_key(|upstream| upstream.config.on_down != OnDown::Error);
+        let (sender, answers) = mpsc::channel();
+        for upstream in &upstreams {
+            upstream.await_answer();
+        }
+        let asking = {
+            let (upstreams, memory) = (upstreams.clone(), self.memory.clone());
+            let news = Arc::clone(&self.news);
+            async move {
+                let each = stream::iter(upstreams).map(|upstream| {
+                    let memory = memory.clone();
+                    async move {
+                        let found = discover(&upstream, &memory).await;
+                        (upstream, found)
+                    }
+                });
+                let mut each = std::pin::pin!(each.buffer_unordered(DISCOVERED_AT_ONCE));
+                while let Some((upstream, found)) = each.next().await {
+                    if let Err(problem) = &found {
+                        upstream.blame(problem.clone());
+                    }
+                    upstream.has_answered();
+                    if sender.send((upstream, found)).is_err() {
+                        // The start is over.
+                        news.notify_one();
+                    }
                 }
             }
-        });
-        for (upstream, found) in self.upstreams.iter().zip(found.into_iter().flatten()) {
-            match found {
-                Err(problem) if upstream.config.on_down == OnDown::Error => {
+        };
+        background.spawn(asking);
+        // Those whose own time is over by then are told of, and not waited for any more.
+        let deadline = std::time::Instant::now() + self.patience + TOGETHER;
+        let mut open = upstreams.len();
+        while 0 < open {
+            let needs_one = upstreams
+                .iter()
+                .any(|upstream| upstream.config.on_down == OnDown::Error && upstream.is_awaited());
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let answer = match needs_one {
+                true => answers.recv().ok(),
+                false => answers.recv_timeout(left).ok(),
+            };
+            match answer {
+                Some((upstream, Err(problem))) if upstream.config.on_down == OnDown::Error => {
                     return Err(UpstreamError::down(&upstream.name, &problem));
                 }
-                Err(problem) => upstream.blame(problem),
-                Ok(()) => {}
+                Some(_) => open -= 1,
+                None => break,
             }
+        }
+        if 0 < open {
+            let late: Vec<&str> = upstreams
+                .iter()
+                .filter(|upstream| upstream.is_awaited())
+                .map(|upstream| &*upstream.name)
+                .collect();
+            tracing::warn!(
+                upstreams = late.len(),
+                first = late.first(),
+                "not all upstream servers have said what they offer; the start goes on, and they are listed when they do \
+                 (upstreams_wait_seconds)"
+            );
+        }
+        drop(answers);
+        if 0 < open {
+            // One may have answered since it was last looked for.
+            self.news.notify_one();
         }
         Ok(())
     }

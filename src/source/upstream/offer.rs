@@ -1,5 +1,6 @@
 //! An upstream's tools, resources and prompts as ones of our own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -169,7 +170,7 @@ fn tool(upstream: &Arc<Upstream>, prefix: &str, entry: &Value) -> Result<Upstrea
     Ok(UpstreamTool {
         upstream: Arc::clone(upstream),
         definition,
-        name,
+        name: Value::String(name).to_string().into(),
         repeatable,
         mirrored: mirrored.into(),
     })
@@ -270,8 +271,8 @@ fn listener(context: &Arc<CallContext>) -> Option<Arc<dyn Listener>> {
 struct UpstreamTool {
     upstream: Arc<Upstream>,
     definition: Definition,
-    /// What the upstream calls it.
-    name: String,
+    /// What the upstream calls it, as JSON text.
+    name: Arc<str>,
     repeatable: bool,
     /// Arguments that headers repeat, for upstreams that want that.
     mirrored: Arc<[HeaderParameter]>,
@@ -279,10 +280,11 @@ struct UpstreamTool {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Called {
-    #[serde(default)]
-    content: Vec<Box<RawValue>>,
-    structured_content: Option<Box<RawValue>>,
+struct Called<'a> {
+    #[serde(default, borrow)]
+    content: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    structured_content: Option<&'a RawValue>,
     #[serde(default)]
     is_error: bool,
     #[serde(rename = "_meta")]
@@ -306,22 +308,22 @@ impl Tool for UpstreamTool {
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
         let (upstream, name, repeatable) = (
             Arc::clone(&self.upstream),
-            self.name.clone(),
+            Arc::clone(&self.name),
             self.repeatable,
         );
         let mirrored = Arc::clone(&self.mirrored);
         Box::pin(async move {
-            let arguments = RawValue::from_string(arguments.to_json())?;
-            let mut params = Params::new().with("name", name);
+            let arguments = arguments.to_json();
+            let mut params = Params::new().shared("name", name);
             if !mirrored.is_empty() {
                 params = with_mirrored(params, &mirrored, &arguments)?;
             }
-            let params = params.raw("arguments", arguments);
+            let params = params.checked("arguments", arguments);
             let answered = upstream
-                .request("tools/call", params, listener(&context), repeatable)
+                .request("tools/call", &params, listener(&context), repeatable)
                 .await;
             let result = answered.map_err(|error| tool_error(&upstream.name, error))?;
-            let called: Called = serde_json::from_str(result.get()).map_err(|error| {
+            let called: Called<'_> = serde_json::from_str(result.get()).map_err(|error| {
                 ToolError::new(format!(
                     "the upstream server {} answered what is no result",
                     upstream.name
@@ -337,9 +339,9 @@ impl Tool for UpstreamTool {
 fn with_mirrored(
     mut params: Params,
     mirrored: &[HeaderParameter],
-    arguments: &RawValue,
+    arguments: &str,
 ) -> Result<Params, ToolError> {
-    let arguments: Value = serde_json::from_str(arguments.get())?;
+    let arguments: Value = serde_json::from_str(arguments)?;
     for parameter in mirrored {
         let mut found = Some(&arguments);
         for step in &parameter.path {
@@ -355,16 +357,14 @@ fn with_mirrored(
     Ok(params)
 }
 
-fn output(called: Called) -> Output {
-    let blocks: Vec<Content> = called
-        .content
-        .iter()
-        // Kinds that are not known are shown as they are written.
-        .map(|block| {
-            serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get()))
-        })
-        .collect();
-    let mut output = Output::blocks(blocks);
+fn output(called: Called<'_>) -> Output {
+    let mut output = match called.content[..] {
+        [only] if let Some(text) = plain_text(only) => Output::text(text),
+        _ => {
+            let blocks = called.content.iter().map(|block| block_of(block));
+            Output::blocks(blocks.collect::<Vec<_>>())
+        }
+    };
     output.structured = called.structured_content.map(|json| json.get().to_owned());
     output.is_error = called.is_error;
     output.meta = called.meta.map(|mut meta| {
@@ -373,6 +373,27 @@ fn output(called: Called) -> Output {
     });
     output.meta = output.meta.filter(|meta| !meta.is_empty());
     output
+}
+
+/// A block of content; of a kind that is not known, as it is written.
+fn block_of(block: &RawValue) -> Content {
+    match plain_text(block) {
+        Some(text) => Content::text(text),
+        None => serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get())),
+    }
+}
+
+/// The text of a block that is text and nothing else, as most are.
+fn plain_text(block: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Plain<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        text: String,
+    }
+    let plain: Plain<'_> = serde_json::from_str(block.get()).ok()?;
+    (plain.kind == "text").then_some(plain.text)
 }
 
 /// In words for the model. Where the upstream is, and why it cannot be reached, is for the log.
@@ -422,7 +443,7 @@ async fn read(
     }
     let params = Params::new().with("uri", uri);
     let answered = upstream
-        .request("resources/read", params, listener(&context), true)
+        .request("resources/read", &params, listener(&context), true)
         .await;
     let result = answered.map_err(|error| match error {
         // Of revisions up to 2025-11-25, and of the one after.
@@ -510,7 +531,7 @@ impl Prompt for UpstreamPrompt {
                 .with("name", name)
                 .with("arguments", arguments);
             let answered = upstream
-                .request("prompts/get", params, listener(&context), true)
+                .request("prompts/get", &params, listener(&context), true)
                 .await;
             let result = answered.map_err(|error| match error {
                 CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
@@ -580,7 +601,7 @@ async fn complete(
         params = params.with("context", json!({ "arguments": known }));
     }
     let result = upstream
-        .request("completion/complete", params, listener(context), true)
+        .request("completion/complete", &params, listener(context), true)
         .await?;
     let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
         ClientError::Protocol(format!("its answer to completion/complete: {error}"))

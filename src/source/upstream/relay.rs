@@ -28,6 +28,14 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
 impl Listener for Relay {
+    fn wants_progress(&self) -> bool {
+        self.0.wants_progress()
+    }
+
+    fn wants_log(&self) -> Option<&'static str> {
+        self.0.log_level().map(LogLevel::as_str)
+    }
+
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.0
             .report_progress(progress, total, message.unwrap_or_default());

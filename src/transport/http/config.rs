@@ -68,6 +68,13 @@ pub struct HttpConfig {
     pub server_timing: bool,
     /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
     pub rest: bool,
+    /// Serve a page at `/` on which a person tries tools, resources and prompts in a browser. Default: on loopback without a
+    /// `public_url`, elsewhere not.
+    pub playground: Option<bool>,
+    /// Compress answers of 1024 bytes and more for clients that take gzip; never event streams. Who can have a secret and
+    /// a text of their own answered together, again and again, can guess the secret by the length (BREACH): leave it off
+    /// where tools return such. Default: false, since whatever stands in front does it as well.
+    pub compression: bool,
     /// TLS.
     pub tls: TlsConfig,
     /// Limits.
@@ -161,6 +168,8 @@ pub struct HttpLimits {
     pub target_bytes: usize,
     /// Bytes of request line and header fields, at most 64 KiB. Default: 32 KiB; beyond: 431.
     pub header_bytes: usize,
+    /// Header fields of a request, 100 at most; at least 16. Default: 100; beyond: 431.
+    pub header_fields: usize,
     /// Bytes of a body. Default: 4 MiB; beyond: 413.
     pub body_bytes: usize,
     /// Seconds in which a request's head has to arrive. Default: 10.
@@ -180,6 +189,9 @@ pub struct HttpLimits {
     pub connection_requests: u32,
     /// Streams at once on one HTTP/2 connection. Default: 100.
     pub http2_streams: u32,
+    /// Streams of one HTTP/2 connection that its client has taken back before anybody has looked at them, 1000 at most;
+    /// beyond, it is told to calm down, and the connection ends. Default: 20.
+    pub http2_resets: u32,
     /// Seconds after which an HTTP/2 client that says nothing is asked for a sign of life, and seconds that it has to
     /// give one. Default: 20.
     pub http2_ping_seconds: u32,
@@ -205,6 +217,8 @@ impl Default for HttpConfig {
             admin: AdminConfig::default(),
             server_timing: false,
             rest: true,
+            playground: None,
+            compression: false,
             tls: TlsConfig::default(),
             limits: HttpLimits::default(),
         }
@@ -218,6 +232,7 @@ impl Default for HttpLimits {
             connections_per_address: None,
             target_bytes: 8 * 1024,
             header_bytes: 32 * 1024,
+            header_fields: 100,
             body_bytes: 4 * 1024 * 1024,
             header_seconds: 10,
             body_seconds: 30,
@@ -227,6 +242,7 @@ impl Default for HttpLimits {
             connection_seconds: 3600,
             connection_requests: 10_000,
             http2_streams: 100,
+            http2_resets: 20,
             http2_ping_seconds: 20,
         }
     }

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -56,8 +57,11 @@ pub(crate) struct ConnectionState {
 }
 
 /// Seconds since a worker started, counted by its sweep.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerClock(AtomicU32);
+#[derive(Debug)]
+pub(crate) struct WorkerClock {
+    began: Instant,
+    seconds: AtomicU32,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -106,11 +110,26 @@ impl Overdue {
 impl WorkerClock {
     #[inline]
     pub(crate) fn now(&self) -> u32 {
-        self.0.load(Relaxed)
+        self.seconds.load(Relaxed)
     }
 
     pub(crate) fn tick(&self) -> u32 {
-        self.0.fetch_add(1, Relaxed) + 1
+        self.seconds.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The time of its last tick.
+    #[inline]
+    pub(super) fn instant(&self) -> Instant {
+        self.began + Duration::from_secs(u64::from(self.now()))
+    }
+}
+
+impl Default for WorkerClock {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            seconds: AtomicU32::new(0),
+        }
     }
 }
 
@@ -141,6 +160,11 @@ impl ConnectionState {
     #[inline]
     pub(crate) fn peer(&self) -> IpAddr {
         self.peer
+    }
+
+    /// Bytes that came in since the phase began.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
     }
 
     /// Notes what the client has shown in the handshake.
@@ -208,6 +232,11 @@ impl ConnectionState {
             self.open.store(self.open.load(Relaxed) + 1, Relaxed);
             OpenStream(self)
         })
+    }
+
+    /// The clock of its worker.
+    pub(super) fn clock(&self) -> Arc<WorkerClock> {
+        Arc::clone(&self.clock)
     }
 
     /// The second it is.
@@ -343,12 +372,18 @@ impl ConnectionState {
     }
 
     #[inline]
+    fn begin_head(&self, bytes: usize) {
+        self.enter(Phase::Head);
+        self.received.store(bytes as u64, Relaxed);
+    }
+
+    #[inline]
     fn has_read(&self, bytes: usize, answered: bool) {
         match self.phase() {
-            Phase::Idle if bytes > 0 => self.enter(Phase::Head),
+            Phase::Idle if bytes > 0 => self.begin_head(bytes),
             // The next request may come while this one is still being answered; its time has not begun then.
-            Phase::Answer if bytes > 0 && answered => self.enter(Phase::Head),
-            Phase::Body => {
+            Phase::Answer if bytes > 0 && answered => self.begin_head(bytes),
+            Phase::Head | Phase::Body => {
                 self.received
                     .store(self.received.load(Relaxed) + bytes as u64, Relaxed);
             }

@@ -98,6 +98,10 @@ impl Endpoint {
             peer: entered.client,
         };
         if opens {
+            // A browser, or a probe: nobody who has read the specification.
+            if !summary.mcp.names_session() && !summary.names_streams() {
+                return Err(Rejection::MethodNotAllowed(METHODS_STATELESS));
+            }
             if !head.takes_streams {
                 return Err(Rejection::NotAcceptable);
             }

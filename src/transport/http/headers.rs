@@ -4,8 +4,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
+    ORIGIN, TRANSFER_ENCODING, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::status::Rejection;
@@ -26,7 +29,12 @@ pub(crate) struct Fields<'h> {
     has_underscore: bool,
     /// Bytes of all fields, with a colon, a space and a line end for each.
     bytes: usize,
+    /// How many fields there are.
+    count: usize,
 }
+
+/// What nearly all requests have besides, and what decides nothing here.
+const USUAL: [HeaderName; 4] = [CONTENT_LENGTH, USER_AGENT, ACCEPT_ENCODING, CONNECTION];
 
 /// A field that may stand there once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,26 +66,38 @@ pub(crate) struct Summary {
 impl<'h> Fields<'h> {
     #[inline]
     pub(crate) fn read(headers: &'h HeaderMap) -> Self {
-        let mut fields = Self::default();
+        let mut fields = Self {
+            count: headers.len(),
+            ..Self::default()
+        };
         for (name, value) in headers {
-            let name = name.as_str();
-            fields.bytes += name.len() + value.len() + 4;
-            match name {
-                "host" => fields.host.add(value),
-                "origin" => fields.origin.add(value),
-                "content-type" => fields.content_type.add(value),
-                "transfer-encoding" => fields.transfer_encoding.add(value),
-                "content-encoding" => fields.content_encoding.add(value),
-                "accept" => fields.accept.add(value),
-                _ if fields.mcp.add(name, value) => {}
-                // What follows that prefix is named by the author of a tool.
-                _ => {
-                    fields.has_underscore |=
-                        name.as_bytes().contains(&b'_') && !name.starts_with("mcp-param-");
-                }
+            fields.bytes += name.as_str().len() + value.len() + 4;
+            // `http` has a number for each of these names: they are told apart without a look at their text.
+            if *name == CONTENT_TYPE {
+                fields.content_type.add(value);
+            } else if *name == ACCEPT {
+                fields.accept.add(value);
+            } else if *name == HOST {
+                fields.host.add(value);
+            } else if *name == ORIGIN {
+                fields.origin.add(value);
+            } else if *name == TRANSFER_ENCODING {
+                fields.transfer_encoding.add(value);
+            } else if *name == CONTENT_ENCODING {
+                fields.content_encoding.add(value);
+            } else if !USUAL.contains(name) {
+                fields.add_other(name.as_str(), value);
             }
         }
         fields
+    }
+
+    #[inline]
+    fn add_other(&mut self, name: &str, value: &HeaderValue) {
+        // What follows that prefix is named by the author of a tool.
+        if !self.mcp.add(name, value) && name.contains('_') && !name.starts_with("mcp-param-") {
+            self.has_underscore = true;
+        }
     }
 
     #[inline]
@@ -99,6 +119,9 @@ impl<'h> Fields<'h> {
         }
         if limits.header_bytes < target + self.bytes {
             return Err(Rejection::HeadersTooLarge);
+        }
+        if limits.header_fields < self.count {
+            return Err(Rejection::TooManyHeaders);
         }
         Ok(())
     }
@@ -184,7 +207,11 @@ impl Accept {
         for range in value.split(',') {
             let mut parts = range.split(';').map(str::trim);
             let media = parts.next().unwrap_or_default();
-            let refused = parts.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            let refused = parts.any(|parameter| {
+                let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+                name.trim_end().eq_ignore_ascii_case("q")
+                    && matches!(value.trim_start(), "0" | "0." | "0.0" | "0.00" | "0.000")
+            });
             if media.is_empty() {
                 continue;
             }
@@ -213,6 +240,11 @@ impl Summary {
             ..
         } = self.accept;
         stream || any || !present
+    }
+
+    /// Whether it is an event stream that is asked for, in so many words.
+    pub(crate) fn names_streams(&self) -> bool {
+        self.accept.stream
     }
 
     /// Whether the body is JSON.
@@ -360,6 +392,9 @@ impl HostGuard {
         }) {
             return Err(Rejection::HostInvalid);
         }
+        if uri.scheme().is_none() && uri.authority().is_some() {
+            return Err(Rejection::Target);
+        }
         let host = match (fields.host.value()?, uri.authority()) {
             (_, Some(authority)) => authority.as_str().as_bytes(),
             (Some(host), None) => host.as_bytes(),
@@ -470,7 +505,9 @@ fn check_content_type(field: Field<'_>) -> Result<(), Rejection> {
     let charset = parts.all(|parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let value = value.trim().trim_matches('"');
-        !name.trim().eq_ignore_ascii_case("charset") || value.eq_ignore_ascii_case("utf-8")
+        !name.trim().eq_ignore_ascii_case("charset")
+            || value.eq_ignore_ascii_case("utf-8")
+            || value.eq_ignore_ascii_case("utf8")
     });
     if essence.eq_ignore_ascii_case("application/json") && charset {
         Ok(())
@@ -787,6 +824,7 @@ mod tests {
             "text/html",
             "image/png, text/plain",
             "application/json;q=0, text/html",
+            "application/json; Q = 0.",
         ] {
             assert!(!check(bad, false) && !check(bad, true), "{bad}");
         }
@@ -808,5 +846,15 @@ mod tests {
         let mut large = HeaderMap::new();
         large.insert(ACCEPT, long);
         assert_eq!(check(&uri(1), &large), Err(Rejection::HeadersTooLarge));
+        let many = |number: usize| {
+            let name = HeaderName::from_static("x");
+            let each = (0..number).map(|_| (name.clone(), HeaderValue::from_static("y")));
+            each.fold(HeaderMap::new(), |mut all, (name, value)| {
+                all.append(name, value);
+                all
+            })
+        };
+        assert_eq!(check(&uri(1), &many(100)), Ok(()));
+        assert_eq!(check(&uri(1), &many(101)), Err(Rejection::TooManyHeaders));
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum Open {
     Page(Page),
     /// What OAuth clients learn about this server (RFC 9728).
     ResourceMetadata,
+    /// A page for trying what is served; what it shows it has to ask for.
+    Playground,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ pub(super) enum Rest {
 }
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
-const ROUTES: [Route; 21] = [
+const ROUTES: [Route; 22] = [
     guarded("/mcp", "GET, POST, DELETE", Guarded::Mcp),
     open("/health", GET, Open::Page(Page::Health)),
     open("/livez", GET, Open::Page(Page::Live)),
@@ -88,6 +90,7 @@ const ROUTES: [Route; 21] = [
     guarded("/info", GET, Guarded::Rest(Rest::Info)),
     guarded("/version", GET, Guarded::Rest(Rest::Version)),
     guarded("/ping", GET, Guarded::Rest(Rest::Ping)),
+    open("/", GET, Open::Playground),
     guarded("/mcp/respond", "POST", Guarded::Respond),
     guarded("/sse", "GET", Guarded::Legacy),
     guarded("/mcp/sse", "GET", Guarded::Legacy),
@@ -131,6 +134,11 @@ impl Route {
     /// The endpoint's.
     pub(super) const MCP: &'static Self = &ROUTES[0];
 
+    /// Whether a path of the application's own comes first.
+    pub(super) fn gives_way(&self) -> bool {
+        matches!(self.place, Place::Open(Open::Playground))
+    }
+
     /// Stands for all paths of the application's own.
     pub(super) const OWN: &'static Self = &guarded("/*", "*", Guarded::Own);
 
@@ -146,7 +154,10 @@ impl Route {
         if path == Self::MCP.path {
             return Some((Self::MCP, ""));
         }
-        let path = path.strip_suffix('/').unwrap_or(path);
+        let path = match path.strip_suffix('/') {
+            None | Some("" | "/") => path,
+            Some(path) => path,
+        };
         ROUTES
             .iter()
             .find_map(|route| Some((route, route.matches(path)?)))
@@ -189,7 +200,7 @@ impl Route {
                 Counted::Mcp
             }
             Place::Guarded(Guarded::Rest(_) | Guarded::Own)
-            | Place::Open(Open::ResourceMetadata) => Counted::Rest,
+            | Place::Open(Open::ResourceMetadata | Open::Playground) => Counted::Rest,
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }
     }
@@ -198,7 +209,7 @@ impl Route {
     pub(super) fn page(&self) -> Option<Page> {
         match self.place {
             Place::Guarded(Guarded::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
-            Place::Guarded(_) | Place::Open(Open::ResourceMetadata) => None,
+            Place::Guarded(_) | Place::Open(Open::ResourceMetadata | Open::Playground) => None,
         }
     }
 
@@ -223,6 +234,10 @@ mod tests {
     fn every_route_is_found_by_its_path_with_and_without_a_slash_at_the_end() {
         for route in routes() {
             for end in ["", "/"] {
+                // There is one path to the root.
+                if (route.path, end) == ("/", "/") {
+                    continue;
+                }
                 let path = route
                     .path
                     .replace("{name}", "echo")
@@ -241,7 +256,7 @@ mod tests {
             "/tools/a/b",
             "/tools//",
             "/toolsx",
-            "/",
+            "//",
             "",
             "/mcpx",
             "//mcp",

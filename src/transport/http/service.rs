@@ -24,12 +24,14 @@ use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt as _};
 
+use super::compress;
 use super::connection::{ConnectionState, Phase};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::headers::{Fields, HostGuard, Summary};
 use super::legacy::LegacyRequest;
 use super::own::{self, OwnRoutes, RouteHandler};
+use super::playground;
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
 use super::sending;
@@ -143,6 +145,7 @@ impl Served {
         let last = served.connection.begin_request(&config.limits, hits);
         let begun = config.server_timing.then(Instant::now);
         let (mut head, body) = request.into_parts();
+        let gzip = config.compression && compress::takes_gzip(&head.headers);
         let mut body = Body::from(body);
         async move {
             let Self {
@@ -178,6 +181,9 @@ impl Served {
                     }
                 },
             };
+            if gzip {
+                response = Box::pin(compress::compressed(response)).await;
+            }
             connection.body_is_read();
             connection.answer_is_ready();
             if let Some(turned) = response.extensions_mut().remove::<Turned>() {
@@ -359,11 +365,20 @@ impl Router {
                 .at(head.uri.path())
                 .map(|_| (Route::OWN, ""))
         };
-        let Some((route, _)) = Route::of(self.path(&head.uri)).or_else(own) else {
+        let known = Route::of(self.path(&head.uri));
+        let known = known.filter(|(route, _)| !route.gives_way() || own().is_none());
+        let Some((route, _)) = known.or_else(own) else {
             return Rejection::NotFound.into_problem();
         };
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
+            Place::Open(Open::Playground) => {
+                // Whoever posts a message here is told where to.
+                return match self.endpoint.config.has_playground() && route.has(&head.method) {
+                    true => playground::page(),
+                    false => Rejection::NotFound.into_problem(),
+                };
+            }
             Place::Open(_) if !route.has(&head.method) => {
                 return Rejection::MethodNotAllowed(route.methods).into_problem();
             }
@@ -581,7 +596,7 @@ impl Router {
             }
             Err(error) => {
                 tracing::debug!(%error, path = route.path, ?client, "a request was refused");
-                if matches!(error, AuthError::Invalid(_)) {
+                if matches!(error, AuthError::Invalid(_) | AuthError::TooLong(_)) {
                     let failed = self.endpoint.server.limits.failed_proof(client);
                     failed.map_err(|refused| {
                         Rejection::Limited(refused).into_response(Some(route))

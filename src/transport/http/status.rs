@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::connection::ConnectionState;
 use super::events::EventStream;
 use super::route::Route;
-use crate::auth::{AuthError, Principal};
+use crate::auth::{AuthError, Credential, Principal};
 use crate::limit::{Limit, Refused};
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -22,6 +22,9 @@ use crate::telemetry::Reason;
 pub(crate) enum Rejection {
     TargetTooLong,
     HeadersTooLarge,
+    TooManyHeaders,
+    /// Neither a path nor a URL.
+    Target,
     HostMissing,
     HostInvalid,
     HostForeign,
@@ -56,8 +59,11 @@ impl Rejection {
     fn status(self) -> StatusCode {
         match self {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
-            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::HostMissing
+            Self::HeadersTooLarge | Self::TooManyHeaders => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
+            Self::Target
+            | Self::HostMissing
             | Self::HostInvalid
             | Self::HeaderRepeated
             | Self::HeaderName
@@ -80,6 +86,8 @@ impl Rejection {
             Self::Limited(refused) => return refused.message().into(),
             Self::TargetTooLong => "The request's target is too long",
             Self::HeadersTooLarge => "The request's headers are too large",
+            Self::TooManyHeaders => "The request has too many headers",
+            Self::Target => "The request's target is neither a path nor a URL",
             Self::HostMissing => "The Host header is missing",
             Self::HostInvalid => "The Host header is not a host name with an optional port",
             Self::HostForeign => "This server does not answer to that Host",
@@ -114,13 +122,15 @@ impl Rejection {
         match self {
             Self::TargetTooLong => Some("http.limits.target_bytes"),
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
+            Self::TooManyHeaders => Some("http.limits.header_fields"),
             Self::HostForeign => Some("http.allowed_hosts"),
             Self::OriginForeign => Some("http.allowed_origins"),
             Self::ForOperators => Some("http.admin.port"),
             Self::BodyTooLarge => Some("http.limits.body_bytes"),
             Self::BodyTooSlow(limit) => Some(limit.setting()),
             Self::Limited(refused) => Some(refused.limit.setting()),
-            Self::HostMissing
+            Self::Target
+            | Self::HostMissing
             | Self::HostInvalid
             | Self::HeaderRepeated
             | Self::HeaderName
@@ -141,13 +151,14 @@ impl Rejection {
         Some(match self {
             Self::TargetTooLong
             | Self::HeadersTooLarge
+            | Self::TooManyHeaders
             | Self::BodyTooLarge
             | Self::BodyTooSlow(_) => Reason::Limit(self.setting()?),
             Self::Limited(refused) => Reason::Limit(refused.limit.setting()),
             Self::HostMissing | Self::HostInvalid => Reason::Host,
             Self::HostForeign => Reason::HostForeign,
             Self::OriginForeign => Reason::Origin,
-            Self::HeaderRepeated | Self::HeaderName => Reason::Head,
+            Self::HeaderRepeated | Self::HeaderName | Self::Target => Reason::Head,
             Self::NotFound | Self::NoPage | Self::ForOperators => Reason::Path,
             Self::MethodNotAllowed(_) => Reason::PathMethod,
             Self::ContentType | Self::ContentEncoding => Reason::MediaType,
@@ -163,6 +174,7 @@ impl Rejection {
         match self {
             Self::TargetTooLong => Some(Limit::TargetBytes),
             Self::HeadersTooLarge => Some(Limit::HeaderBytes),
+            Self::TooManyHeaders => Some(Limit::HeaderFields),
             Self::BodyTooLarge => Some(Limit::BodyBytes),
             Self::BodyTooSlow(limit) => Some(limit),
             // Requests that are answered all the same ask for it too.
@@ -273,9 +285,18 @@ pub(super) fn reason_of(error: &AuthError) -> Reason {
     match error {
         AuthError::Missing => Reason::CredentialMissing,
         AuthError::Malformed(_) => Reason::CredentialMalformed,
-        AuthError::Invalid(_) => Reason::CredentialInvalid,
+        AuthError::Invalid(_) | AuthError::TooLong(_) => Reason::CredentialInvalid,
         AuthError::InsufficientScope { .. } => Reason::Scope,
         AuthError::Unavailable(_) => Reason::CredentialUnchecked,
+    }
+}
+
+/// The limit that was hit, if it was one.
+fn limit_of(error: &AuthError) -> Option<Limit> {
+    match error {
+        AuthError::TooLong(Credential::Token) => Some(Limit::TokenBytes),
+        AuthError::TooLong(Credential::ApiKey) => Some(Limit::KeyBytes),
+        _ => None,
     }
 }
 
@@ -307,7 +328,9 @@ pub(super) fn deny(
     route: &Route,
 ) -> Response<Body> {
     let status = match error {
-        AuthError::Missing | AuthError::Invalid(_) => StatusCode::UNAUTHORIZED,
+        AuthError::Missing | AuthError::Invalid(_) | AuthError::TooLong(_) => {
+            StatusCode::UNAUTHORIZED
+        }
         AuthError::Malformed(_) => StatusCode::BAD_REQUEST,
         AuthError::InsufficientScope { .. } => StatusCode::FORBIDDEN,
         AuthError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -320,19 +343,25 @@ pub(super) fn deny(
         error => error.to_string(),
     };
     let (media, body) = if route.speaks_rpc() {
-        let error = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        let mut told = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        if let Some(limit) = limit_of(error) {
+            told = told.with_data(json!({ "setting": limit.setting() }));
+        }
         let mut body = Vec::new();
-        error.write(&mut body, None);
+        told.write(&mut body, None);
         ("application/json", body)
     } else {
-        let problem = problem(status, &message);
+        let mut problem = problem(status, &message);
+        if let Some(limit) = limit_of(error) {
+            problem["setting"] = limit.setting().into();
+        }
         (PROBLEM, problem.to_string().into_bytes())
     };
     let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
     *response.status_mut() = status;
     response.extensions_mut().insert(Turned {
         reason: reason_of(error),
-        limit: None,
+        limit: limit_of(error),
         principal: None,
         recorded: false,
     });

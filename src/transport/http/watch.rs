@@ -107,7 +107,9 @@ impl HeadWatch {
             if from < past {
                 self.tail_len = 0;
             }
-            self.keep_tail(&bytes[from.max(past)..]);
+            if past < bytes.len() {
+                self.keep_tail(&bytes[from.max(past)..]);
+            }
         }
         self.read += bytes.len() as u64;
     }
@@ -137,8 +139,8 @@ impl HeadWatch {
         }
         let mut next = if self.chunks.is_some() {
             Next::Chunks(from)
-        } else if let Some(field) = self.begun_in_tail(rest) {
-            self.note(bytes, from, field);
+        } else if let Some((field, value)) = self.begun_in_tail(rest) {
+            self.note(bytes, from, field, from + value);
             Next::Search(from)
         } else if let ([.., b'\n', b'\r'], [b'\n', ..]) = (self.tail(), rest) {
             let next = self.close_head(from + 1, bytes.len());
@@ -159,21 +161,28 @@ impl HeadWatch {
                         Next::Search(at)
                     }
                 },
-                Next::Search(at) => match memchr::memchr(b'\n', &bytes[at..]) {
-                    Some(length) => {
-                        let end = at + length;
-                        let before = match end.checked_sub(1) {
-                            Some(before) if begins <= before => Some(bytes[before]),
-                            _ if begins == from => self.tail().last().copied(),
-                            _ => None,
-                        };
-                        if is_head && before != Some(b'\r') {
-                            bytes[end] = 0;
-                            is_head = false;
-                        }
-                        Next::Line(end + 1)
+                Next::Search(mut at) => loop {
+                    let Some(length) = line_feed(&bytes[at..]) else {
+                        return;
+                    };
+                    let end = at + length;
+                    let before = match end.checked_sub(1) {
+                        Some(before) if begins <= before => Some(bytes[before]),
+                        _ if begins == from => self.tail().last().copied(),
+                        _ => None,
+                    };
+                    if is_head && before != Some(b'\r') {
+                        bytes[end] = 0;
+                        is_head = false;
                     }
-                    None => return,
+                    at = end + 1;
+                    // Most lines show with their first byte that they are of no interest here.
+                    match bytes.get(at) {
+                        Some(b'\r' | b'\n' | b'C' | b'c' | b'T' | b't') | None => {
+                            break Next::Line(at);
+                        }
+                        Some(_) => {}
+                    }
                 },
                 Next::Behind(at) => {
                     begins = at;
@@ -223,26 +232,28 @@ impl HeadWatch {
     #[inline]
     fn line(&mut self, bytes: &mut [u8], at: usize) {
         match &bytes[at..] {
-            [b'c' | b'C', rest @ ..] if begins_with(rest, &LENGTH[1..]) => {
-                self.note(bytes, at, Field::Length);
+            // Nearly each head has a content type too.
+            [b'c' | b'C', _, _, _, _, _, _, _, b'l' | b'L', ..]
+                if begins_with(&bytes[at..], LENGTH) =>
+            {
+                self.note(bytes, at, Field::Length, at + LENGTH.len());
             }
             [b't' | b'T', rest @ ..] if begins_with(rest, &CODING[1..]) => {
-                self.note(bytes, at, Field::Coding);
+                self.note(bytes, at, Field::Coding, at + CODING.len());
             }
             _ => {}
         }
     }
 
-    /// One of the two fields stands at a place.
-    fn note(&mut self, bytes: &mut [u8], at: usize, field: Field) {
+    /// One of the two fields stands at a place, and what it says at another.
+    #[inline]
+    fn note(&mut self, bytes: &mut [u8], at: usize, field: Field, value: usize) {
         let head = self.head.get_or_insert_default();
         match field {
             Field::Length => {
                 if !head.length {
                     head.length = true;
-                    let colon = memchr::memchr(b':', &bytes[at..]).unwrap_or_default();
-                    head.begun = Some(Begun::default());
-                    head.go_on(&bytes[at + colon + 1..]);
+                    head.begin(&bytes[value..]);
                 }
             }
             Field::Coding => head.coding = true,
@@ -281,28 +292,24 @@ impl HeadWatch {
         }
     }
 
-    /// A field whose name began in what came before and ends here.
-    fn begun_in_tail(&self, bytes: &[u8]) -> Option<Field> {
+    /// A field whose name began in what came before and ends here, and where.
+    fn begun_in_tail(&self, bytes: &[u8]) -> Option<(Field, usize)> {
         let tail = self.tail();
         let line = tail.iter().rposition(|b| *b == b'\n')? + 1;
         let begun = &tail[line..];
         if begun.is_empty() {
             return None;
         }
-        let ends_in = |name: &[u8]| {
-            let Some((beginning, rest)) = name.split_at_checked(begun.len()) else {
-                return false;
-            };
-            !rest.is_empty()
+        let ends = |name: &[u8]| {
+            let (beginning, rest) = name.split_at_checked(begun.len())?;
+            let found = !rest.is_empty()
                 && beginning.eq_ignore_ascii_case(begun)
-                && bytes
-                    .get(..rest.len())
-                    .is_some_and(|found| found.eq_ignore_ascii_case(rest))
+                && begins_with(bytes, rest);
+            found.then_some(rest.len())
         };
-        if ends_in(LENGTH) {
-            Some(Field::Length)
-        } else {
-            ends_in(CODING).then_some(Field::Coding)
+        match ends(LENGTH) {
+            Some(end) => Some((Field::Length, end)),
+            None => ends(CODING).map(|end| (Field::Coding, end)),
         }
     }
 
@@ -332,14 +339,47 @@ fn begins_with(bytes: &[u8], name: &[u8]) -> bool {
         .is_some_and(|found| found.eq_ignore_ascii_case(name))
 }
 
+/// Where the first line feed is. Lines of a head are short: to look at eight bytes at a time here costs less than it
+/// takes to call a search that is made for long texts.
+#[inline(always)]
+fn line_feed(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const SHORT: usize = 64;
+    let mut at = 0;
+    while at < SHORT {
+        let Some(word) = bytes[at..].first_chunk::<8>() else {
+            break;
+        };
+        // A byte is zero here where a line feed was; the lowest one that is found is none by mistake.
+        let rest = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\n'));
+        let zeros = rest.wrapping_sub(ONES) & !rest & (ONES << 7);
+        if zeros != 0 {
+            return Some(at + (zeros.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr::memchr(b'\n', &bytes[at..]).map(|found| at + found)
+}
+
 impl Head {
+    /// Reads a length that begins here.
+    #[inline]
+    fn begin(&mut self, bytes: &[u8]) {
+        if let Some(end) = line_feed(bytes) {
+            self.value = number(&bytes[..end]);
+        } else {
+            self.begun = Some(Begun::default());
+            self.go_on(bytes);
+        }
+    }
+
     /// Reads on in the line of a length that has begun and not ended.
     #[inline]
     fn go_on(&mut self, bytes: &[u8]) {
         let Some(begun) = &mut self.begun else {
             return;
         };
-        let end = memchr::memchr(b'\n', bytes);
+        let end = line_feed(bytes);
         let more = &bytes[..end.unwrap_or(bytes.len())];
         if end.is_some() && begun.len == 0 {
             self.value = number(more);

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream as StdStream};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use foldhash::fast::RandomState;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -27,9 +27,11 @@ use super::connection::{ConnectionState, Guards, Phase, Socket, WorkerClock};
 use super::peers::PeerPlace;
 use super::service::{Router, Served, WorkerService};
 use super::stream::Stream;
+use super::timer::CoarseTimer;
 use super::tls::{HTTP_2, Tls};
 use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};
+use crate::net::ConnectionWaker;
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -425,30 +427,56 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         // hyper makes each stream a task and moves it about on the way; a pointer is moved for less.
         let service = service_fn(move |request| Box::pin(respond(request)));
         let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
+            .timer(CoarseTimer::new(state.clock()))
             .max_concurrent_streams(limits.http2_streams)
             .max_header_list_size(limits.header_bytes as u32)
-            .max_pending_accept_reset_streams(20)
+            .max_pending_accept_reset_streams(limits.http2_resets as usize)
             .max_local_error_reset_streams(1024)
             .initial_connection_window_size(1024 * 1024)
             .keep_alive_interval(ping)
             .keep_alive_timeout(ping)
             .serve_connection(io, service);
-        until_drained(connection, &drain, Some(&state), |c| c.graceful_shutdown()).await
+        let end = |connection: Pin<&mut _>| http2::Connection::graceful_shutdown(connection);
+        until_drained(connection, &drain, Some(&state), Waker::clone, end).await
     } else {
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_header_size(HEAD_MAX)
             .max_buf_size(READ_MAX)
             .serve_connection(io, service_fn(respond));
-        until_drained(connection, &drain, None, |c| c.graceful_shutdown()).await
+        let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
+        until_drained(connection, &drain, None, ConnectionWaker::standing_for, end).await
     };
     if let Err(error) = ended {
-        if multiplexed && error.is_timeout() {
-            hits.count(Limit::Http2PingSeconds);
+        if let Some(limit) = limit_of(&error, multiplexed, &state, limits.header_bytes) {
+            hits.count(limit);
         }
         tracing::trace!(%error, "a connection ended early");
     }
+}
+
+/// The limit because of which a connection ended early, if it was one that hyper keeps.
+#[cold]
+fn limit_of(
+    error: &hyper::Error,
+    multiplexed: bool,
+    state: &ConnectionState,
+    header_bytes: usize,
+) -> Option<Limit> {
+    if multiplexed {
+        if error.is_timeout() {
+            return Some(Limit::Http2PingSeconds);
+        }
+        let source = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
+        let told_to_calm_down =
+            source.is_library() && source.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+        return told_to_calm_down.then_some(Limit::Http2Resets);
+    }
+    // hyper answers both in the same way, and does not say which it was.
+    error.is_parse_too_large().then(|| match state.received() {
+        received if received <= header_bytes as u64 => Limit::HeaderFields,
+        _ => Limit::HeaderBytes,
+    })
 }
 
 /// Whether a client begins with the preface of HTTP/2. `None` if it went away, or is to go away, before it said
@@ -494,18 +522,23 @@ async fn speaks_http2(
 }
 
 /// Drives a connection, and asks it to end once the server stops, or once its state says so. While the server runs that
-/// costs one load at each poll.
+/// costs one load at each poll. `waker_of` makes what the connection wakes of what wakes its task.
 async fn until_drained<C: Future>(
     connection: C,
     drain: &Drain,
     retiring: Option<&ConnectionState>,
+    waker_of: fn(&Waker) -> Waker,
     end: impl Fn(Pin<&mut C>),
 ) -> C::Output {
     let mut connection = pin!(connection);
     let mut news = pin!(drain.news.notified());
     let mut listening = false;
     let mut ended = false;
+    let mut waker = None;
     std::future::poll_fn(move |cx: &mut Context<'_>| {
+        // It is always the same task that polls this.
+        let waker = waker.get_or_insert_with(|| waker_of(cx.waker()));
+        let cx = &mut Context::from_waker(waker);
         if !listening {
             listening = true;
             // Only to be woken; whether there is news is read from the flag.

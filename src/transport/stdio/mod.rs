@@ -26,6 +26,7 @@ pub use framing::Framing;
 pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
+use crate::limit::Limit;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Local, Parts, Reply, Said, Server, StdioPeer};
 use crate::telemetry::Seen;
@@ -102,6 +103,7 @@ pub(crate) async fn serve(
         let message = match frame {
             Frame::Message(message) => message,
             Frame::TooLarge => {
+                server.limits.hits.count(Limit::StdioMessage);
                 refuse(&answers, "the message is too large (stdio.message_bytes)").await;
                 continue;
             }

@@ -453,7 +453,7 @@ fn depth_and_number_of_members_have_limits_to_the_one() {
             cases.push(case(&name, "[".repeat(levels)).error(400, -32700, ""));
         }
         for n in [10_001, 50_000] {
-            cases.push(case(&format!("{n} members"), members(n)).error(400, -32700, ""));
+            cases.push(case(&format!("{n} members"), members(n)).error(400, -32600, ""));
         }
         cases.push(case(
             "100000 elements",

@@ -224,6 +224,7 @@ fn http_07_bodies_of_other_types_are_refused_and_answers_are_of_two() {
         "application/json ; charset=\"utf-8\"",
         "application/json; x=y",
         "application/json;",
+        "application/json; charset=utf8",
     ] {
         cases.push(case(&[("content-type", media)]));
     }
@@ -307,6 +308,8 @@ fn http_07_bodies_of_other_types_are_refused_and_answers_are_of_two() {
         "application/json5",
         "text/html, application/xhtml+xml, application/xml;q=0.9",
         "*/*;q=0",
+        "*/*;Q=0",
+        "application/json ; q = 0.0",
         "application/json;q=0, text/event-stream;q=0.000",
     ] {
         cases.push(case(&[("accept", accept)]).error(406, 406, ""));
@@ -500,6 +503,17 @@ fn paths_and_methods_that_there_are_not() {
     ] {
         let text = text.replace("POST /mcp ", &format!("POST {path} "));
         cases.push(Case::new(format!("path {path}"), text).status(&[404]));
+    }
+    // What names a host and no path is for proxies (RFC 9112 section 3.2.3).
+    for (method, target) in [
+        ("POST", "mcp"),
+        ("POST", "localhost:80"),
+        ("CONNECT", "localhost:80"),
+        ("CONNECT", "evil.example.com:443"),
+    ] {
+        let text = text.replace("POST /mcp ", &format!("{method} {target} "));
+        let case = Case::new(format!("{method} {target}"), text);
+        cases.push(case.status(&[400]).abandoned());
     }
     for path in [
         "/mcp",

@@ -3,10 +3,12 @@
 //!
 //! A case is named by what it is; both eras are asked wherever both have an opinion.
 
+mod bounds;
 mod documents;
 mod forged;
 mod framing;
 mod headers;
+mod http2;
 mod messages;
 mod params;
 mod sessions;

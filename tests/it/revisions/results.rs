@@ -1,7 +1,7 @@
 //! What calls answer, as each revision's clients read it.
 
 use longshore::server::ValidationErrors;
-use longshore::{Content, JsonSchema, Output, ToolError, tool};
+use longshore::{CallContext, Content, JsonSchema, Output, ToolError, tool};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -325,4 +325,86 @@ fn tool_04_invalid_arguments_are_shown_to_the_model_from_2025_11_25_on() {
     );
     assert_eq!(reported(ValidationErrors::Protocol), [false; 5]);
     assert_eq!(reported(ValidationErrors::Tool), [true; 5]);
+}
+
+/// Passes on what a file system says, or says it in words of its own.
+#[tool]
+async fn fragile(own_words: bool) -> Result<String, ToolError> {
+    if own_words {
+        return Err(ToolError::new("there is no such customer"));
+    }
+    Ok(std::fs::read_to_string("/no/such/place/secret-path")?)
+}
+
+#[test]
+fn tool_03_what_was_not_written_for_the_model_is_told_unless_a_setting_says_otherwise() {
+    let told = |masked: bool, own_words: bool| {
+        let server = Serve::new()
+            .tool(fragile)
+            .configured(|c| c.server.mask_errors = masked)
+            .start();
+        let result = Stateless::call("fragile", json!({"own_words": own_words})).send(&server);
+        let result = result.result();
+        assert_eq!(result["isError"], true);
+        result["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .to_owned()
+    };
+    for masked in [false, true] {
+        assert_eq!(told(masked, true), "there is no such customer");
+    }
+    assert!(told(false, false).contains("No such file"));
+    assert_eq!(
+        told(true, false),
+        "the tool failed; the reason is in the server's log"
+    );
+}
+
+/// Who pays, by what the client says beside the arguments.
+#[tool]
+async fn billed(context: &CallContext) -> String {
+    let tenant: Option<String> = context.meta("com.example/tenant");
+    let nested: Option<Map<String, Value>> = context.meta("com.example/nested");
+    let version: Option<String> = context.meta("io.modelcontextprotocol/protocolVersion");
+    format!(
+        "{tenant:?} {:?} {}",
+        nested.map(|it| it.len()),
+        version.is_some()
+    )
+}
+
+#[test]
+fn meta_09_members_that_nobody_else_knows_reach_the_tool() {
+    let server = Serve::new().tool(billed).start();
+    let text = |result: Value| {
+        result["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .to_owned()
+    };
+    let own = json!({"com.example/tenant": "a\"b", "com.example/nested": {"x": [1], "y": {}}, "progressToken": 1});
+    for revision in WITH_SESSIONS {
+        let session = server.session(revision);
+        let params = json!({"name": "billed", "arguments": {}, "_meta": own});
+        let said = text(session.request("tools/call", &params).result());
+        assert_eq!(said, "Some(\"a\\\"b\") Some(2) false");
+        assert_eq!(
+            text(session.call("billed", &json!({})).result()),
+            "None None false"
+        );
+    }
+    let call = Stateless::call("billed", json!({}));
+    assert_eq!(text(call.clone().send(&server).result()), "None None false");
+    let call = call.params(|params| {
+        for (key, value) in own.as_object().into_iter().flatten() {
+            params["_meta"][key] = value.clone();
+        }
+    });
+    let said = text(call.send(&server).result());
+    assert_eq!(said, "Some(\"a\\\"b\") Some(2) false");
+    // What has another type than the tool expects is not there for it.
+    let call = Stateless::call("billed", json!({}))
+        .params(|params| params["_meta"]["com.example/tenant"] = json!(7));
+    assert!(text(call.send(&server).result()).starts_with("None"));
 }

@@ -1,5 +1,6 @@
 //! The handshake, and what its session is good for.
 
+use longshore::server::StaleSessions;
 use serde_json::{Value, json};
 
 use super::{INVALID_PARAMS, WITH_SESSIONS};
@@ -247,5 +248,56 @@ fn ping_01_is_answered_with_nothing() {
                 r#"{"jsonrpc":"2.0","id":1,"result":{}}"#
             );
         }
+    }
+}
+
+/// Requests with a session id that this server has never given out.
+fn stray(
+    server: &crate::support::Running,
+    id: &str,
+    version: Option<&str>,
+    body: &str,
+) -> Response {
+    let mut headers = vec![("mcp-session-id", id)];
+    headers.extend(version.map(|version| ("mcp-protocol-version", version)));
+    server.post(&headers, body)
+}
+
+#[test]
+fn lh_08_a_session_that_is_not_known_is_404_unless_a_setting_says_otherwise() {
+    let another = Serve::demo();
+    let id = another.session("2025-06-18").id.clone();
+    let list = request("tools/list", &json!({}));
+    stray(&Serve::demo(), &id, None, &list).error(404, 404, "1");
+    let accepting = Serve::demo_with(|c| c.server.stale_sessions = StaleSessions::Accept);
+    // What the header names is what is spoken; without one it is 2025-03-26, which has arrays.
+    let call = request(
+        "tools/call",
+        &json!({"name": "echo", "arguments": {"message": 7}}),
+    );
+    let old = stray(&accepting, &id, Some("2025-06-18"), &call);
+    assert_eq!(old.json()["error"]["code"], INVALID_PARAMS);
+    let new = stray(&accepting, &id, Some("2025-11-25"), &call);
+    assert_eq!(new.result()["isError"], true);
+    let batch = stray(&accepting, &id, None, &format!("[{list}]"));
+    assert_eq!(batch.status, 200, "{batch:?}");
+    // Without an id there is no session, and what cannot be one is none.
+    accepting.post(&[], &list).error(400, -32600, "1");
+    for none in ["a b", &"x".repeat(513)] {
+        stray(&accepting, none, None, &list).error(404, 404, "1");
+    }
+}
+
+#[test]
+fn lh_09_a_session_that_was_ended_stays_ended_also_where_strays_are_accepted() {
+    let accepting = Serve::demo_with(|c| c.server.stale_sessions = StaleSessions::Accept);
+    let own = accepting.session("2025-06-18").id.clone();
+    let list = request("tools/list", &json!({}));
+    for id in [&*own, "somebody-elses-server-gave-this"] {
+        assert_eq!(stray(&accepting, id, None, &list).status, 200);
+        let delete =
+            format!("DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {id}\r\n\r\n");
+        assert_eq!(accepting.connect().send(delete).receive().status, 204);
+        stray(&accepting, id, None, &list).error(404, 404, "1");
     }
 }

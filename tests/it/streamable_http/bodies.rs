@@ -141,7 +141,7 @@ fn an_object_has_a_bounded_number_of_members() {
         format!(r#"{{{members}"jsonrpc":"2.0","id":1,"method":"ping"}}"#)
     };
     assert_eq!(session.post(&of(10_000)).result(), json!({}));
-    session.post(&of(10_001)).error(400, -32700, "");
+    session.post(&of(10_001)).error(400, -32600, "");
 }
 
 #[test]

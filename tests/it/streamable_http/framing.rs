@@ -58,6 +58,41 @@ fn chunked_bodies_are_put_together_again() {
 }
 
 #[test]
+fn a_connection_goes_on_in_however_many_pieces_its_requests_come() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    let long = "x".repeat(300_000);
+    let chunks = framed("transfer-encoding: chunked", chunked);
+    for (text, said) in [
+        (echoing("hi").text(), "hi"),
+        (chunks, "hi"),
+        (echoing(&long).text(), &long),
+    ] {
+        let body = text.find("\r\n\r\n").expect("a head") + 4;
+        for cuts in [
+            vec![],
+            vec![body],
+            vec![body - 2],
+            vec![body, body + 20],
+            vec![body + 20, text.len() - 1],
+        ] {
+            // The next one comes in one piece with the end of this one.
+            let both = text.clone() + &text;
+            let mut sent = 0;
+            for cut in cuts {
+                connection.send(&both[sent..cut]);
+                std::thread::yield_now();
+                sent = cut;
+            }
+            connection.send(&both[sent..]);
+            for _ in 0..2 {
+                assert_eq!(connection.receive().result()["content"][0]["text"], said);
+            }
+        }
+    }
+}
+
+#[test]
 fn framings_that_can_be_read_in_two_ways_are_refused_and_the_connection_closed() {
     let server = Serve::new().tool(echo).start();
     for header in [

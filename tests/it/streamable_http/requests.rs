@@ -84,6 +84,19 @@ fn lh_03_mh_01_other_methods_are_405_and_told_what_there_is() {
         response.error(405, 405, "");
         assert_eq!(response.header("allow"), Some("POST"), "{method}");
     }
+    // Browsers and probes have no session, and want no stream; whoever wants one has forgotten the session.
+    for accept in ["", "accept: */*\r\n", "accept: text/html, */*;q=0.8\r\n"] {
+        let response = bare(&mut connection, "GET", "/mcp", accept);
+        response.error(405, 405, "");
+        assert_eq!(response.header("allow"), Some("POST"), "{accept}");
+    }
+    let stream = bare(
+        &mut connection,
+        "GET",
+        "/mcp",
+        "accept: text/event-stream\r\n",
+    );
+    stream.error(400, -32600, "");
     // The answer to HEAD has a length and no body.
     connection.send("HEAD /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n");
     let head = connection.receive_head();

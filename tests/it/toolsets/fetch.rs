@@ -417,7 +417,8 @@ async fn what_never_ends_is_given_up_and_takes_no_memory() {
             _ => write(socket, "302 Found\r\nlocation: /again", b""),
         }
     });
-    let server = fetcher(|config| config.builtin.fetch.timeout_seconds = 2);
+    let patient = fetcher(|config| config.builtin.fetch.timeout_seconds = 60);
+    let hasty = fetcher(|config| config.builtin.fetch.timeout_seconds = 2);
     for (path, part) in [
         ("/endless", "larger than 5242880 bytes"),
         ("/announced", "larger than 5242880 bytes"),
@@ -431,17 +432,13 @@ async fn what_never_ends_is_given_up_and_takes_no_memory() {
         ("/silent", "took longer than 2 s"),
         ("/again", "redirects further than 5 times"),
     ] {
-        let begun = Instant::now();
-        let result = fetch(&server, &format!("http://127.0.0.2:{port}{path}")).await;
+        let is_slow = ["/slow-head", "/slow-body", "/silent", "/informational"].contains(&path);
+        let server = if is_slow { &hasty } else { &patient };
+        let result = fetch(server, &format!("http://127.0.0.2:{port}{path}")).await;
         assert_eq!(result["isError"], true, "{path}: {}", text(&result).len());
         assert!(text(&result).contains(part), "{path}: {}", text(&result));
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "{path} took {:?}",
-            begun.elapsed()
-        );
     }
-    let result = fetch(&server, &format!("http://127.0.0.2:{port}/redirect-body")).await;
+    let result = fetch(&patient, &format!("http://127.0.0.2:{port}/redirect-body")).await;
     assert!(text(&result).ends_with("the end"), "{result}");
 }
 

@@ -298,8 +298,23 @@ fn mistakes_in_the_configuration_stop_the_start() {
 /// A PostgreSQL server of the test's own.
 struct Postgres {
     child: Child,
-    _folder: TempDir,
+    folder: TempDir,
+    programs: PathBuf,
     port: u16,
+}
+
+/// A program of the server's, which refuses to run as the superuser.
+fn as_user(program: &Path) -> Command {
+    let is_root = fs::metadata("/proc/self")
+        .is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
+    if !is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(program);
+    command
 }
 
 impl Postgres {
@@ -314,22 +329,8 @@ impl Postgres {
         };
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
-        // It refuses to run as the superuser.
-        let is_root = fs::metadata("/proc/self")
-            .is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0);
-        let as_user = |program: &Path| {
-            if !is_root {
-                return Command::new(program);
-            }
-            let mut command = Command::new("setpriv");
-            command
-                .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-                .arg(program);
-            command
-        };
-        if is_root {
-            std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("given away");
-        }
+        // Only the superuser can, and has to.
+        let _ = std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534));
         let made = as_user(&programs.join("initdb"))
             .args([
                 "--auth=trust",
@@ -354,9 +355,22 @@ impl Postgres {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = socket.local_addr().expect("an address").port();
         drop(socket);
-        let child = as_user(&programs.join("postgres"))
+        let mut server = Self {
+            child: Self::run(&programs, folder.path(), port),
+            folder,
+            programs,
+            port,
+        };
+        if server.answers() {
+            return Some(server);
+        }
+        skipped("it does not come up")
+    }
+
+    fn run(programs: &Path, folder: &Path, port: u16) -> Child {
+        as_user(&programs.join("postgres"))
             .arg("-D")
-            .arg(&data)
+            .arg(folder.join("data"))
             .args([
                 "-F",
                 "-c",
@@ -368,25 +382,43 @@ impl Postgres {
                 "-c",
                 &format!("port={port}"),
                 "-c",
-                &format!("unix_socket_directories={}", folder.path().display()),
+                &format!("unix_socket_directories={}", folder.display()),
             ])
-            .current_dir(folder.path())
+            .current_dir(folder)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("starts");
-        let server = Self {
-            child,
-            _folder: folder,
-            port,
-        };
+            .expect("starts")
+    }
+
+    /// As a machine does that loses its power.
+    fn die(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("gone");
+        // Its helpers see that it is gone, and end too; until then its memory is in use.
+        let _ = fs::remove_file(self.folder.path().join("data/postmaster.pid"));
+    }
+
+    fn live_again(&mut self) -> bool {
+        // The memory of the one before may be in use for a moment.
+        (0..20).any(|_| {
+            self.child = Self::run(&self.programs, self.folder.path(), self.port);
+            self.answers()
+        })
+    }
+
+    /// Waits until it does, or has ended.
+    fn answers(&mut self) -> bool {
         for _ in 0..200 {
-            if server.execute("SELECT 1").is_ok() {
-                return Some(server);
+            if self.execute("SELECT 1").is_ok() {
+                return true;
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return false;
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        skipped("it does not come up")
+        false
     }
 
     /// What is done as the owner, besides what the server under test does.
@@ -433,7 +465,7 @@ fn programs() -> Option<PathBuf> {
 
 #[test]
 fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
-    let Some(postgres) = Postgres::start() else {
+    let Some(mut postgres) = Postgres::start() else {
         return;
     };
     postgres
@@ -443,6 +475,7 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
              INSERT INTO \"Odd Name\" VALUES ('{{a,b}}', '2024-01-15 12:00:00+00', '{{\"a\": [1]}}', 12345678901234567890.5);
              CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
              CREATE ROLE writer LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;
+             CREATE SEQUENCE s; GRANT ALL ON SEQUENCE s TO writer;
              CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders; RETURN 1; END $$;"
         ))
         .expect("prepared");
@@ -567,6 +600,15 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         "COPY (SELECT 1) TO PROGRAM 'true'",
         "SELECT pg_read_file('/etc/passwd')",
         "SELECT nextval('s')",
+        "SELECT setval('s', 100)",
+        "SELECT 1 FROM orders FOR UPDATE",
+        "SELECT query_to_xml('DELETE FROM orders RETURNING id', true, true, '')",
+        "SELECT set_config('role', 'owner', false)",
+        "SELECT lo_import('/etc/passwd')",
+        "SELECT pg_terminate_backend(pg_backend_pid())",
+        "COPY orders TO STDOUT",
+        "PREPARE x AS DELETE FROM orders",
+        "DECLARE x CURSOR FOR SELECT 1",
         "EXPLAIN ANALYZE DELETE FROM orders",
         "LOCK orders",
         "DO $$ BEGIN DELETE FROM orders; END $$",
@@ -625,6 +667,19 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         .expect("done");
     let alive = (0..20).any(|_| free("SELECT 1 AS a")["isError"] != true);
     assert!(alive, "it comes back");
+
+    // So it is when the whole server was gone meanwhile.
+    postgres.die();
+    let said = failure(
+        &server,
+        "read_query",
+        json!({"database": "free", "query": "SELECT 1"}),
+    );
+    assert!(!said.contains(&postgres.port.to_string()), "{said}");
+    assert!(postgres.live_again(), "the server starts again");
+    let alive = (0..20).any(|_| free("SELECT 1 AS a")["isError"] != true);
+    assert!(alive, "it comes back");
+    assert_eq!(found("SELECT count(*) AS n FROM orders"), json!([{"n": 3}]));
 }
 
 #[test]

@@ -83,6 +83,55 @@ fn one_that_was_not_there_at_start_is_listed_when_it_comes() {
 }
 
 #[test]
+fn a_start_waits_for_what_is_offered_no_longer_than_it_should() {
+    let folder = folder("late");
+    // It says nothing before it is told to.
+    let script = format!(
+        "while [ ! -e {folder}/go ]; do sleep 0.05; done; {}",
+        counting(folder.path()),
+        folder = folder.path().display()
+    );
+    let server = behind([
+        ("late", stdio(&script)),
+        ("early", stdio(&counting(folder.path()))),
+    ])
+    .configured(|c| c.upstreams_wait_seconds = Some(1))
+    // What a rule is for may not be known yet.
+    .configured(|c| {
+        c.policy = serde_json::from_value(json!({
+            "rules": [{"effect": "allow", "tools": ["late__count", "early__count"]}]
+        }))
+        .expect("valid");
+    })
+    .start();
+    let session = server.session("2025-11-25");
+    let mut stream = open(&server, &session);
+    let known = listed(&server);
+    assert_eq!(
+        known.keys().collect::<Vec<_>>(),
+        ["early__count"],
+        "{known:?}"
+    );
+    std::fs::write(folder.path().join("go"), "").expect("written");
+    assert_eq!(stream.event(), Some(changed("tools")));
+    let known = listed(&server);
+    assert_eq!(
+        known.keys().collect::<Vec<_>>(),
+        ["early__count", "late__count"],
+        "{known:?}"
+    );
+}
+
+#[test]
+fn a_start_that_waits_for_nobody_serves_at_once_and_lists_what_comes() {
+    let folder = folder("soon");
+    let server = behind([("up", stdio(&counting(folder.path())))])
+        .configured(|c| c.upstreams_wait_seconds = Some(0))
+        .start();
+    becomes(|| listed(&server).contains_key("up__count"));
+}
+
+#[test]
 fn one_that_goes_down_is_kept_or_hidden_as_configured() {
     for on_down in ["keep", "hide"] {
         let folder = folder("There.");

@@ -181,6 +181,21 @@ fn calls_reads_and_prompts_give_what_they_give_directly() {
 }
 
 #[test]
+fn arguments_on_several_lines_are_one_message_to_a_program() {
+    let folder = folder("x");
+    let server = behind([("up", stdio(&counting(folder.path())))]).start();
+    let session = server.session("2025-11-25");
+    let message = "{\"jsonrpc\": \"2.0\", \"id\": 9, \"method\": \"tools/call\", \"params\": {\n  \"name\": \"up__count\",\n  \
+                   \"arguments\": {\n    \"a\": 1,\r\n    \"b\": [\n]\n  }\n}}";
+    let answer = session.post(message);
+    assert_eq!(
+        answer.json()["result"]["content"][0]["text"],
+        "started 1",
+        "{answer:?}"
+    );
+}
+
+#[test]
 fn a_program_is_started_once_for_all_and_again_after_it_died() {
     let folder = folder("Counts.");
     let server = behind([("x", stdio(&counting(folder.path())))]).start();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 
 use super::MemoryConfig;
 use super::graph::{Bounds, Graph, GraphError};
@@ -161,10 +162,7 @@ impl Store {
             &SHA256,
             format!("longshore memory\0{}", principal.id()).as_bytes(),
         );
-        let owner: String = hash.as_ref()[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let owner = HEXLOWER.encode(&hash.as_ref()[..16]);
         let (stem, extension) = self.name();
         let file = self
             .file

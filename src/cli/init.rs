@@ -1,0 +1,259 @@
+//! `longshore init`: the beginning of a server, of tools without code or of a Rust project.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::Failure;
+use super::output;
+use crate::app::AppError;
+use crate::config::schema;
+
+const CONFIGURATION: &str = include_str!("init/longshore.yaml");
+const MANIFEST: &str = include_str!("init/Cargo.toml.txt");
+const PROGRAM: &str = include_str!("init/main.rs");
+
+#[derive(Debug, Args)]
+pub(super) struct InitArgs {
+    /// Where to write it; the folder is made if it is not there [default: this folder]
+    #[arg(default_value = ".", hide_default_value = true)]
+    folder: PathBuf,
+
+    /// What the server is called [default: the folder's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Write a Rust project with a tool and its test, instead of a configuration for tools without code
+    #[arg(long)]
+    rust: bool,
+
+    /// With --rust: the folder of the copy of Longshore to build on [default: the one that this program was built in]
+    #[arg(long = "path", value_name = "FOLDER", requires = "rust")]
+    copy: Option<PathBuf>,
+}
+
+/// A file to be, below the folder.
+struct Written {
+    path: &'static str,
+    text: String,
+}
+
+/// Writes the files, unless one of them is there; says which, and what to do next.
+pub(super) fn init(args: InitArgs) -> Result<(), Failure> {
+    let name = match args.name {
+        Some(name) => name,
+        None => name_of(&args.folder).map_err(|error| of_folder(&args.folder, &error))?,
+    };
+    let files = if args.rust {
+        let copy = match args.copy {
+            Some(copy) => checked(&copy)?,
+            None => std::env::current_exe()
+                .ok()
+                .and_then(|program| around(&program))
+                .ok_or_else(|| {
+                    refused(
+                        "there is no release of Longshore yet, so a project depends on a copy of it: name its folder with --path"
+                            .to_owned(),
+                    )
+                })?,
+        };
+        project(&name, &copy)
+    } else {
+        configuration(&name)
+    };
+    write(&args.folder, &files)?;
+    for file in &files {
+        output::remark(&format!("wrote {}", args.folder.join(file.path).display()));
+    }
+    output::remark(&next(&args.folder, args.rust));
+    Ok(())
+}
+
+fn configuration(name: &str) -> Vec<Written> {
+    vec![
+        Written {
+            path: "longshore.yaml",
+            // Text in JSON is text in YAML.
+            text: CONFIGURATION.replacen("{{ name }}", &serde_json::json!(name).to_string(), 1),
+        },
+        Written {
+            path: "longshore.schema.json",
+            text: format!("{:#}\n", schema()),
+        },
+    ]
+}
+
+fn project(name: &str, copy: &Path) -> Vec<Written> {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let manifest = MANIFEST
+        .replacen("{{ name }}", &quoted(&package_name(name)), 1)
+        .replacen("{{ path }}", &quoted(&copy.to_string_lossy()), 1);
+    vec![
+        Written {
+            path: "Cargo.toml",
+            text: manifest,
+        },
+        Written {
+            path: "src/main.rs",
+            text: PROGRAM.to_owned(),
+        },
+        Written {
+            path: ".gitignore",
+            text: "/target\n".to_owned(),
+        },
+    ]
+}
+
+/// A name that Cargo takes, as close to what was asked for as there is one.
+fn package_name(name: &str) -> String {
+    let mut package: String = name
+        .chars()
+        .map(|c| match c {
+            'A'..='Z' => c.to_ascii_lowercase(),
+            'a'..='z' | '0'..='9' | '-' | '_' => c,
+            _ => '-',
+        })
+        .collect();
+    let begins_with_letter = package.starts_with(|c: char| c.is_ascii_lowercase());
+    // A package cannot depend on one of its own name, nor be called like what Rust calls its own.
+    let is_taken = ["longshore", "test", "core", "std", "alloc", "proc-macro"].contains(&&*package);
+    if !begins_with_letter || is_taken {
+        package.insert_str(0, "mcp-");
+    }
+    package
+}
+
+/// The folder's own name, also if it was named by dots.
+fn name_of(folder: &Path) -> io::Result<String> {
+    let absolute = match fs::canonicalize(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(folder)?,
+        found => found?,
+    };
+    let name = absolute.file_name().map(|name| name.to_string_lossy());
+    Ok(name.map_or_else(|| "server".to_owned(), Into::into))
+}
+
+/// The copy of Longshore that a program lies in, if it was built there.
+fn around(program: &Path) -> Option<PathBuf> {
+    let mut folders = program.ancestors().skip(1);
+    folders.find(|folder| is_longshore(folder)).map(Into::into)
+}
+
+fn is_longshore(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("Cargo.toml"))
+        .is_ok_and(|manifest| manifest.lines().any(|line| line == "name = \"longshore\""))
+}
+
+fn checked(copy: &Path) -> Result<PathBuf, Failure> {
+    if !is_longshore(copy) {
+        return Err(refused(format!(
+            "{} is no copy of Longshore: its Cargo.toml is not there, or of something else",
+            copy.display()
+        )));
+    }
+    // The project may be somewhere else than whoever writes it.
+    std::path::absolute(copy).map_err(|error| of_folder(copy, &error))
+}
+
+/// All of them, or none if one is there.
+fn write(folder: &Path, files: &[Written]) -> Result<(), Failure> {
+    for file in files {
+        let path = folder.join(file.path);
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(refused(format!(
+                "{} is there already, and nothing was written; name another folder, or move it away",
+                path.display()
+            )));
+        }
+    }
+    for file in files {
+        let path = folder.join(file.path);
+        let made = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::File::create_new(&path)?.write_all(file.text.as_bytes())
+        };
+        made().map_err(|error| of_folder(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn next(folder: &Path, rust: bool) -> String {
+    let quoted = |path: &Path| match path.to_string_lossy() {
+        path if path.contains(char::is_whitespace) => format!("\"{path}\""),
+        path => path.into_owned(),
+    };
+    let place = quoted(folder);
+    let is_here = folder == Path::new(".");
+    match (rust, is_here) {
+        (true, true) => "\nnext   cargo run        serves it at http://127.0.0.1:3000/mcp\n       \
+                               cargo test       tests its tool"
+            .to_owned(),
+        (true, false) => format!(
+            "\nnext   cd {place} && cargo run        serves it at http://127.0.0.1:3000/mcp\n       \
+             cd {place} && cargo test       tests its tool"
+        ),
+        (false, _) => {
+            let file = folder.join("longshore.yaml");
+            let file = quoted(file.strip_prefix(".").unwrap_or(&file));
+            format!("\nnext   longshore run --config {file}")
+        }
+    }
+}
+
+fn refused(problem: String) -> Failure {
+    AppError::Refused(problem).into()
+}
+
+fn of_folder(path: &Path, error: &io::Error) -> Failure {
+    refused(format!("cannot use {}: {error}", path.display()))
+}
+
+/// What is written is compiled, and its own test run.
+#[cfg(test)]
+#[path = "init/main.rs"]
+#[expect(dead_code, reason = "it is a program of its own")]
+mod program;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_has_a_name_that_cargo_takes() {
+        for (name, package) in [
+            ("weather", "weather"),
+            ("My Server", "my-server"),
+            ("42", "mcp-42"),
+            ("-x", "mcp--x"),
+            ("longshore", "mcp-longshore"),
+            ("Wetter für alle", "wetter-f-r-alle"),
+            ("", "mcp-"),
+        ] {
+            assert_eq!(package_name(name), package);
+        }
+    }
+
+    #[test]
+    fn whatever_a_server_is_called_its_files_can_be_read() {
+        let name = "a \"b\" #{{ c }} \\ d\n";
+        let files = configuration(name);
+        let read: serde_json::Value = serde_saphyr::from_str(&files[0].text).expect("YAML");
+        assert_eq!(read["server"]["name"], name);
+        let files = project(name, Path::new("/a \"folder\""));
+        let read: toml::Table = files[0].text.parse().expect("TOML");
+        let path = &read["dependencies"]["longshore"]["path"];
+        assert_eq!(path.as_str(), Some("/a \"folder\""));
+    }
+
+    #[test]
+    fn the_copy_that_a_program_was_built_in_is_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let built = root.join("target/release/longshore");
+        assert_eq!(around(&built).as_deref(), Some(root));
+        assert_eq!(around(Path::new("/usr/local/bin/longshore")), None);
+    }
+}

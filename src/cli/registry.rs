@@ -1,0 +1,205 @@
+//! `longshore registry`: servers that somebody has published, and how to configure one of them as an upstream.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
+
+use clap::{Args, Subcommand};
+use comfy_table::{Cell, ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+
+use super::Failure;
+use super::client::{clean, of_server};
+use super::config::print;
+use super::output;
+use crate::app::AppError;
+use crate::source::{
+    Entry, Preference, REGISTRY, Registry, RegistryError, Server, described, entry,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct RegistryArgs {
+    #[command(subcommand)]
+    command: RegistryCommand,
+
+    /// Which registry: one with the interface v0.1 of the protocol's own
+    #[arg(long, value_name = "URL", default_value = REGISTRY, global = true)]
+    url: String,
+
+    /// Print JSON; `search` does so when standard output is no terminal
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum RegistryCommand {
+    /// List servers with a text in their names
+    Search {
+        /// The text
+        text: String,
+
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 30)]
+        limit: usize,
+    },
+    /// Print an entry of `upstreams` for a server
+    ///
+    /// longshore registry show io.github.somebody/weather > longshore.yaml
+    ///
+    /// Whoever published the server wrote what it says. Read it before you use it.
+    /// Values that you have to supply are variables; which ones is said on standard error.
+    #[command(verbatim_doc_comment)]
+    Show {
+        /// The server's whole name
+        name: String,
+
+        /// Which version
+        #[arg(long, value_name = "VERSION", default_value = "latest")]
+        version: String,
+
+        /// Start it here as a program, also if it runs somewhere
+        #[arg(long)]
+        package: bool,
+
+        /// What the upstream is called [default: the last part of the server's name]
+        #[arg(long = "as", value_name = "NAME")]
+        upstream: Option<String>,
+    },
+}
+
+pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
+    let failed = |error: RegistryError| of_server(&args.url, error.to_string());
+    let registry = Registry::at(&args.url).map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(AppError::from)?;
+    match args.command {
+        RegistryCommand::Search { text, limit } => {
+            let found = runtime
+                .block_on(registry.search(&text, limit.max(1)))
+                .map_err(failed)?;
+            if args.json || !io::stdout().is_terminal() {
+                let found: Vec<Value> = found.iter().map(as_json).collect();
+                print(&format!("{:#}\n", Value::from(found)))
+            } else {
+                print(&table(&found))
+            }
+        }
+        RegistryCommand::Show {
+            name,
+            version,
+            package,
+            upstream,
+        } => {
+            let answer = runtime
+                .block_on(registry.server(&name, &version))
+                .map_err(failed)?;
+            if args.json {
+                return print(&format!("{answer:#}\n"));
+            }
+            let server = described(&answer).map_err(failed)?;
+            let preference = match package {
+                true => Preference::Package,
+                false => Preference::Remote,
+            };
+            let made = entry(&server, preference).map_err(|why| {
+                let why: Vec<String> = why.iter().map(|why| clean(why)).collect();
+                of_server(
+                    &name,
+                    format!("it cannot be configured: {}", why.join("; ")),
+                )
+            })?;
+            let made = Entry {
+                name: upstream.unwrap_or(made.name),
+                ..made
+            };
+            tell(&server, &made);
+            print(&configuration(&server, &made))
+        }
+    }
+}
+
+fn as_json(server: &Server) -> Value {
+    json!({
+        "name": server.name,
+        "version": server.version,
+        "description": server.description,
+        "ways": server.ways(),
+        "status": server.status,
+    })
+}
+
+fn table(found: &[Server]) -> String {
+    if found.is_empty() {
+        return "nothing was found\n".to_owned();
+    }
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["NAME", "VERSION", "BY", ""]);
+    // Some terminals do not say how wide they are.
+    if table.width().is_none_or(|width| width < 40) {
+        table.set_width(120);
+    }
+    for server in found {
+        table.add_row([
+            Cell::new(line(&server.name)),
+            Cell::new(line(&server.version)),
+            Cell::new(line(&server.ways().join(", "))),
+            Cell::new(line(&server.description)),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+/// One line of a text of a stranger's.
+fn line(text: &str) -> String {
+    clean(text).replace(['\n', '\t'], " ")
+}
+
+/// What somebody has to know who uses the entry.
+fn tell(server: &Server, entry: &Entry) {
+    if let Some(status) = server
+        .status
+        .as_deref()
+        .filter(|status| *status != "active")
+    {
+        output::remark(&format!("it is marked as {}", line(status)));
+    }
+    for (variable, what) in &entry.needed {
+        let what = match line(what) {
+            what if what.is_empty() => String::new(),
+            what => format!(": {what}"),
+        };
+        output::remark(&format!("it needs the variable {variable}{what}"));
+    }
+    for optional in &entry.optional {
+        output::remark(&format!("it takes, too: {}", line(optional)));
+    }
+}
+
+/// An entry in YAML. Texts are written as JSON has them, which is YAML too.
+fn configuration(server: &Server, entry: &Entry) -> String {
+    let mut text = format!(
+        "# {} {}: {}\nupstreams:\n  {}:\n",
+        line(&server.name),
+        line(&server.version),
+        line(&server.description),
+        json!(entry.name)
+    );
+    for (key, value) in &entry.config {
+        match value {
+            Value::Object(members) => {
+                let _ = writeln!(text, "    {key}:");
+                for (name, value) in members {
+                    let _ = writeln!(text, "      {}: {value}", json!(name));
+                }
+            }
+            value => {
+                let _ = writeln!(text, "    {key}: {value}");
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,332 @@
+//! The way to one place that is asked for over and over: what can be known beforehand is, and connections are kept
+//! without asking a pool.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::ThreadId;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::client::legacy::connect::Connection as _;
+use tokio::time::{Instant, timeout_at};
+use tower::Service as _;
+use url::Url;
+
+use super::client::{HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, clean};
+use super::connect::Stream;
+use super::pools::is_alone;
+use super::{Answer, Client, FetchError, Outgoing, Phase};
+
+/// Sends requests to one URL, as its [`Client`] would: the same guard, the same deadlines. No redirect is followed.
+///
+/// Over HTTP/1.1 each connection has one request at a time, and belongs to the thread that made it where that runs
+/// alone, as workers do. The first request to a server over TLS goes through the client and its pool, and so do all
+/// further ones if HTTP/2 is spoken.
+#[derive(Clone)]
+pub(crate) struct Lane(Arc<Parts>);
+
+struct Parts {
+    client: Client,
+    url: Url,
+    /// What is connected to.
+    place: Uri,
+    /// What is asked for there.
+    path: Uri,
+    authority: HeaderValue,
+    host: Arc<str>,
+    /// Requests go over connections that are kept here.
+    is_own: AtomicBool,
+    shared: Arc<Idle>,
+    own: RwLock<HashMap<ThreadId, Arc<Idle>>>,
+}
+
+/// Connections that wait for a next request; the one that was used last comes last.
+#[derive(Default)]
+struct Idle(Mutex<Vec<(Sender, Instant)>>);
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Where a connection goes back to when its answer has been read.
+pub(super) struct Place {
+    sender: Sender,
+    idle: Arc<Idle>,
+}
+
+/// Threads that have connections of their own; further ones share theirs.
+const THREADS_MAX: usize = 256;
+
+impl Lane {
+    /// The way to `url`.
+    ///
+    /// # Errors
+    ///
+    /// The client's guard does not permit it.
+    pub(crate) fn new(client: Client, mut url: Url) -> Result<Self, FetchError> {
+        client.guard().check_url(&url)?;
+        url.set_fragment(None);
+        let wrong = || FetchError::Url("it has characters that no request can have");
+        let place: Uri = url.as_str().parse().map_err(|_| wrong())?;
+        let path = place.path_and_query().cloned().ok_or_else(wrong)?;
+        let host = place.host().ok_or_else(wrong)?;
+        // `Url` leaves out a port that goes without saying.
+        let authority = match url.port() {
+            Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
+            None => HeaderValue::from_str(host),
+        };
+        Ok(Self(Arc::new(Parts {
+            host: url.host_str().unwrap_or_default().into(),
+            authority: authority.map_err(|_| wrong())?,
+            path: Uri::from(path),
+            // What is spoken is settled by TLS.
+            is_own: AtomicBool::new(url.scheme() == "http"),
+            place,
+            url,
+            client,
+            shared: Arc::default(),
+            own: RwLock::default(),
+        })))
+    }
+
+    /// Where it leads.
+    pub(crate) fn url(&self) -> &Url {
+        &self.0.url
+    }
+
+    /// Headers as [`send`](Self::send) wants them: without those that are about the connection.
+    pub(crate) fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
+        clean(&mut headers);
+        headers.insert(HOST, self.0.authority.clone());
+        headers
+    }
+
+    /// Sends a request with headers that [`headers`](Self::headers) has seen, and returns as soon as the answer begins.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Client::open`].
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, FetchError> {
+        let parts = &*self.0;
+        if !parts.is_own.load(Ordering::Relaxed) {
+            return parts.by_client(method, headers, body).await;
+        }
+        let deadlines = parts.client.deadlines();
+        let now = Instant::now();
+        let total = deadlines.total.map(|limit| (now + limit, limit));
+        let head = now + deadlines.connect * 2 + deadlines.tls + deadlines.first_byte;
+        let (deadline, phase, limit) = match total {
+            Some((total, limit)) if total <= head => (total, Phase::Total, limit),
+            _ => (head, Phase::FirstByte, deadlines.first_byte),
+        };
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = parts.path.clone();
+        *request.headers_mut() = headers;
+        let exchanged = std::pin::pin!(parts.exchange(request));
+        let (answer, place) = match timeout_at(deadline, exchanged).await {
+            Ok(Ok(Sent::Answered(answer, place))) => (answer, place),
+            Ok(Ok(Sent::Http2(request))) => {
+                let (head, body) = request.into_parts();
+                let body = into_bytes(body).await;
+                return parts.by_client(head.method, head.headers, body).await;
+            }
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                return Err(FetchError::Timeout {
+                    host: parts.host.to_string(),
+                    phase,
+                    limit,
+                });
+            }
+        };
+        let (head, body) = answer.into_parts();
+        let mut answer = Answer {
+            status: head.status,
+            version: head.version,
+            headers: head.headers,
+            url: parts.url.clone(),
+            body,
+            host: Arc::clone(&parts.host),
+            idle: deadlines.idle,
+            total,
+            max: parts.client.max_body(),
+            seen: 0,
+            place: Some(place),
+        };
+        answer.leave_if_ended();
+        Ok(answer)
+    }
+}
+
+enum Sent {
+    Answered(Response<Incoming>, Place),
+    /// It was not sent, since the server wants another protocol.
+    Http2(Request<Full<Bytes>>),
+}
+
+impl Parts {
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Sent, FetchError> {
+        let idle = self.idle();
+        loop {
+            let (mut sender, is_new) = match idle.take() {
+                Some(sender) => (sender, false),
+                None => match Box::pin(self.connect()).await? {
+                    Some(sender) => (sender, true),
+                    None => return Ok(Sent::Http2(request)),
+                },
+            };
+            if !is_new && !sender.is_ready() && sender.ready().await.is_err() {
+                continue;
+            }
+            match sender.try_send_request(request).await {
+                Ok(answer) => return Ok(Sent::Answered(answer, Place { sender, idle })),
+                Err(mut error) => match error.take_message() {
+                    // The server had hung up meanwhile; nothing was sent.
+                    Some(again) if !is_new => request = again,
+                    _ => return Err(self.broken(error.into_error())),
+                },
+            }
+        }
+    }
+
+    /// A new connection; `None` if the server wants HTTP/2 on it.
+    async fn connect(&self) -> Result<Option<Sender>, FetchError> {
+        let stream: Stream = self.client.connector().call(self.place.clone()).await?;
+        if stream.connected().is_negotiated_h2() {
+            self.is_own.store(false, Ordering::Relaxed);
+            return Ok(None);
+        }
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(usize::from(HEAD_BYTES))
+            .max_headers(HEADERS)
+            .handshake(stream)
+            .await
+            .map_err(|error| self.broken(error))?;
+        tokio::spawn(async move {
+            // Whoever has a request on it is told.
+            let _ = connection.await;
+        });
+        sender.ready().await.map_err(|error| self.broken(error))?;
+        Ok(Some(sender))
+    }
+
+    async fn by_client(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, FetchError> {
+        let mut outgoing = Outgoing::new(method, self.url.clone());
+        outgoing.headers = headers;
+        outgoing.body = body;
+        let answer = self.client.open(outgoing).await?;
+        let is_http1 = answer.version < Version::HTTP_2;
+        self.is_own.store(is_http1, Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    fn broken(&self, error: hyper::Error) -> FetchError {
+        FetchError::Broken {
+            host: self.host.to_string(),
+            source: Arc::new(error),
+        }
+    }
+
+    /// Connections of this thread.
+    fn idle(&self) -> Arc<Idle> {
+        if !is_alone() {
+            return Arc::clone(&self.shared);
+        }
+        let thread = std::thread::current().id();
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(idle) = own.get(&thread) {
+            return Arc::clone(idle);
+        }
+        drop(own);
+        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        if THREADS_MAX <= own.len() {
+            return Arc::clone(&self.shared);
+        }
+        Arc::clone(own.entry(thread).or_default())
+    }
+}
+
+impl Idle {
+    fn list(&self) -> MutexGuard<'_, Vec<(Sender, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one that was used last, since it is the likeliest to be there still.
+    fn take(&self) -> Option<Sender> {
+        let mut list = self.list();
+        let (sender, since) = list.pop()?;
+        if is_old(since, Instant::now()) {
+            // So are all others.
+            list.clear();
+            return None;
+        }
+        Some(sender)
+    }
+
+    fn put(&self, sender: Sender) {
+        let now = Instant::now();
+        let mut list = self.list();
+        let old = list
+            .iter()
+            .take_while(|(sender, since)| sender.is_closed() || is_old(*since, now))
+            .count();
+        list.drain(..old);
+        if list.len() < IDLE_CONNECTIONS {
+            list.push((sender, now));
+        }
+    }
+}
+
+fn is_old(since: Instant, now: Instant) -> bool {
+    IDLE_CONNECTION_LIFE < now.saturating_duration_since(since)
+}
+
+impl Place {
+    /// Lets the next request have the connection.
+    pub(super) fn leave(self) {
+        if !self.sender.is_closed() {
+            self.idle.put(self.sender);
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("host", &self.0.host)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a body that was not sent.
+async fn into_bytes(body: Full<Bytes>) -> Bytes {
+    use http_body_util::BodyExt as _;
+    match body.collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(never) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests;

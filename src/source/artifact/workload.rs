@@ -1,0 +1,430 @@
+//! Keys that a platform gives to whatever runs there: each good for a while, and got anew before it ends.
+//!
+//! Three ways are known: a token in a file that a role is taken on with (`AssumeRoleWithWebIdentity`), a service beside a
+//! container, and the metadata service of a machine, in its second version. What is asked is the one address that the
+//! platform has named; nothing else that is not public is within reach.
+
+use std::fmt;
+use std::io::Read as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use http::header::{ACCEPT, AUTHORIZATION};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ipnet::IpNet;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use url::Url;
+
+use super::sign::Keys;
+use crate::environment::{Probe, Secret};
+use crate::net::{Client, Deadlines, EgressConfig, Fetched, Outgoing};
+
+/// Who gives keys, and those that were given last.
+pub(super) struct Workload {
+    giver: Giver,
+    client: Client,
+    given: ArcSwapOption<Given>,
+    /// Held by whoever gets other keys.
+    getting: Mutex<()>,
+}
+
+enum Giver {
+    /// A role that is taken on with a token from a file.
+    Role {
+        service: Url,
+        role: String,
+        session: String,
+        file: PathBuf,
+    },
+    /// What stands beside a container.
+    Container { url: Url, proof: Option<Proof> },
+    /// What a machine is told about itself.
+    Machine { service: Url },
+}
+
+enum Proof {
+    Text(Secret),
+    File(PathBuf),
+}
+
+struct Given {
+    keys: Keys,
+    expires: SystemTime,
+    /// When others are worth getting.
+    renew: SystemTime,
+}
+
+/// Keys as containers and machines get them.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer {
+    access_key_id: String,
+    secret_access_key: String,
+    token: Option<String>,
+    expiration: Option<String>,
+}
+
+const TOKEN_BYTES: u64 = 64 * 1024;
+const ANSWER_BYTES: usize = 64 * 1024;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So long before they end others are got; for keys that last less than twice as long, at half their time.
+const MARGIN: Duration = Duration::from_secs(300);
+/// When that is tried again, as long as there are keys that are good.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Keys that end sooner may end on their way.
+const LEAST: Duration = Duration::from_secs(10);
+/// How long keys are taken to be good that do not say so.
+const UNTOLD: Duration = Duration::from_secs(15 * 60);
+/// Where containers ask on ECS, and on EKS.
+const CONTAINER_ADDRESSES: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
+const MACHINE_ADDRESSES: [&str; 2] = ["169.254.169.254", "fd00:ec2::254"];
+const MACHINE_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
+const MACHINE_TOKEN_LIFE: HeaderName =
+    HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
+
+impl Workload {
+    /// What this runs as, by the variables that platforms set. A machine is asked only if `machine` says so: whatever
+    /// runs on it may.
+    ///
+    /// # Errors
+    ///
+    /// What a variable says cannot be used.
+    pub(super) fn of(probe: &Probe, region: &str, machine: bool) -> Result<Option<Self>, String> {
+        let file = probe.variable("AWS_WEB_IDENTITY_TOKEN_FILE");
+        if let (Some(file), Some(role)) = (file, probe.variable("AWS_ROLE_ARN")) {
+            let top = match region.starts_with("cn-") {
+                true => "amazonaws.com.cn",
+                false => "amazonaws.com",
+            };
+            let service = match probe.variable("AWS_ENDPOINT_URL_STS") {
+                Some(url) => parsed("AWS_ENDPOINT_URL_STS", url)?,
+                None => parsed("AWS_REGION", &format!("https://sts.{region}.{top}/"))?,
+            };
+            return Self::new(Giver::Role {
+                service,
+                role: role.to_owned(),
+                session: probe
+                    .variable("AWS_ROLE_SESSION_NAME")
+                    .unwrap_or("longshore")
+                    .to_owned(),
+                file: file.into(),
+            })
+            .map(Some);
+        }
+        let relative = probe.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let full = probe.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        let url = match (relative, full) {
+            (Some(path), _) if path.starts_with('/') => Some(parsed(
+                "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                &format!("http://{}{path}", CONTAINER_ADDRESSES[0]),
+            )?),
+            (Some(_), _) => {
+                return Err(
+                    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI does not begin with a slash".to_owned(),
+                );
+            }
+            (None, Some(url)) => Some(container_url(url)?),
+            (None, None) => None,
+        };
+        if let Some(url) = url {
+            let file = probe.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+            let text = probe.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+            let proof = match (file, text) {
+                (Some(file), _) => Some(Proof::File(file.into())),
+                (None, Some(text)) => Some(Proof::Text(Secret::from(text.to_owned()))),
+                (None, None) => None,
+            };
+            return Self::new(Giver::Container { url, proof }).map(Some);
+        }
+        if !machine {
+            return Ok(None);
+        }
+        let service = match probe.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT") {
+            Some(url) => parsed("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)?,
+            None => parsed("", &format!("http://{}/", MACHINE_ADDRESSES[0]))?,
+        };
+        Self::new(Giver::Machine { service }).map(Some)
+    }
+
+    fn new(giver: Giver) -> Result<Self, String> {
+        let (url, addresses) = match &giver {
+            Giver::Role { service, .. } => (service, &[][..]),
+            Giver::Container { url, .. } => (url, &CONTAINER_ADDRESSES[..]),
+            Giver::Machine { service } => (service, &MACHINE_ADDRESSES[..]),
+        };
+        let host = url.host_str().unwrap_or_default().to_owned();
+        // Link-local addresses are open to nothing but what the platform itself has there.
+        let own = addresses.iter().filter_map(|text| text.parse().ok());
+        let own = own.filter(|own: &IpAddr| address_of(url) == Some(*own));
+        let egress = EgressConfig {
+            hosts: vec![host],
+            networks: own.map(IpNet::from).collect(),
+            ..EgressConfig::default()
+        };
+        let guard = egress.guard().map_err(|error| error.to_string())?;
+        let guard = guard.trust(url);
+        guard
+            .check_url(url)
+            .map_err(|error| format!("{url}: {error}"))?;
+        let client = Client::builder(guard)
+            .deadlines(Deadlines::total(PATIENCE))
+            .max_body(ANSWER_BYTES)
+            .idle_connections(0)
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            giver,
+            client,
+            given: ArcSwapOption::empty(),
+            getting: Mutex::default(),
+        })
+    }
+
+    /// Keys that are good for a while.
+    pub(super) async fn keys(&self) -> Result<Keys, String> {
+        let now = SystemTime::now();
+        let given = self.given.load_full();
+        if let Some(given) = given.filter(|given| now < given.renew) {
+            return Ok(given.keys.clone());
+        }
+        let is_good = |given: &Arc<Given>| now + LEAST < given.expires;
+        let _getting = match self.getting.try_lock() {
+            Ok(getting) => getting,
+            // Somebody is at it already.
+            Err(_) => match self.given.load_full().filter(is_good) {
+                Some(given) => return Ok(given.keys.clone()),
+                None => self.getting.lock().await,
+            },
+        };
+        let given = self.given.load_full();
+        if let Some(given) = given.as_ref().filter(|given| now < given.renew) {
+            return Ok(given.keys.clone());
+        }
+        let (keys, expires) = match (self.get().await, given.filter(is_good)) {
+            (Ok((keys, expires)), _) => (keys, expires),
+            (Err(problem), Some(old)) => {
+                tracing::warn!(
+                    problem,
+                    "no other keys for artifacts.s3; those that are there are good for a while"
+                );
+                let later = Given {
+                    keys: old.keys.clone(),
+                    expires: old.expires,
+                    renew: now + AGAIN,
+                };
+                self.given.store(Some(Arc::new(later)));
+                return Ok(old.keys.clone());
+            }
+            (Err(problem), None) => return Err(problem),
+        };
+        let life = expires.duration_since(now).unwrap_or_default();
+        if life < LEAST {
+            return Err(format!("{} gives keys that have ended", self.giver));
+        }
+        let given = Given {
+            keys: keys.clone(),
+            expires,
+            renew: expires - MARGIN.min(life / 2),
+        };
+        self.given.store(Some(Arc::new(given)));
+        Ok(keys)
+    }
+
+    async fn get(&self) -> Result<(Keys, SystemTime), String> {
+        match &self.giver {
+            Giver::Role {
+                service,
+                role,
+                session,
+                file,
+            } => {
+                let token = read_text(file).await?;
+                let form = url::form_urlencoded::Serializer::new(String::new())
+                    .append_pair("Action", "AssumeRoleWithWebIdentity")
+                    .append_pair("Version", "2011-06-15")
+                    .append_pair("RoleArn", role)
+                    .append_pair("RoleSessionName", session)
+                    .append_pair("WebIdentityToken", token.expose())
+                    .finish();
+                let kind = "application/x-www-form-urlencoded";
+                let answer = self
+                    .ask(Outgoing::post(service.clone(), kind, form))
+                    .await?;
+                let text = String::from_utf8_lossy(&answer.body);
+                let part = |name: &str| element(&text, name).map(str::to_owned);
+                let (Some(id), Some(secret)) = (part("AccessKeyId"), part("SecretAccessKey"))
+                else {
+                    return Err(format!("{} gives no keys", self.giver));
+                };
+                Ok((
+                    Keys {
+                        id,
+                        secret: Secret::from(secret),
+                        session: part("SessionToken").map(Secret::from),
+                    },
+                    end_of(part("Expiration").as_deref()),
+                ))
+            }
+            Giver::Container { url, proof } => {
+                let mut request = Outgoing::get(url.clone());
+                let proof = match proof {
+                    None => None,
+                    Some(Proof::Text(text)) => Some(text.clone()),
+                    Some(Proof::File(file)) => Some(read_text(file).await?),
+                };
+                if let Some(proof) = proof {
+                    request = request.header(AUTHORIZATION, secret_value(&proof)?);
+                }
+                self.read(&self.ask(request).await?)
+            }
+            Giver::Machine { service } => {
+                let url = |path: &str| service.join(path).map_err(|error| error.to_string());
+                let request = Outgoing::new(Method::PUT, url("latest/api/token")?)
+                    .header(MACHINE_TOKEN_LIFE, HeaderValue::from_static("300"));
+                let token = self.ask(request).await?;
+                let token = Secret::from(String::from_utf8_lossy(&token.body).trim().to_owned());
+                let token = secret_value(&token)?;
+                let roles = url("latest/meta-data/iam/security-credentials/")?;
+                let asked = Outgoing::get(roles.clone()).header(MACHINE_TOKEN, token.clone());
+                let said = self.ask(asked).await?;
+                let said = String::from_utf8_lossy(&said.body);
+                let role = said.lines().next().unwrap_or_default().trim();
+                let plain = |c: char| {
+                    c.is_ascii_alphanumeric()
+                        || matches!(c, '+' | '=' | ',' | '.' | '@' | '_' | '-')
+                };
+                if role.is_empty() || !role.chars().all(plain) || role.starts_with('.') {
+                    return Err("the machine has no role".to_owned());
+                }
+                let role = roles.join(role).map_err(|error| error.to_string())?;
+                let asked = Outgoing::get(role).header(MACHINE_TOKEN, token);
+                self.read(&self.ask(asked).await?)
+            }
+        }
+    }
+
+    async fn ask(&self, request: Outgoing) -> Result<Fetched, String> {
+        let request = request.header(ACCEPT, HeaderValue::from_static("*/*"));
+        let answer = self
+            .client
+            .fetch(request)
+            .await
+            .map_err(|e| e.to_string())?;
+        match answer.status {
+            StatusCode::OK => Ok(answer),
+            status => Err(format!("{} answers with status {status}", self.giver)),
+        }
+    }
+
+    fn read(&self, answer: &Fetched) -> Result<(Keys, SystemTime), String> {
+        // What is wrong may be told with the text, which nobody is to see.
+        let answer: Answer = serde_json::from_slice(&answer.body)
+            .map_err(|_| format!("{} gives no keys", self.giver))?;
+        let keys = Keys {
+            id: answer.access_key_id,
+            secret: Secret::from(answer.secret_access_key),
+            session: answer.token.map(Secret::from),
+        };
+        Ok((keys, end_of(answer.expiration.as_deref())))
+    }
+}
+
+impl fmt::Display for Giver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Role { .. } => "the service for AWS_ROLE_ARN",
+            Self::Container { .. } => "the service for containers",
+            Self::Machine { .. } => "the metadata service",
+        })
+    }
+}
+
+impl fmt::Debug for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workload")
+            .field(&format_args!("{}", self.giver))
+            .finish()
+    }
+}
+
+fn parsed(variable: &str, text: &str) -> Result<Url, String> {
+    let url: Url = text
+        .parse()
+        .map_err(|_| format!("the variable {variable}: {text:?} is no URL"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        _ => Err(format!(
+            "the variable {variable}: {text:?} is no URL of the web"
+        )),
+    }
+}
+
+/// Plain `http` only to this machine, and to where platforms answer containers.
+fn container_url(text: &str) -> Result<Url, String> {
+    let variable = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+    let url = parsed(variable, text)?;
+    let is_known = address_of(&url).is_some_and(|address| {
+        let known = CONTAINER_ADDRESSES.iter();
+        address.is_loopback()
+            || known
+                .filter_map(|k| k.parse().ok())
+                .any(|k: IpAddr| k == address)
+    });
+    if url.scheme() == "http" && !is_known && url.host_str() != Some("localhost") {
+        return Err(format!(
+            "the variable {variable}: {text:?} is neither https, nor this machine, nor where a platform answers containers"
+        ));
+    }
+    Ok(url)
+}
+
+fn address_of(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        url::Host::Ipv4(address) => Some(address.into()),
+        url::Host::Ipv6(address) => Some(address.into()),
+        url::Host::Domain(_) => None,
+    }
+}
+
+fn end_of(text: Option<&str>) -> SystemTime {
+    text.and_then(|text| text.parse::<jiff::Timestamp>().ok())
+        .map_or_else(|| SystemTime::now() + UNTOLD, SystemTime::from)
+}
+
+/// What stands in the first element of a name.
+fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    let (inside, _) = rest.split_once('<')?;
+    Some(inside.trim()).filter(|inside| !inside.is_empty())
+}
+
+fn secret_value(secret: &Secret) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(secret.expose())
+        .map_err(|_| "a token has characters that no header can hold".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+async fn read_text(file: &Path) -> Result<Secret, String> {
+    let path = file.to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        std::fs::File::open(path)?
+            .take(TOKEN_BYTES)
+            .read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>(text.trim().to_owned())
+    });
+    match read.await {
+        Ok(Ok(text)) if !text.is_empty() => Ok(Secret::from(text)),
+        Ok(Ok(_)) => Err(format!("{}: there is nothing in it", file.display())),
+        Ok(Err(error)) => Err(format!("{}: {error}", file.display())),
+        Err(_) => Err("this process is ending".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

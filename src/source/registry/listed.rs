@@ -1,0 +1,130 @@
+//! Servers as a registry describes them (`server.json`). What is not needed here is not read.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct List {
+    #[serde(default)]
+    pub(super) servers: Vec<Answer>,
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Metadata {
+    pub(super) next_cursor: Option<String>,
+}
+
+/// A server, and what the registry itself says of it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    server: Server,
+    #[serde(default, rename = "_meta")]
+    meta: Value,
+}
+
+impl Answer {
+    pub(super) fn into_server(self) -> Server {
+        let status = &self.meta["io.modelcontextprotocol.registry/official"]["status"];
+        Server {
+            status: status.as_str().map(str::to_owned),
+            ..self.server
+        }
+    }
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) version: String,
+    pub(super) packages: Vec<Package>,
+    pub(super) remotes: Vec<Remote>,
+    /// `active`, `deprecated` or `deleted`.
+    #[serde(skip)]
+    pub(crate) status: Option<String>,
+}
+
+impl Server {
+    /// How it can be reached, in words.
+    pub(crate) fn ways(&self) -> Vec<&str> {
+        let remotes = self.remotes.iter().map(|_| "http");
+        let packages = self.packages.iter();
+        let mut ways: Vec<_> = remotes
+            .chain(packages.map(|package| package.registry_type.as_str()))
+            .collect();
+        ways.dedup();
+        ways
+    }
+}
+
+/// A program that can be had somewhere.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Package {
+    pub(super) registry_type: String,
+    pub(super) identifier: String,
+    pub(super) version: String,
+    pub(super) transport: Transport,
+    pub(super) runtime_arguments: Vec<Argument>,
+    pub(super) package_arguments: Vec<Argument>,
+    pub(super) environment_variables: Vec<Named>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Transport {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+}
+
+/// A server that runs somewhere.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Remote {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) url: String,
+    pub(super) headers: Vec<Named>,
+    pub(super) variables: BTreeMap<String, Input>,
+}
+
+/// A variable of the environment, or a header.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Named {
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) input: Input,
+}
+
+/// An argument of a command line.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Argument {
+    /// `positional` or `named`.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) value_hint: String,
+    #[serde(flatten)]
+    pub(super) input: Input,
+}
+
+/// What somebody has to say, or has said already.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Input {
+    pub(super) description: String,
+    pub(super) is_required: bool,
+    pub(super) is_secret: bool,
+    pub(super) value: Option<String>,
+    pub(super) default: Option<String>,
+    pub(super) variables: BTreeMap<String, Input>,
+}

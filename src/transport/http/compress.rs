@@ -1,0 +1,121 @@
+//! Answers in fewer bytes, for clients that take them.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+
+use super::status::Rejection;
+use crate::net::Body;
+
+/// What is shorter goes into one packet anyway.
+const LEAST_BYTES: u64 = 1024;
+/// What is longer holds up a worker for more than a millisecond or two.
+const ON_WORKER_BYTES: u64 = 256 * 1024;
+
+/// Whether a client takes gzip (RFC 9110, 12.5.3).
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let mut any = None;
+    let mut named = None;
+    for value in headers.get_all(ACCEPT_ENCODING) {
+        for coding in value.to_str().unwrap_or_default().split(',') {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+            let weight = weight.trim().trim_start_matches(['q', 'Q']).trim_start();
+            let weight = weight.strip_prefix('=').map_or("1", str::trim);
+            let is_taken = weight.parse().is_ok_and(|weight: f32| 0.0 < weight);
+            match &*name.trim().to_ascii_lowercase() {
+                "gzip" | "x-gzip" => named = Some(is_taken),
+                "*" => any = Some(is_taken),
+                _ => {}
+            }
+        }
+    }
+    named.or(any).unwrap_or(false)
+}
+
+/// The answer, in fewer bytes if it is one that is whole, long and of text.
+pub(super) async fn compressed(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers();
+    let is_text = headers.get(CONTENT_TYPE).is_some_and(|media| {
+        let media = media.to_str().unwrap_or_default();
+        // Streams come as they are made: whoever compresses them holds them back.
+        media.starts_with("application/json")
+            || media.starts_with("application/problem+json")
+            || media.starts_with("text/") && !media.starts_with("text/event-stream")
+    });
+    if !is_text || headers.contains_key(CONTENT_ENCODING) {
+        return response;
+    }
+    // What has no size yet is still being made.
+    let Some(bytes) = response.body().size_hint().exact() else {
+        return response;
+    };
+    // It depends on what was asked for, whether or not it is long enough.
+    response
+        .headers_mut()
+        .append(VARY, HeaderValue::from_static("accept-encoding"));
+    if bytes < LEAST_BYTES {
+        return response;
+    }
+    let body = std::mem::replace(response.body_mut(), Body::empty());
+    let Ok(body) = body.collect().await else {
+        return Rejection::Internal.into_problem();
+    };
+    let plain = body.to_bytes();
+    let squeezed = if bytes <= ON_WORKER_BYTES {
+        gzip(&plain)
+    } else {
+        let plain = plain.clone();
+        let elsewhere = tokio::task::spawn_blocking(move || gzip(&plain));
+        elsewhere.await.unwrap_or(None)
+    };
+    let Some(squeezed) = squeezed.filter(|squeezed| squeezed.len() < plain.len()) else {
+        *response.body_mut() = plain.into();
+        return response;
+    };
+    *response.body_mut() = squeezed.into();
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    response
+}
+
+fn gzip(plain: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
+    encoder.write_all(plain).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_say_what_they_take() {
+        for (said, takes) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("x-gzip", true),
+            ("*", true),
+            ("*;q=0.1", true),
+            ("gzip; q = 1.0", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.000, *", false),
+            ("*;q=0", false),
+            ("br, identity", false),
+            ("gzipped", false),
+            ("gzip;q=much", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(said));
+            assert_eq!(takes_gzip(&headers), takes, "{said}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,117 @@
+//! A page on which a person tries the tools of this very server, in a browser.
+//!
+//! The page is the same for everybody and knows nothing: what it shows, it asks the endpoint for, as any client does, with
+//! the token that somebody types into it.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderName, HeaderValue, Response};
+use sha2::{Digest as _, Sha256};
+
+use super::HttpConfig;
+use crate::net::Body;
+
+const PAGE: &str = include_str!("playground.html");
+
+/// What the page may do: run its own script, look like its own style, ask this server. Nobody frames it, and it loads
+/// nothing from anywhere.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let script = digest(within(PAGE, "<script>", "</script>"));
+    let style = digest(within(PAGE, "<style>", "</style>"));
+    let policy = format!(
+        "default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; img-src data:; media-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+});
+
+impl HttpConfig {
+    /// Whether there is such a page: where nobody says, for those alone who sit at the machine.
+    pub(crate) fn has_playground(&self) -> bool {
+        self.playground.unwrap_or_else(|| {
+            self.host.is_loopback() && self.unix_socket.is_none() && self.public_url.is_none()
+        })
+    }
+}
+
+pub(super) fn page() -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from_static(PAGE.as_bytes())));
+    let headers: [(HeaderName, HeaderValue); 5] = [
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=utf-8"),
+        ),
+        (CONTENT_SECURITY_POLICY, POLICY.clone()),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    response.headers_mut().extend(headers);
+    response
+}
+
+/// What stands between two marks; nothing, if they are not there.
+fn within(text: &'static str, begin: &str, end: &str) -> &'static str {
+    let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
+    rest.split_once(end).map_or("", |(inner, _)| inner)
+}
+
+/// The name that a policy knows a text by (CSP 3, 2.3.1).
+fn digest(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_one_script_and_one_style_and_nothing_from_elsewhere() {
+        assert_eq!(PAGE.matches("<script").count(), 1);
+        assert_eq!(PAGE.matches("<style").count(), 1);
+        for foreign in [
+            "http://",
+            "https://",
+            "innerHTML",
+            "outerHTML",
+            "eval(",
+            " style=",
+            " onclick=",
+        ] {
+            assert!(!PAGE.contains(foreign), "{foreign}");
+        }
+        assert!(!within(PAGE, "<script>", "</script>").is_empty());
+        assert!(!within(PAGE, "<style>", "</style>").is_empty());
+    }
+
+    #[test]
+    fn whoever_serves_others_has_no_such_page_unless_they_say_so() {
+        let local = HttpConfig::default();
+        assert!(local.has_playground());
+        let everywhere = HttpConfig {
+            host: [0, 0, 0, 0].into(),
+            ..HttpConfig::default()
+        };
+        assert!(!everywhere.has_playground());
+        let behind_a_proxy = HttpConfig {
+            public_url: Some("https://mcp.example.com".to_owned()),
+            ..HttpConfig::default()
+        };
+        assert!(!behind_a_proxy.has_playground());
+        for said in [true, false] {
+            for config in [&local, &everywhere, &behind_a_proxy] {
+                let config = HttpConfig {
+                    playground: Some(said),
+                    ..config.clone()
+                };
+                assert_eq!(config.has_playground(), said);
+            }
+        }
+    }
+}

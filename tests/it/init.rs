@@ -1,0 +1,129 @@
+//! `longshore init`: what it writes can be served, and it writes over nothing.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn longshore(folder: &Path, arguments: &[&str]) -> Output {
+    // No other program is there: nothing is fetched for a test.
+    with_programs(folder, arguments, folder)
+}
+
+fn with_programs(folder: &Path, arguments: &[&str], programs: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", programs)
+        .envs([
+            ("WEATHER_TOKEN", "secret"),
+            ("TRACKER_TOKEN", "secret"),
+            ("SEAL_KEY", "0123456789abcdef0123456789abcdef"),
+            (
+                "CI_KEY_HASH",
+                "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            ),
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .expect("runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn a_configuration_to_begin_with_is_valid_and_so_are_its_examples() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = longshore(folder.path(), &["init", "weather"]);
+    assert!(made.status.success(), "{}", said(&made));
+    assert!(
+        said(&made).contains("longshore run --config weather/longshore.yaml"),
+        "{}",
+        said(&made)
+    );
+    let file = folder.path().join("weather/longshore.yaml");
+    let text = std::fs::read_to_string(&file).expect("written");
+    assert!(text.contains("name: \"weather\""), "{text}");
+    let check = |file: &str| longshore(folder.path(), &["config", "check", "--config", file]);
+    let checked = check("weather/longshore.yaml");
+    assert!(
+        checked.status.success() && said(&checked).contains("2 tools"),
+        "{}",
+        said(&checked)
+    );
+    // Examples are what has a sign and no blank behind it.
+    let examples: Vec<_> = text
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(example) if !example.starts_with(' ') || example.starts_with("  ") => example,
+            _ => line,
+        })
+        .skip(10)
+        .collect();
+    std::fs::write(folder.path().join("all.yaml"), examples.join("\n")).expect("written");
+    let programs = folder.path().join("bin");
+    std::fs::create_dir(&programs).expect("made");
+    std::os::unix::fs::symlink("/bin/df", programs.join("df")).expect("linked");
+    let all = ["config", "check", "--config", "all.yaml"];
+    let checked = with_programs(folder.path(), &all, &programs);
+    assert!(
+        checked.status.success() && said(&checked).contains("4 tools"),
+        "{}",
+        said(&checked)
+    );
+}
+
+#[test]
+fn the_schema_beside_a_configuration_is_the_one_of_this_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert!(longshore(folder.path(), &["init"]).status.success());
+    let schema = std::fs::read(folder.path().join("longshore.schema.json")).expect("written");
+    let printed = longshore(folder.path(), &["config", "schema"]);
+    assert!(schema == printed.stdout);
+}
+
+#[test]
+fn nothing_is_written_over_and_then_nothing_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mine = folder.path().join("longshore.schema.json");
+    std::fs::write(&mine, "mine").expect("written");
+    let made = longshore(folder.path(), &["init"]);
+    assert_eq!(made.status.code(), Some(1));
+    assert!(
+        said(&made).contains("longshore.schema.json is there already"),
+        "{}",
+        said(&made)
+    );
+    assert_eq!(std::fs::read_to_string(&mine).expect("there"), "mine");
+    assert!(!folder.path().join("longshore.yaml").exists());
+}
+
+#[test]
+fn a_project_depends_on_the_copy_that_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = env!("CARGO_MANIFEST_DIR");
+    let made = longshore(
+        folder.path(),
+        &["init", "My Tools", "--rust", "--path", copy],
+    );
+    assert!(made.status.success(), "{}", said(&made));
+    let project = folder.path().join("My Tools");
+    let manifest = std::fs::read_to_string(project.join("Cargo.toml")).expect("written");
+    assert!(manifest.contains("name = \"my-tools\"\n"), "{manifest}");
+    assert!(
+        manifest.contains(&format!("path = \"{copy}\"")),
+        "{manifest}"
+    );
+    for written in ["src/main.rs", ".gitignore"] {
+        assert!(project.join(written).exists(), "{written}");
+    }
+    let no_copy = folder.path().to_str().expect("UTF-8");
+    let made = longshore(folder.path(), &["init", "b", "--rust", "--path", no_copy]);
+    assert_eq!(made.status.code(), Some(1));
+    assert!(
+        said(&made).contains("is no copy of Longshore") && !folder.path().join("b").exists(),
+        "{}",
+        said(&made)
+    );
+}

@@ -1,0 +1,72 @@
+//! The page at `/` on which a person tries what is served.
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response};
+use longshore::App;
+use longshore::net::Body;
+use sha2::Digest as _;
+
+use super::support::{Running, Serve};
+
+fn get(server: &Running, headers: &str) -> super::support::Response {
+    let text = format!("GET / HTTP/1.1\r\n{headers}\r\n");
+    server.connect().send(text).receive()
+}
+
+const LOCAL: &str = "host: localhost\r\n";
+
+#[test]
+fn a_browser_gets_a_page_that_may_run_its_own_script_and_nothing_else() {
+    let server = Serve::demo();
+    let page = get(&server, LOCAL);
+    assert_eq!(page.status, 200);
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    let (_, rest) = page.body.split_once("<script>").expect("a script");
+    let (script, _) = rest.split_once("</script>").expect("its end");
+    let digest = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(script));
+    let policy = page.header("content-security-policy").expect("a policy");
+    for part in [
+        "default-src 'none'",
+        &format!("script-src 'sha256-{digest}'"),
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+    ] {
+        assert!(policy.contains(part), "{part} is not in {policy}");
+    }
+}
+
+#[test]
+fn http_01_http_08_foreign_names_and_pages_of_others_do_not_get_it() {
+    let server = Serve::demo();
+    assert_eq!(get(&server, "host: evil.example.com\r\n").status, 403);
+    let framed = format!("{LOCAL}origin: https://evil.example.com\r\n");
+    assert_eq!(get(&server, &framed).status, 403);
+}
+
+#[test]
+fn there_is_none_where_a_setting_says_so() {
+    let server = Serve::demo_with(|c| c.http.playground = Some(false));
+    let page = get(&server, LOCAL);
+    assert_eq!(page.status, 404);
+    assert_eq!(
+        page.header("content-type"),
+        Some("application/problem+json")
+    );
+}
+
+#[test]
+fn an_application_may_have_a_page_of_its_own_there() {
+    let own = |app: App| {
+        app.route("/", |_: Request<Bytes>| async {
+            Response::new(Body::from("mine"))
+        })
+    };
+    let server = Serve::new().app(own).start();
+    assert_eq!(get(&server, LOCAL).body, "mine");
+    assert_eq!(get(&server, "host: evil.example.com\r\n").status, 403);
+}
