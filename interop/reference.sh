@@ -35,10 +35,17 @@ for name in node-servers-2026.8.31:node_servers_install python-servers-2026.10:p
 done
 node=$cache/node-servers-2026.8.31/node_modules/@modelcontextprotocol
 venv=$cache/python-servers-2026.10/venv/bin
+# By module: the scripts of an environment name the folder that it was made in, which is not where it is now.
+programs=$(mktemp -d "${TMPDIR:-/tmp}/longshore-reference.XXXXXX")
+trap 'rm -rf "$programs"' EXIT
+for name in fetch git time; do
+  printf '#!/bin/sh\nexec %q -m mcp_server_%s "$@"\n' "$venv/python" "$name" >"$programs/$name"
+  chmod +x "$programs/$name"
+done
 cd "$root"
 LONGSHORE_REFERENCE_FILESYSTEM=$node/server-filesystem/dist/index.js \
   LONGSHORE_REFERENCE_MEMORY=$node/server-memory/dist/index.js \
-  LONGSHORE_REFERENCE_FETCH=$venv/mcp-server-fetch \
-  LONGSHORE_REFERENCE_GIT=$venv/mcp-server-git \
-  LONGSHORE_REFERENCE_TIME=$venv/mcp-server-time \
+  LONGSHORE_REFERENCE_FETCH=$programs/fetch \
+  LONGSHORE_REFERENCE_GIT=$programs/git \
+  LONGSHORE_REFERENCE_TIME=$programs/time \
   cargo test --features git,sql "$@" --test it -- reference_server

@@ -479,7 +479,8 @@ impl Client {
             tells: method != "initialize" && !(stateless && matches!(self.link, Link::Http(_))),
         };
         let limit = limit.unwrap_or(self.options.request_timeout);
-        let answered = timeout(limit, async {
+        // Where it is, so that the deadline does not move all of it.
+        let exchanged = std::pin::pin!(async {
             match &self.link {
                 Link::Stdio(link) => link.send(message).await?,
                 Link::Legacy(link) => link.send(message).await?,
@@ -499,7 +500,8 @@ impl Client {
             }
             expected.answer().await
         });
-        let answered = answered.await.map_err(|_| ClientError::Timeout(limit))?;
+        let answered = timeout(limit, exchanged).await;
+        let answered = answered.map_err(|_| ClientError::Timeout(limit))?;
         abandoned.tells = false;
         answered
     }

@@ -217,9 +217,9 @@ pub(super) enum Incoming {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
-    #[serde(default)]
-    id: Option<Box<RawValue>>,
+struct Envelope<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
     method: Option<String>,
     params: Option<Box<RawValue>>,
     result: Option<Box<RawValue>>,
@@ -232,22 +232,22 @@ const BATCH_MAX: usize = 1000;
 /// Reads a message, or an array of them.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     if text.trim_ascii_start().first() == Some(&b'[') {
-        let envelopes: Vec<Envelope> = serde_json::from_slice(text)?;
+        let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text)?;
         if BATCH_MAX < envelopes.len() {
             return Err(serde_json::Error::custom("too many messages at once"));
         }
         return envelopes.into_iter().map(Envelope::sort).collect();
     }
-    let envelope: Envelope = serde_json::from_slice(text)?;
+    let envelope: Envelope<'_> = serde_json::from_slice(text)?;
     Ok(vec![envelope.sort()?])
 }
 
-impl Envelope {
+impl Envelope<'_> {
     fn sort(self) -> Result<Incoming, serde_json::Error> {
         let id = self.id.filter(|id| id.get() != "null");
         match (self.method, self.result, self.error, id) {
             (Some(method), None, None, Some(id)) => Ok(Incoming::Question {
-                id,
+                id: id.to_owned(),
                 method,
                 params: self.params,
             }),
@@ -256,11 +256,11 @@ impl Envelope {
                 params: self.params,
             }),
             (None, Some(result), None, Some(id)) => Ok(Incoming::Answer {
-                id: own_id(&id),
+                id: own_id(id),
                 outcome: Ok(result),
             }),
             (None, None, Some(error), id) => Ok(Incoming::Answer {
-                id: id.as_deref().and_then(own_id),
+                id: id.and_then(own_id),
                 outcome: Err(error),
             }),
             _ => Err(serde_json::Error::custom("no JSON-RPC message")),

@@ -140,6 +140,17 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
+    for (name, upstream) in &config.upstreams {
+        if !(64 * 1024..=256 * 1024 * 1024).contains(&upstream.message_bytes) {
+            find(
+                format!(
+                    "upstreams.{name}.message_bytes is {}",
+                    upstream.message_bytes
+                ),
+                "give it 65536 to 268435456",
+            );
+        }
+    }
     for (name, key) in config.auth.api_keys.iter().flat_map(|holder| {
         let keys = holder.keys.iter().map(|key| key.expose());
         keys.map(|key| (&holder.name, key))

@@ -41,14 +41,6 @@ impl Body {
         Self(Kind::Other(Box::pin(body.map_err(Into::into))))
     }
 
-    /// Its bytes, if they are all there already.
-    pub(crate) fn whole(&self) -> Option<(Bytes, Bytes)> {
-        match &self.0 {
-            Kind::Pieces(first, second) => Some((first.clone(), second.clone())),
-            Kind::Incoming(_) | Kind::Other(_) => None,
-        }
-    }
-
     pub(crate) fn pieces(first: Bytes, second: Bytes) -> Self {
         Self(Kind::Pieces(first, second))
     }

@@ -132,8 +132,8 @@ impl Lane {
         *request.method_mut() = method;
         *request.uri_mut() = parts.path.clone();
         *request.headers_mut() = headers;
-        let answered = timeout_at(deadline, parts.exchange(request)).await;
-        let (answer, place) = match answered {
+        let exchanged = std::pin::pin!(parts.exchange(request));
+        let (answer, place) = match timeout_at(deadline, exchanged).await {
             Ok(Ok(Sent::Answered(answer, place))) => (answer, place),
             Ok(Ok(Sent::Http2(request))) => {
                 let (head, body) = request.into_parts();

@@ -117,7 +117,11 @@ fn parsed(body: &[u8]) -> Read {
     let Ok(message) = serde_json::from_slice::<Members<'_>>(body) else {
         return Read::Invalid { id: None };
     };
-    let id = message.last("id").filter(|id| is_id(id)).map(str::to_owned);
+    // Of two that differ nobody knows which one an answer should have.
+    let mut ids = message.0.iter().filter(|(name, _)| name == "id");
+    let first = ids.next().map(|(_, id)| id.get());
+    let id = first.filter(|first| is_id(first) && ids.all(|(_, id)| id.get() == *first));
+    let id = id.map(str::to_owned);
     read_message(&message).unwrap_or(Read::Invalid { id })
 }
 

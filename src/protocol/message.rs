@@ -360,7 +360,10 @@ impl<'a> Envelope<'a> {
             }
             Member::Id => {
                 let value = scanner.value()?;
-                self.once(|e| &mut e.id, value);
+                match self.id {
+                    None => self.id = Some(value),
+                    Some(first) => self.second_id(first, value),
+                }
             }
             Member::Method => {
                 let value = scanner.value()?;
@@ -458,6 +461,15 @@ impl<'a> Envelope<'a> {
         if slot(self).replace(value).is_some() {
             self.problem("a member appears twice");
         }
+    }
+
+    /// Which of two ids an answer should have cannot be known; then it has none.
+    #[cold]
+    fn second_id(&mut self, first: &str, second: &str) {
+        if first != second {
+            self.id = Some("null");
+        }
+        self.problem("a member appears twice");
     }
 
     #[cold]

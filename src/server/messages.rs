@@ -2,12 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Server;
 use super::reply::{Refusal, Reply};
 use crate::limit::Limit;
-use crate::protocol::ErrorCode;
 use crate::protocol::message::{Excess, Malformed, MalformedKind, MessageBounds};
+use crate::protocol::{ErrorCode, ErrorObject};
 
 /// How much one message may hold, whatever carries it.
 ///
@@ -78,26 +79,31 @@ impl Server {
     /// What is said to whoever has sent something that is no message.
     #[cold]
     pub(super) fn not_a_message(&self, problem: &Malformed<'_>) -> Reply {
-        if let Some(excess) = problem.excess {
-            self.limits.hits.count(match excess {
-                Excess::Depth => Limit::JsonDepth,
-                Excess::Members => Limit::JsonMembers,
-                Excess::Id => Limit::IdBytes,
-            });
-        }
         let (code, name) = match problem.kind {
             MalformedKind::Parse => (ErrorCode::Parse, "Parse error"),
             MalformedKind::Invalid => (ErrorCode::InvalidRequest, "Invalid Request"),
         };
-        let message = format!("{name}: {}", problem.reason);
-        Reply::refuse(Refusal::Malformed, problem.id, code, message)
+        let error = ErrorObject::new(code, format!("{name}: {}", problem.reason));
+        let error = match problem.excess {
+            None => error,
+            Some(Excess::Depth) => self.exceeded(Limit::JsonDepth, error),
+            Some(Excess::Members) => self.exceeded(Limit::JsonMembers, error),
+            Some(Excess::Id) => self.exceeded(Limit::IdBytes, error),
+        };
+        Reply::refused(Refusal::Malformed, problem.id, &error)
     }
 
     /// The same for an array that is too large, or whose answers are.
     #[cold]
     pub(super) fn too_much(&self, limit: Limit, message: String) -> Reply {
+        let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
+        Reply::refused(Refusal::Malformed, None, &self.exceeded(limit, error))
+    }
+
+    /// Counts that a limit was hit, and says which.
+    fn exceeded(&self, limit: Limit, error: ErrorObject) -> ErrorObject {
         self.limits.hits.count(limit);
-        Reply::refuse(Refusal::Malformed, None, ErrorCode::InvalidRequest, message)
+        error.with_data(json!({ "setting": limit.setting() }))
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
-use crate::limit::{LimitConfig, Limits};
+use crate::limit::{Limit, LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
 use crate::telemetry::{Metrics, Seen, Telemetry, Wire};
@@ -335,6 +335,28 @@ fn lh_08_a_session_ends_a_day_after_it_began_however_busy_it_is() {
             "{now}"
         );
     }
+}
+
+#[test]
+fn lh_08_a_session_may_end_sooner_and_that_is_counted() {
+    let mut server = server_with(KeyRing::random(), &[]);
+    server.config.session_seconds = 60;
+    let server = Arc::new(server);
+    let local = at(START);
+    let id = session(&server, &local);
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    for (now, expected, hits) in [
+        (START + 59, None, 0),
+        (START + 60, Some(Refusal::SessionUnknown), 1),
+    ] {
+        local.set_now(now);
+        let found = refusal(&post(&server, &local, Some(&id), &ping));
+        assert_eq!(found, expected, "{now}");
+        assert_eq!(server.limits.hits.of(Limit::SessionSeconds), hits);
+    }
+    // What never was a session has not ended.
+    post(&server, &local, Some("x"), &ping);
+    assert_eq!(server.limits.hits.of(Limit::SessionSeconds), 1);
 }
 
 #[test]

@@ -135,7 +135,9 @@ fn open_routes_answer_whatever_the_host() {
 fn other_methods_are_refused_with_those_that_a_path_has() {
     let server = with_everything();
     // Which endpoints there are beside the first is up to the configuration, and here there are none.
-    for route in routes().iter().filter(|route| route.path != "/mcp/{name}") {
+    // And who posts to the root is told where the endpoint is.
+    let elsewhere = |path: &str| matches!(path, "/mcp/{name}" | "/");
+    for route in routes().iter().filter(|route| !elsewhere(route.path)) {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             if route.methods.split(", ").any(|has| has == method) {
                 continue;

@@ -49,6 +49,8 @@ pub struct UpstreamConfig {
     pub connect_seconds: u64,
     /// How long a call to it may take, in seconds. Default: 120.
     pub timeout_seconds: u64,
+    /// Bytes of one message of its, 65536 to 268435456; one that sends more is disconnected. Default: 8388608, 8 MiB.
+    pub message_bytes: usize,
     /// How many calls to it may be under way at once, and when it counts as down. Others are not affected.
     pub bulkhead: crate::net::BulkheadConfig,
     /// What stands before the names of what it offers. Default: its own name and two underscores; `""` for nothing.
@@ -120,6 +122,7 @@ impl Default for UpstreamConfig {
             disabled: false,
             connect_seconds: 30,
             timeout_seconds: 120,
+            message_bytes: 8 * 1024 * 1024,
             bulkhead: crate::net::BulkheadConfig::default(),
             prefix: None,
             tools: Vec::new(),

@@ -287,6 +287,7 @@ impl Upstream {
             capabilities: super::relay::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
             request_timeout: self.timeout(),
+            message_bytes: self.config.message_bytes,
             credentials: self
                 .credentials
                 .clone()

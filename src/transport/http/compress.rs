@@ -7,13 +7,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 
+use super::status::Rejection;
 use crate::net::Body;
 
 /// What is shorter goes into one packet anyway.
-const LEAST_BYTES: usize = 1024;
+const LEAST_BYTES: u64 = 1024;
 /// What is longer holds up a worker for more than a millisecond or two.
-const ON_WORKER_BYTES: usize = 256 * 1024;
+const ON_WORKER_BYTES: u64 = 256 * 1024;
 
 /// Whether a client takes gzip (RFC 9110, 12.5.3).
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
@@ -48,38 +51,43 @@ pub(super) async fn compressed(mut response: Response<Body>) -> Response<Body> {
     if !is_text || headers.contains_key(CONTENT_ENCODING) {
         return response;
     }
-    let Some((first, second)) = response.body().whole() else {
+    // What has no size yet is still being made.
+    let Some(bytes) = response.body().size_hint().exact() else {
         return response;
     };
     // It depends on what was asked for, whether or not it is long enough.
     response
         .headers_mut()
         .append(VARY, HeaderValue::from_static("accept-encoding"));
-    let bytes = first.len() + second.len();
     if bytes < LEAST_BYTES {
         return response;
     }
+    let body = std::mem::replace(response.body_mut(), Body::empty());
+    let Ok(body) = body.collect().await else {
+        return Rejection::Internal.into_problem();
+    };
+    let plain = body.to_bytes();
     let squeezed = if bytes <= ON_WORKER_BYTES {
-        gzip(&first, &second)
+        gzip(&plain)
     } else {
-        let elsewhere = tokio::task::spawn_blocking(move || gzip(&first, &second));
+        let plain = plain.clone();
+        let elsewhere = tokio::task::spawn_blocking(move || gzip(&plain));
         elsewhere.await.unwrap_or(None)
     };
-    let Some(squeezed) = squeezed.filter(|squeezed| squeezed.len() < bytes) else {
+    let Some(squeezed) = squeezed.filter(|squeezed| squeezed.len() < plain.len()) else {
+        *response.body_mut() = plain.into();
         return response;
     };
-    *response.body_mut() = Body::from(squeezed);
+    *response.body_mut() = squeezed.into();
     let headers = response.headers_mut();
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response
 }
 
-fn gzip(first: &[u8], second: &[u8]) -> Option<Bytes> {
-    let room = Vec::with_capacity((first.len() + second.len()) / 4);
-    let mut encoder = GzEncoder::new(room, Compression::fast());
-    encoder.write_all(first).ok()?;
-    encoder.write_all(second).ok()?;
+fn gzip(plain: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
+    encoder.write_all(plain).ok()?;
     encoder.finish().ok().map(Bytes::from)
 }
 

@@ -360,6 +360,13 @@ impl Router {
         };
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
+            Place::Open(Open::Playground) => {
+                // Whoever posts a message here is told where to.
+                return match self.endpoint.config.has_playground() && route.has(&head.method) {
+                    true => playground::page(),
+                    false => Rejection::NotFound.into_problem(),
+                };
+            }
             Place::Open(_) if !route.has(&head.method) => {
                 return Rejection::MethodNotAllowed(route.methods).into_problem();
             }
@@ -367,10 +374,6 @@ impl Router {
             Place::Open(Open::ResourceMetadata) => {
                 return self.resource_metadata(connection, head);
             }
-            Place::Open(Open::Playground) if self.endpoint.config.has_playground() => {
-                return playground::page();
-            }
-            Place::Open(Open::Playground) => return Rejection::NotFound.into_problem(),
         };
         let limits = &self.endpoint.server.limits;
         let client = connection.map(|connection| self.client(connection, &head.headers));

@@ -343,12 +343,18 @@ pub(super) fn deny(
         error => error.to_string(),
     };
     let (media, body) = if route.speaks_rpc() {
-        let error = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        let mut told = ErrorObject::new(ErrorCode::Http(status.as_u16()), message.clone());
+        if let Some(limit) = limit_of(error) {
+            told = told.with_data(json!({ "setting": limit.setting() }));
+        }
         let mut body = Vec::new();
-        error.write(&mut body, None);
+        told.write(&mut body, None);
         ("application/json", body)
     } else {
-        let problem = problem(status, &message);
+        let mut problem = problem(status, &message);
+        if let Some(limit) = limit_of(error) {
+            problem["setting"] = limit.setting().into();
+        }
         (PROBLEM, problem.to_string().into_bytes())
     };
     let mut response = Response::new(Body::from(bytes::Bytes::from(body)));

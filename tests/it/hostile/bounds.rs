@@ -87,8 +87,14 @@ fn rpc_03_12_messages_have_narrower_bounds_where_they_are_set() {
         add("a large number", "18446744073709551615", "1", None);
     }
     assert_eq!(run_on(&server, cases), 14);
-    for limit in ["depth", "members", "id_bytes"] {
-        counted(&server, &format!("server.messages.{limit}"), 2);
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{}}}"#,
+        nested(9)
+    );
+    let told = server.post(&[], &deep).json();
+    assert_eq!(told["error"]["data"]["setting"], "server.messages.depth");
+    for (limit, times) in [("depth", 3), ("members", 2), ("id_bytes", 2)] {
+        counted(&server, &format!("server.messages.{limit}"), times);
     }
 }
 
@@ -226,7 +232,7 @@ fn what_a_reader_does_not_take_is_bounded_and_counted() {
 }
 
 #[test]
-fn lh_08_sessions_last_as_long_as_is_said_and_bounds_of_everything_are_checked_at_start() {
+fn bounds_that_cannot_be_meant_are_told_of_at_start() {
     for (setting, value, least_or_most) in [
         ("http.limits.header_fields", 101, "16 to 100"),
         ("http.limits.http2_resets", 0, "1 to 1000"),

@@ -172,6 +172,21 @@ const INVALID_ENVELOPES: &[(&str, &str, &str)] = &[
         "1",
     ),
     (
+        "id twice, differing",
+        r#""jsonrpc":"2.0","id":1,"id":2,"method":"tools/list""#,
+        "",
+    ),
+    (
+        "id twice, once a text",
+        r#""jsonrpc":"2.0","id":1,"id":"1","method":"tools/list""#,
+        "",
+    ),
+    (
+        "id thrice, the first and the last the same",
+        r#""jsonrpc":"2.0","id":1,"id":2,"id":1,"method":"tools/list""#,
+        "",
+    ),
+    (
         "id twice, escaped",
         "\"jsonrpc\":\"2.0\",\"\\u0069d\":1,\"id\":1,\"method\":\"tools/list\"",
         "1",

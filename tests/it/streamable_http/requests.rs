@@ -39,6 +39,7 @@ fn http_04_the_endpoint_has_one_path_with_or_without_a_slash() {
         );
     }
     for path in [
+        "/",
         "/MCP",
         "/mcp//",
         "/mcp/x",

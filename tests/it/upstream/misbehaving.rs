@@ -126,6 +126,24 @@ fn one_that_sends_an_endless_line_is_ended() {
 }
 
 #[test]
+fn one_that_says_more_than_it_may_is_disconnected() {
+    for (bytes, is_good) in [(60_000, true), (70_000, false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let how = format!(
+            r#"echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"content":[{{"type":"text","text":"'$(head -c {bytes} /dev/zero | tr '\0' x)'"}}]}}}}'"#
+        );
+        let mut bad = stdio(&misbehaving(folder.path(), &how));
+        bad.message_bytes = 65_536;
+        let server = behind([("bad", bad)]).start();
+        let session = server.session("2025-11-25");
+        let result = session.call("bad__try", &json!({})).result();
+        let said = said(&result);
+        assert_eq!(said.len() == bytes, is_good, "{said:.100}");
+        assert!(is_good || said.contains("cannot be reached"), "{said:.100}");
+    }
+}
+
+#[test]
 fn one_that_crashes_again_and_again_is_left_alone_for_a_while() {
     let pair = pair("exit 3", |serve| serve);
     let session = pair.server.session("2025-11-25");
