@@ -15,7 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::config::HttpConfig;
-use super::headers::{Fields, HostGuard};
+use super::headers::Fields;
+use super::host_guard::HostGuard;
 use super::route::Route;
 use super::status::Rejection;
 use crate::net::Body;

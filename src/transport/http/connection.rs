@@ -1,24 +1,19 @@
-//! One connection's socket, and what it is doing: the sweep reads that to end those that dawdle.
+//! What a connection is doing: the sweep reads that to end those that dawdle.
 //!
-//! hyper's own header timer costs 5 to 13 % of throughput, since it is armed for each request. Here a socket
-//! only notes which phase it is in and since which second; once a second the sweep looks at all of a worker's
+//! hyper's own header timer costs 5 to 13 % of throughput, since it is armed for each request. Here its socket
+//! ([`super::socket`]) only notes which phase it is in and since which second; once a second the sweep looks at all of a worker's
 //! connections ([`super::sweep`]).
 
-use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::task::{Context, Waker};
 
 use futures_util::task::AtomicWaker;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::config::HttpLimits;
 use super::sending::Sendings;
-use super::stream::Stream;
-use super::watch::{At, HeadWatch};
+use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
 use crate::limit::{Hits, Limit};
 
@@ -54,13 +49,6 @@ pub(crate) struct ConnectionState {
     /// HTTP/2: the client is told to open no further streams.
     retires: AtomicBool,
     retires_waker: AtomicWaker,
-}
-
-/// Seconds since a worker started, counted by its sweep.
-#[derive(Debug)]
-pub(crate) struct WorkerClock {
-    began: Instant,
-    seconds: AtomicU32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,32 +91,6 @@ impl Overdue {
             Self::Head => Limit::HeaderSeconds,
             Self::Idle => Limit::IdleSeconds,
             Self::Write => Limit::WriteStallSeconds,
-        }
-    }
-}
-
-impl WorkerClock {
-    #[inline]
-    pub(crate) fn now(&self) -> u32 {
-        self.seconds.load(Relaxed)
-    }
-
-    pub(crate) fn tick(&self) -> u32 {
-        self.seconds.fetch_add(1, Relaxed) + 1
-    }
-
-    /// The time of its last tick.
-    #[inline]
-    pub(super) fn instant(&self) -> Instant {
-        self.began + Duration::from_secs(u64::from(self.now()))
-    }
-}
-
-impl Default for WorkerClock {
-    fn default() -> Self {
-        Self {
-            began: Instant::now(),
-            seconds: AtomicU32::new(0),
         }
     }
 }
@@ -191,6 +153,11 @@ impl ConnectionState {
     /// Notes that the connection is ended from without.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Relaxed);
+    }
+
+    /// Whether [`cut`](Self::cut) was called.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
     }
 
     /// HTTP/2: has the client told to open no further streams; those that are open come to their end.
@@ -378,7 +345,7 @@ impl ConnectionState {
     }
 
     #[inline]
-    fn has_read(&self, bytes: usize, answered: bool) {
+    pub(super) fn has_read(&self, bytes: usize, answered: bool) {
         match self.phase() {
             Phase::Idle if bytes > 0 => self.begin_head(bytes),
             // The next request may come while this one is still being answered; its time has not begun then.
@@ -394,7 +361,7 @@ impl ConnectionState {
     /// hyper asks for more and there is none: if the last answer has been sent, a pause begins, or, where part of a
     /// next head has come already, the time of that head.
     #[inline]
-    fn waits_for_more(&self, answered: bool, head_has_begun: bool) {
+    pub(super) fn waits_for_more(&self, answered: bool, head_has_begun: bool) {
         if answered && matches!(self.phase(), Phase::Answer | Phase::Sending) {
             self.pause(head_has_begun);
         }
@@ -410,7 +377,7 @@ impl ConnectionState {
     }
 
     #[inline]
-    fn has_written(&self, progress: bool, head_has_begun: bool) {
+    pub(super) fn has_written(&self, progress: bool, head_has_begun: bool) {
         if progress {
             if self.stalled.load(Relaxed) != 0 {
                 self.stalled.store(0, Relaxed);
@@ -433,130 +400,6 @@ impl Drop for OpenStream<'_> {
         let open = self.0.open.load(Relaxed);
         self.0.open.store(open.saturating_sub(1), Relaxed);
         self.0.since.store(self.0.clock.now(), Relaxed);
-    }
-}
-
-/// A socket that notes what happens on it.
-pub(crate) struct Socket {
-    stream: Stream,
-    state: Arc<ConnectionState>,
-    /// What is given back when the socket is closed.
-    guards: Option<Guards>,
-    /// More may have come than was read.
-    unread: bool,
-    watch: HeadWatch,
-    /// HTTP/2 has frames, and no heads that could be read in two ways.
-    watched: bool,
-    /// Something was written since a request was last read.
-    answered: bool,
-}
-
-/// Places that a connection has for as long as its socket is open.
-pub(crate) type Guards = Box<dyn Send + Sync>;
-
-impl Socket {
-    pub(crate) fn new(stream: Stream, state: Arc<ConnectionState>, guards: Guards) -> Self {
-        Self {
-            stream,
-            guards: Some(guards),
-            unread: false,
-            watch: HeadWatch::default(),
-            watched: state.phase() != Phase::Multiplexed,
-            state,
-            answered: false,
-        }
-    }
-
-    #[inline]
-    fn has_written(&mut self, progress: bool) {
-        self.answered |= progress;
-        self.state.has_written(progress, self.watch.has_more());
-    }
-}
-
-impl AsyncRead for Socket {
-    #[inline]
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let socket = &mut *self;
-        socket.unread = read.is_ready() && before < buffer.filled().len();
-        if read.is_pending() {
-            let more = socket.watch.has_more();
-            socket.state.waits_for_more(socket.answered, more);
-            return read;
-        }
-        let answered = std::mem::take(&mut socket.answered);
-        if socket.watched {
-            let at = match socket.state.phase() {
-                Phase::Idle => At::Beginning,
-                Phase::Head => At::Head,
-                _ => At::Body,
-            };
-            socket.watch.look(&mut buffer.filled_mut()[before..], at);
-        }
-        socket
-            .state
-            .has_read(buffer.filled().len() - before, answered);
-        read
-    }
-}
-
-impl AsyncWrite for Socket {
-    #[inline]
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.has_written(written.is_ready());
-        written
-    }
-
-    #[inline]
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.has_written(written.is_ready());
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if !self.unread || self.state.cut.load(Relaxed) {
-            return;
-        }
-        // The answer was sent before everything was read: the client is given the time to see it.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let stream = std::mem::replace(&mut self.stream, Stream::Gone);
-            let guards = self.guards.take();
-            runtime.spawn(async move {
-                stream.linger().await;
-                drop(guards);
-            });
-        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-use super::connection::{ConnectionState, Phase, WorkerClock};
+use super::connection::{ConnectionState, Phase};
 use super::service::{Served, WorkerService};
+use super::timer::WorkerClock;
 use super::{HttpConfig, Layers, router};
 use crate::auth::Gate;
 use crate::net::Body;

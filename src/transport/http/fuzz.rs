@@ -3,7 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
-use super::headers::{Fields, HostGuard};
+use super::headers::Fields;
+use super::host_guard::HostGuard;
 use crate::server::{Mirrored, VersionHeader, read_mirrored};
 
 /// Reads lines `name: value` as the fields of a request, a first line without a colon as its target, and asks

@@ -17,6 +17,8 @@ mod events;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;
+mod host_guard;
+mod layers;
 mod legacy;
 mod pages;
 mod openapi;
@@ -27,6 +29,7 @@ mod rest;
 mod route;
 mod sending;
 mod service;
+mod socket;
 mod status;
 mod stream;
 mod timer;
@@ -51,11 +54,11 @@ pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
 pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
-pub(crate) use headers::is_host;
+pub(crate) use host_guard::is_host;
+pub(crate) use layers::Layers;
+pub use layers::McpService;
 pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
-pub(crate) use service::Layers;
-pub use service::McpService;
 pub(crate) use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
 
@@ -67,7 +70,7 @@ use accept::Acceptor;
 use cors::Cors;
 use door::Door;
 use endpoint::Endpoint;
-use headers::HostGuard;
+use host_guard::HostGuard;
 use service::Router;
 use worker::{Drain, Worker};
 

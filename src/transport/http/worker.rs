@@ -23,11 +23,12 @@ use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
 use super::config::HttpLimits;
-use super::connection::{ConnectionState, Guards, Phase, Socket, WorkerClock};
+use super::connection::{ConnectionState, Phase};
 use super::peers::PeerPlace;
 use super::service::{Router, Served, WorkerService};
+use super::socket::{Guards, Socket};
 use super::stream::Stream;
-use super::timer::CoarseTimer;
+use super::timer::{CoarseTimer, WorkerClock};
 use super::tls::{HTTP_2, Tls};
 use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};

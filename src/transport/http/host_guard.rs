@@ -1,0 +1,444 @@
+//! Whom the server answers to: the guard against pages that call it behind their visitors' backs.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue, Uri};
+
+use super::config::HttpConfig;
+use super::headers::Fields;
+use super::status::Rejection;
+use crate::auth::PublicUrl;
+
+/// Whom this server answers to, and which web pages may call it: the guard against DNS rebinding (HTTP-01,
+/// HTTP-08).
+#[derive(Debug)]
+pub(crate) struct HostGuard {
+    /// `None`: any host.
+    hosts: Option<Vec<HostPattern>>,
+    /// The first value that was found good, which nearly every client will say again. Any host would be; this one is
+    /// not taken apart once more.
+    usual: OnceLock<Box<str>>,
+    origins: Vec<String>,
+    /// Pages from loopback may call too.
+    local_origins: bool,
+    /// Refusals are told in the log, and not all of them.
+    told: Told,
+}
+
+/// When something was last told, in seconds after the beginning, so that strangers cannot fill the log.
+#[derive(Debug)]
+struct Told {
+    beginning: Instant,
+    next: AtomicU64,
+}
+
+impl Told {
+    const PAUSE_SECONDS: u64 = 60;
+
+    fn is_due(&self, now: Instant) -> bool {
+        let now = (now - self.beginning).as_secs();
+        let next = self.next.load(Relaxed);
+        next <= now
+            && self
+                .next
+                .compare_exchange(next, now + Self::PAUSE_SECONDS, Relaxed, Relaxed)
+                .is_ok()
+    }
+}
+
+/// A host with its port, or with any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostPattern {
+    host: String,
+    port: Option<u16>,
+}
+
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+impl HostGuard {
+    pub(crate) fn new(config: &HttpConfig) -> Self {
+        // A page reaches no socket in the file system, by whatever name.
+        let local = config.host.is_loopback() && config.unix_socket.is_none();
+        let public = config.public_url.as_deref().and_then(PublicUrl::parse);
+        // Proxies may or may not take the port along.
+        let public_host = public.as_ref().map(|public| public.host().to_owned());
+        let names: Vec<String> = config
+            .allowed_hosts
+            .iter()
+            .cloned()
+            .chain(public_host)
+            .collect();
+        let configured = names.iter().filter_map(|text| HostPattern::parse(text));
+        let hosts = match (local, names.is_empty()) {
+            (false, true) => None,
+            (true, _) => {
+                let names = LOCAL_HOSTS.map(|host| HostPattern {
+                    host: host.to_owned(),
+                    port: None,
+                });
+                Some(names.into_iter().chain(configured).collect())
+            }
+            (false, false) => Some(configured.collect()),
+        };
+        Self {
+            hosts,
+            usual: OnceLock::new(),
+            origins: config
+                .allowed_origins
+                .iter()
+                .map(String::as_str)
+                // Its own pages.
+                .chain(public.as_ref().map(PublicUrl::origin))
+                .map(str::to_ascii_lowercase)
+                .collect(),
+            local_origins: local,
+            told: Told {
+                beginning: Instant::now(),
+                next: AtomicU64::new(0),
+            },
+        }
+    }
+
+    /// Says in the log, once a minute at most, that somebody was refused, and which setting would change that.
+    pub(crate) fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
+        if !self.told.is_due(Instant::now()) {
+            return;
+        }
+        let said = |name| {
+            let value = headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+            value[..value.len().min(100)].escape_ascii().to_string()
+        };
+        tracing::warn!(
+            setting,
+            host = said(HOST),
+            origin = said(ORIGIN),
+            "a request was refused for its Host or its Origin; if it should be answered, add it to the setting"
+        );
+    }
+
+    /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
+    #[inline]
+    pub(crate) fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
+        if uri.scheme().is_some_and(|scheme| {
+            *scheme != http::uri::Scheme::HTTP && *scheme != http::uri::Scheme::HTTPS
+        }) {
+            return Err(Rejection::HostInvalid);
+        }
+        if uri.scheme().is_none() && uri.authority().is_some() {
+            return Err(Rejection::Target);
+        }
+        let host = match (fields.host.value()?, uri.authority()) {
+            (_, Some(authority)) => authority.as_str().as_bytes(),
+            (Some(host), None) => host.as_bytes(),
+            (None, None) => return Err(Rejection::HostMissing),
+        };
+        let usual = self.usual.get();
+        if usual.is_none_or(|usual| usual.as_bytes() != host) {
+            self.check_unusual(host)?;
+        }
+        match fields.origin.value()? {
+            None => Ok(()),
+            Some(origin) if self.allows_origin(origin) => Ok(()),
+            Some(_) => Err(Rejection::OriginForeign),
+        }
+    }
+
+    #[cold]
+    fn check_unusual(&self, host: &[u8]) -> Result<(), Rejection> {
+        let host = std::str::from_utf8(host).map_err(|_| Rejection::HostInvalid)?;
+        self.check_host(host)?;
+        self.usual.get_or_init(|| host.into());
+        Ok(())
+    }
+
+    fn check_host(&self, host: &str) -> Result<(), Rejection> {
+        let (name, port) = split_host(host).ok_or(Rejection::HostInvalid)?;
+        match &self.hosts {
+            None => Ok(()),
+            Some(hosts) if hosts.iter().any(|host| host.matches(name, port)) => Ok(()),
+            Some(_) => Err(Rejection::HostForeign),
+        }
+    }
+
+    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else {
+            return false;
+        };
+        let origin = origin.to_ascii_lowercase();
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let authority = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
+        self.local_origins
+            && authority
+                .and_then(split_host)
+                .is_some_and(|(host, _)| LOCAL_HOSTS.contains(&host))
+    }
+}
+
+impl HostPattern {
+    fn parse(text: &str) -> Option<Self> {
+        let (host, port) = split_host(text)?;
+        Some(Self {
+            host: host.to_ascii_lowercase(),
+            port,
+        })
+    }
+
+    #[inline]
+    fn matches(&self, host: &str, port: Option<u16>) -> bool {
+        (self.port.is_none() || self.port == port) && self.host.eq_ignore_ascii_case(host)
+    }
+}
+
+/// Whether a text names a host, with a port or without.
+pub(crate) fn is_host(text: &str) -> bool {
+    split_host(text).is_some()
+}
+
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. `None` if it is none of these; there is no room for a
+/// user, a path or a list.
+#[inline]
+pub(super) fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
+    let end = if text.starts_with('[') {
+        text.find(']')? + 1
+    } else {
+        text.find(':').unwrap_or(text.len())
+    };
+    let (host, port) = text.split_at(end);
+    let is_named = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    let is_v6 = |b: u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
+    let good = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        Some(inner) => !inner.is_empty() && inner.bytes().all(is_v6),
+        None => !host.is_empty() && host.bytes().all(is_named),
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => None,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
+        None | Some(_) => return None,
+    };
+    good.then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name.clone(), HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    fn local() -> HostGuard {
+        HostGuard::new(&HttpConfig::default())
+    }
+
+    fn public(hosts: &[&str], origins: &[&str]) -> HostGuard {
+        HostGuard::new(&HttpConfig {
+            host: [0, 0, 0, 0].into(),
+            allowed_hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+            allowed_origins: origins.iter().map(|o| (*o).to_owned()).collect(),
+            ..HttpConfig::default()
+        })
+    }
+
+    fn check(
+        guard: &HostGuard,
+        target: &'static str,
+        headers: &HeaderMap,
+    ) -> Result<(), Rejection> {
+        guard.check(&Uri::from_static(target), &Fields::read(headers))
+    }
+
+    fn host(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
+        check(guard, "/mcp", &headers(&[(HOST, value)]))
+    }
+
+    fn origin(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
+        let host = if guard.local_origins {
+            "localhost"
+        } else {
+            "mcp.example.com"
+        };
+        check(guard, "/mcp", &headers(&[(HOST, host), (ORIGIN, value)]))
+    }
+
+    #[test]
+    fn http_08_on_loopback_only_its_own_names_are_answered_to() {
+        for good in [
+            "localhost",
+            "localhost:3000",
+            "127.0.0.1:3000",
+            "[::1]",
+            "[::1]:80",
+            "LocalHost:1",
+        ] {
+            assert_eq!(host(&local(), good), Ok(()), "{good}");
+        }
+        for foreign in [
+            "evil.example.com",
+            "localhost.evil.com",
+            "127.0.0.1.evil.com:3000",
+            "0.0.0.0",
+        ] {
+            assert_eq!(
+                host(&local(), foreign),
+                Err(Rejection::HostForeign),
+                "{foreign}"
+            );
+        }
+        for invalid in [
+            "",
+            "127.0.0.1:3000@evil",
+            "a,b",
+            "localhost:x",
+            "localhost:99999",
+            "[::1",
+            "[::1]x",
+            "a b",
+            "localhost/",
+        ] {
+            assert_eq!(
+                host(&local(), invalid),
+                Err(Rejection::HostInvalid),
+                "{invalid}"
+            );
+        }
+        let none = HeaderMap::new();
+        assert_eq!(check(&local(), "/mcp", &none), Err(Rejection::HostMissing));
+        let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
+        assert_eq!(
+            check(&local(), "/mcp", &twice),
+            Err(Rejection::HeaderRepeated)
+        );
+    }
+
+    #[test]
+    fn http_08_the_authority_of_the_target_counts_as_the_host() {
+        let headers = headers(&[(HOST, "localhost")]);
+        let foreign = check(&local(), "http://evil.example.com/mcp", &headers);
+        assert_eq!(foreign, Err(Rejection::HostForeign));
+    }
+
+    #[test]
+    fn http_08_elsewhere_all_hosts_or_those_that_are_named() {
+        assert_eq!(host(&public(&[], &[]), "anything.example.com:99"), Ok(()));
+        assert_eq!(host(&public(&[], &[]), "a@b"), Err(Rejection::HostInvalid));
+        let named = public(&["mcp.example.com", "other.example.com:8080"], &[]);
+        assert_eq!(host(&named, "mcp.example.com:1"), Ok(()));
+        assert_eq!(host(&named, "other.example.com:8080"), Ok(()));
+        assert_eq!(
+            host(&named, "other.example.com"),
+            Err(Rejection::HostForeign)
+        );
+        assert_eq!(host(&named, "localhost"), Err(Rejection::HostForeign));
+    }
+
+    #[test]
+    fn http_08_the_public_url_names_a_host_and_an_origin() {
+        let guard = |listens: [u8; 4], hosts: &[&str]| {
+            HostGuard::new(&HttpConfig {
+                host: listens.into(),
+                allowed_hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+                public_url: Some("https://MCP.example.com:8443/tools".to_owned()),
+                ..HttpConfig::default()
+            })
+        };
+        let everywhere = guard([0, 0, 0, 0], &[]);
+        assert_eq!(host(&everywhere, "mcp.example.com"), Ok(()));
+        assert_eq!(host(&everywhere, "mcp.example.com:8443"), Ok(()));
+        assert_eq!(
+            host(&everywhere, "other.example.com"),
+            Err(Rejection::HostForeign)
+        );
+        let origin_of = |guard: &HostGuard, value| {
+            check(
+                guard,
+                "/mcp",
+                &headers(&[(HOST, "mcp.example.com"), (ORIGIN, value)]),
+            )
+        };
+        assert_eq!(
+            origin_of(&everywhere, "https://mcp.example.com:8443"),
+            Ok(())
+        );
+        for foreign in [
+            "https://mcp.example.com",
+            "http://mcp.example.com:8443",
+            "null",
+        ] {
+            assert_eq!(
+                origin_of(&everywhere, foreign),
+                Err(Rejection::OriginForeign),
+                "{foreign}"
+            );
+        }
+        let two = guard([0, 0, 0, 0], &["inner"]);
+        assert_eq!(
+            (host(&two, "inner"), host(&two, "mcp.example.com")),
+            (Ok(()), Ok(()))
+        );
+        // A tunnel to this machine.
+        let here = guard([127, 0, 0, 1], &[]);
+        assert_eq!(
+            (host(&here, "localhost"), host(&here, "mcp.example.com")),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!(
+            host(&here, "other.example.com"),
+            Err(Rejection::HostForeign)
+        );
+    }
+
+    #[test]
+    fn http_01_origins_are_local_or_listed() {
+        for good in [
+            "http://localhost:5173",
+            "https://127.0.0.1",
+            "http://[::1]:3000",
+        ] {
+            assert_eq!(origin(&local(), good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://evil.example.com",
+            "null",
+            "",
+            "http://localhost.evil.com",
+            "http://localhost@evil.com",
+            "file://localhost",
+            "http://127.0.0.1:3000, http://evil.example.com",
+            "localhost",
+        ] {
+            assert_eq!(
+                origin(&local(), bad),
+                Err(Rejection::OriginForeign),
+                "{bad}"
+            );
+        }
+        let listed = public(&[], &["https://App.example.com"]);
+        assert_eq!(origin(&listed, "https://app.example.com"), Ok(()));
+        for bad in [
+            "https://app.example.com:444",
+            "http://app.example.com",
+            "http://localhost",
+        ] {
+            assert_eq!(origin(&listed, bad), Err(Rejection::OriginForeign), "{bad}");
+        }
+        let twice = headers(&[
+            (HOST, "localhost"),
+            (ORIGIN, "http://localhost"),
+            (ORIGIN, "http://localhost"),
+        ]);
+        assert_eq!(check(&local(), "/", &twice), Err(Rejection::HeaderRepeated));
+    }
+}

@@ -1,0 +1,190 @@
+//! The application's own `tower` layers, and the service that they are put around.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use tower::util::BoxCloneService;
+use tower::{Layer, Service};
+
+use super::connection::ConnectionState;
+use super::headers::Fields;
+use super::own::{OwnRoutes, RouteHandler};
+use super::service::Router;
+use crate::net::{Body, BodyError};
+use crate::server::Local;
+
+/// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
+#[derive(Clone)]
+pub struct McpService(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Router {
+        router: Arc<Router>,
+        local: Arc<Local>,
+    },
+    /// A layer around what was there before.
+    Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
+}
+
+impl Service<Request<Body>> for McpService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        match &mut self.0 {
+            Inner::Router { .. } => Poll::Ready(Ok(())),
+            Inner::Layered(service) => service.poll_ready(cx),
+        }
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        match &mut self.0 {
+            Inner::Router { router, local } => {
+                let (router, local) = (Arc::clone(router), Arc::clone(local));
+                let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
+                let (mut head, mut body) = request.into_parts();
+                Box::pin(async move {
+                    // Layers may have changed the headers.
+                    let summary = Fields::read(&head.headers).summary();
+                    let connection = connection.as_ref();
+                    Ok(router
+                        .route(&local, connection, &summary, &mut head, &mut body)
+                        .await)
+                })
+            }
+            Inner::Layered(service) => Box::pin(service.call(request)),
+        }
+    }
+}
+
+impl fmt::Debug for McpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("McpService")
+    }
+}
+
+/// The application's layers, outermost first.
+#[derive(Clone, Default)]
+pub(crate) struct Layers {
+    around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
+    pub(super) routes: OwnRoutes,
+}
+
+impl Layers {
+    /// Has a path of the application's own answered.
+    pub(crate) fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
+        self.routes.add(path, handler);
+    }
+
+    /// Adds a layer inside of those that are there.
+    pub(crate) fn push<L, B, E>(&mut self, layer: L)
+    where
+        L: Layer<McpService> + Send + Sync + 'static,
+        L::Service:
+            Service<Request<Body>, Response = Response<B>, Error = E> + Clone + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+        E: Into<BodyError> + 'static,
+    {
+        self.around.push(Arc::new(move |inner| {
+            McpService(Inner::Layered(BoxCloneService::new(Answering {
+                inner: layer.layer(inner),
+                failed: false,
+            })))
+        }));
+    }
+
+    /// All of them around the router; `None` if there are none.
+    pub(super) fn apply(&self, router: &Arc<Router>, local: &Arc<Local>) -> Option<McpService> {
+        if self.around.is_empty() {
+            return None;
+        }
+        let service = McpService(Inner::Router {
+            router: Arc::clone(router),
+            local: Arc::clone(local),
+        });
+        Some(
+            self.around
+                .iter()
+                .rev()
+                .fold(service, |inner, layer| layer(inner)),
+        )
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layers")
+            .field("around", &self.around.len())
+            .field("routes", &self.routes)
+            .finish()
+    }
+}
+
+/// A layered service whose failures are answers too.
+#[derive(Clone)]
+struct Answering<S> {
+    inner: S,
+    /// It said that it will never be ready, and must not be called.
+    failed: bool,
+}
+
+impl<S, B> Service<Request<Body>> for Answering<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BodyError> + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.failed {
+            return Poll::Ready(Ok(()));
+        }
+        self.inner.poll_ready(cx).map(|ready| {
+            if let Err(error) = ready {
+                self.failed = true;
+                layer_failed(&*error.into());
+            }
+            Ok(())
+        })
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if self.failed {
+            return Box::pin(std::future::ready(Ok(internal_server_error())));
+        }
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            Ok(match answer.await {
+                Ok(response) => response.map(Body::new),
+                Err(error) => layer_failed(&*error.into()),
+            })
+        })
+    }
+}
+
+fn layer_failed(error: &(dyn std::error::Error + Send + Sync)) -> Response<Body> {
+    tracing::error!(%error, "a layer of the application failed");
+    internal_server_error()
+}
+
+fn internal_server_error() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}
