@@ -269,6 +269,7 @@ fn with_client(
         name: server.server.clone(),
         connect_timeout: limit,
         request_timeout: limit,
+        message_bytes: config.message_bytes,
         credentials,
         ..Options::default()
     };
