@@ -137,7 +137,8 @@ fn one_that_says_more_than_it_may_is_disconnected() {
         let server = behind([("bad", bad)]).start();
         let session = server.session("2025-11-25");
         let result = session.call("bad__try", &json!({})).result();
-        let said = said(&result);
+        let said = result["content"][0]["text"].as_str().expect("a text");
+        assert_eq!(result["isError"], !is_good, "{said:.100}");
         assert_eq!(said.len() == bytes, is_good, "{said:.100}");
         assert!(is_good || said.contains("cannot be reached"), "{said:.100}");
     }
