@@ -50,6 +50,19 @@ pub fn buckets(addresses: u32) -> Vec<Scenario> {
     vec![Scenario::new(format!("bucket-of-{addresses}"), work)]
 }
 
+/// The listing of 51 tools of which a rule hides the first.
+pub fn filtered() -> Vec<Scenario> {
+    let tools = (1..=51).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
+    let mut config = plain();
+    let hidden = allow(vec![definition(1).name().to_owned()]);
+    config.policy.rules = vec![RuleConfig {
+        effect: Effect::Deny,
+        ..hidden
+    }];
+    let server = Server::new(App::new().config(config).tools(tools));
+    vec![server.in_session("list-of-51-less-one", "tools/list", Some(json!({})))]
+}
+
 /// The listings of 1,000 roles of 10,000 tools, each with 9 of its own and 100 that all have: of one of them, and of one
 /// after the other. And what nobody has rules about, with as many tools.
 pub fn roles() -> Vec<Scenario> {

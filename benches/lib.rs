@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-pub use guarded::{buckets, guarded, roles};
+pub use guarded::{buckets, filtered, guarded, roles};
 use http::Request;
 use longshore::bench::{Answered, Buckets, Pipeline};
 use longshore::catalog::CallFuture;
@@ -92,7 +92,8 @@ impl Scenario {
     /// Panics unless the server answers with a result.
     fn checked(self) -> Self {
         let answered = self.answer(self.request());
-        let whole = [answered.head, answered.rest].concat();
+        let more = answered.more.concat();
+        let whole = [&answered.head[..], &answered.rest[..], &more[..]].concat();
         let answer: Value = serde_json::from_slice(&whole).unwrap_or_default();
         let result = &answer["result"];
         assert!(

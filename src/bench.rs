@@ -23,13 +23,15 @@ use crate::transport::http::{Direct, HttpConfig};
 #[derive(Debug)]
 pub struct Pipeline(Direct);
 
-/// The body of an answer in its two pieces, and the session that it opens.
+/// The body of an answer in its pieces, and the session that it opens.
 #[derive(Debug, Default)]
 pub struct Answered {
     /// What is particular to the request.
     pub head: Bytes,
     /// What is not.
     pub rest: Bytes,
+    /// What comes behind that, if it is in more pieces.
+    pub more: Vec<Bytes>,
     /// The value of `Mcp-Session-Id`.
     pub session: Option<HeaderValue>,
 }
@@ -60,9 +62,15 @@ impl Pipeline {
     pub async fn answer(&self, request: Request<Bytes>) -> Answered {
         let mut response = self.0.serve(request.map(Body::from)).await;
         let body = response.body_mut();
+        let (head, rest) = (frame(body).await, frame(body).await);
+        let mut more = Vec::new();
+        while !body.is_end_stream() {
+            more.push(frame(body).await);
+        }
         Answered {
-            head: frame(body).await,
-            rest: frame(body).await,
+            head,
+            rest,
+            more,
             session: response.headers_mut().remove("mcp-session-id"),
         }
     }

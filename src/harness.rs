@@ -347,7 +347,7 @@ impl Harness {
         let mut messages = Vec::new();
         match reply {
             Reply::Accepted | Reply::Cancelled => {}
-            Reply::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
+            Reply::Answer(answer) => messages.push(answer.whole().to_vec()),
             Reply::Stream(mut stream) => {
                 while let Some(part) = poll_fn(|cx| match stream.poll_next(cx) {
                     // It stands until somebody ends it.
@@ -361,7 +361,7 @@ impl Harness {
                             self.answer(&message).await;
                             messages.push(message.to_vec());
                         }
-                        Said::Answer(answer) => messages.push([answer.head, answer.rest].concat()),
+                        Said::Answer(answer) => messages.push(answer.whole().to_vec()),
                         Said::Nothing => {}
                     }
                 }

@@ -15,6 +15,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
 use super::principal::Facts;
 use super::scopes::Implied;
+use super::shown::{Changes, FOREVER, Lasting};
 use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
 
 /// Longest key that there can be.
@@ -107,6 +108,8 @@ pub(crate) struct ApiKeys {
     table: ArcSwap<Table>,
     /// What the file and the folder said when they were last read.
     seen: Mutex<Vec<Holder>>,
+    /// Where other keys are noted.
+    changes: Changes,
 }
 
 /// Whose keys.
@@ -140,6 +143,7 @@ impl ApiKeys {
             implied: ArcSwap::from_pointee(Implied::new(&config.implied_scopes)),
             table: ArcSwap::default(),
             seen: Mutex::default(),
+            changes: Changes::default(),
         };
         let read = keys.read()?;
         let table = keys.table_of(&read)?;
@@ -149,6 +153,12 @@ impl ApiKeys {
         keys.table.store(Arc::new(table));
         *keys.seen.lock().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(keys)
+    }
+
+    /// Has it noted whenever the keys are others.
+    pub(super) fn noting(mut self, changes: Changes) -> Self {
+        self.changes = changes;
+        self
     }
 
     /// Whether keys may change while the server runs.
@@ -162,6 +172,7 @@ impl ApiKeys {
         self.fixed.store(other.fixed.into_inner());
         self.implied.store(other.implied.into_inner());
         self.table.store(other.table.into_inner());
+        self.changes.note();
         *seen = other
             .seen
             .into_inner()
@@ -185,6 +196,7 @@ impl ApiKeys {
                     "API keys have changed and were read again"
                 );
                 self.table.store(Arc::new(table));
+                self.changes.note();
                 *seen = read;
             }
             Err(error) => self.keep(&error),
@@ -306,6 +318,13 @@ impl Proof for ApiKeys {
             (None, None) => None,
         };
         found.map_or(Judgement::Absent, Judgement::Proven)
+    }
+}
+
+/// Keys that are taken back are noted.
+impl Lasting for ApiKeys {
+    fn holds_until(&self, _: &Presented<'_>) -> Option<u64> {
+        Some(FOREVER)
     }
 }
 

@@ -19,6 +19,7 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use super::config::AuthSetupError;
 use super::principal::Facts;
+use super::shown::{FOREVER, Lasting};
 use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
 
 /// What a certificate says of its holder.
@@ -278,6 +279,13 @@ impl Proof for Certificates {
             Some(certificate) if !presented.is_something() => self.principal(certificate),
             _ => Judgement::Absent,
         }
+    }
+}
+
+/// A connection has shown its certificate when it began.
+impl Lasting for Certificates {
+    fn holds_until(&self, _: &Presented<'_>) -> Option<u64> {
+        Some(FOREVER)
     }
 }
 

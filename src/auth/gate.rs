@@ -7,12 +7,15 @@ use http::{HeaderMap, HeaderValue};
 
 use super::presented::API_KEY_HEADER;
 use super::resource::{Resource, Seen};
+use super::shown::{Changes, Lasting, Shown};
 use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 
 /// Says of each request who sent it.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    proofs: Vec<Arc<dyn Proof>>,
+    proofs: Vec<Asked>,
+    /// Notes what may make proofs judge otherwise; `None` if nobody does, and nothing is remembered.
+    changes: Option<Changes>,
     /// Who callers are that show nothing; `None` if they are refused.
     anonymous: Option<Arc<Principal>>,
     /// Headers that nobody behind the gate gets to see.
@@ -23,17 +26,35 @@ pub(crate) struct Gate {
     key_bytes: usize,
 }
 
+/// A proof, and whether its judgements last.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// For each request.
+    Each(Arc<dyn Proof>),
+    Lasting(Arc<dyn Lasting>),
+}
+
+impl Asked {
+    fn proof(&self) -> &dyn Proof {
+        match self {
+            Self::Each(proof) => &**proof,
+            Self::Lasting(proof) => &**proof,
+        }
+    }
+}
+
 impl Gate {
     /// A gate with these proofs. Without any, it is open. `anonymous` is who those are that show nothing.
-    pub(crate) fn new(proofs: Vec<Arc<dyn Proof>>, anonymous: Option<&str>) -> Self {
+    pub(super) fn new(proofs: Vec<Asked>, anonymous: Option<&str>) -> Self {
         let anonymous = match anonymous {
             Some(name) => Some(Principal::anonymous_called(name)),
             None => proofs.is_empty().then(Principal::anonymous),
         };
         let mut credentials = vec![AUTHORIZATION, PROXY_AUTHORIZATION, API_KEY_HEADER];
-        credentials.extend(proofs.iter().flat_map(|proof| proof.headers()));
+        credentials.extend(proofs.iter().flat_map(|asked| asked.proof().headers()));
         Self {
             proofs,
+            changes: None,
             anonymous: anonymous.map(Arc::new),
             credentials,
             resource: Resource::default(),
@@ -46,6 +67,12 @@ impl Gate {
     pub(super) fn with_sizes(mut self, token_bytes: usize, key_bytes: usize) -> Self {
         self.token_bytes = token_bytes;
         self.key_bytes = key_bytes;
+        self
+    }
+
+    /// Lets connections remember what they have shown last. Lasting proofs note in `changes` what makes them judge otherwise.
+    pub(super) fn noticing(mut self, changes: Changes) -> Self {
+        self.changes = Some(changes);
         self
     }
 
@@ -119,21 +146,73 @@ impl Gate {
         }
     }
 
-    /// Finds out who sent a request. What was shown and is no good never passes for nothing.
+    /// Who sent a request, if its connection has shown the same before and nothing has changed since. The headers that
+    /// hold credentials are taken away then, and left as they are if not. `now` says the time, in seconds of Unix time.
+    #[inline]
+    pub(crate) fn recall(
+        &self,
+        shown: &Shown,
+        headers: &mut HeaderMap,
+        query: Option<&str>,
+        now: impl FnOnce() -> u64,
+    ) -> Option<Arc<Principal>> {
+        // What has a query is looked at, since a credential may be in it.
+        let (Some(changes), None) = (&self.changes, query) else {
+            return None;
+        };
+        let principal = shown.recall(headers, changes.count(), now)?;
+        // Both that may hold a key are settled.
+        for name in &self.credentials[1..] {
+            if *name != API_KEY_HEADER {
+                headers.remove(name);
+            }
+        }
+        Some(principal)
+    }
+
+    /// Has a connection remember what was presented, and whom the proof at this place has found. `changes` is how many
+    /// there were before it was asked.
+    fn remember(
+        &self,
+        shown: &Shown,
+        presented: &Presented<'_>,
+        (at, principal): (usize, &Arc<Principal>),
+        changes: u64,
+    ) {
+        let ends = self.proofs[..=at].iter().map(|asked| match asked {
+            Asked::Each(_) => None,
+            Asked::Lasting(proof) => proof.holds_until(presented),
+        });
+        let until = ends.reduce(|one, other| Some(one?.min(other?))).flatten();
+        if let Some(until) = until {
+            shown.remember(presented, principal, until, changes);
+        }
+    }
+
+    /// Finds out who sent a request. What was shown and is no good never passes for nothing. `shown` is what its
+    /// connection remembers.
     pub(crate) async fn admit(
         &self,
         presented: Result<Presented<'_>, AuthError>,
+        shown: Option<&Shown>,
     ) -> Result<Arc<Principal>, AuthError> {
         let presented = &presented?;
         presented.check_size(self.token_bytes, self.key_bytes)?;
-        for proof in &self.proofs {
+        let changes = self.changes.as_ref().map(Changes::count);
+        for (at, asked) in self.proofs.iter().enumerate() {
+            let proof = asked.proof();
             let judgement = match proof.judge(presented) {
                 Judgement::Later(judgement) => judgement.await,
                 judgement => judgement,
             };
             match judgement {
                 Judgement::Absent => {}
-                Judgement::Proven(principal) => return Ok(principal),
+                Judgement::Proven(principal) => {
+                    if let (Some(shown), Some(changes)) = (shown, changes) {
+                        self.remember(shown, presented, (at, &principal), changes);
+                    }
+                    return Ok(principal);
+                }
                 Judgement::Refused(error) => return Err(error),
                 Judgement::Later(_) => {
                     tracing::error!(?proof, "a proof puts its judgement off twice");
@@ -153,5 +232,106 @@ impl Gate {
         for name in &self.credentials {
             headers.remove(name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::api_key::ApiKeys;
+    use super::super::config::AuthConfig;
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+    const KEY: &str = "lsk_a-key-that-nobody-else-has";
+
+    fn headers(pairs: &[(HeaderName, String)]) -> HeaderMap {
+        let pairs = pairs.iter().cloned();
+        pairs
+            .map(|(name, value)| (name, value.parse().expect("a value")))
+            .collect()
+    }
+
+    fn key_of_alice() -> HeaderMap {
+        headers(&[(AUTHORIZATION, format!("Bearer {KEY}"))])
+    }
+
+    async fn admit(gate: &Gate, shown: &Shown, headers: &HeaderMap) -> Option<String> {
+        let presented = Presented::read(headers, None, None, NOW);
+        let admitted = gate.admit(presented, Some(shown)).await;
+        admitted.ok().map(|principal| principal.name().to_owned())
+    }
+
+    fn recall(gate: &Gate, shown: &Shown, headers: &mut HeaderMap) -> Option<String> {
+        let principal = gate.recall(shown, headers, None, || NOW)?;
+        Some(principal.name().to_owned())
+    }
+
+    /// A gate whose keys are in a file.
+    fn gate(file: &std::path::Path, before: Vec<Asked>) -> (Gate, Arc<ApiKeys>) {
+        std::fs::write(file, format!("alice {KEY}\n")).expect("written");
+        let config = AuthConfig {
+            api_keys_file: Some(file.to_owned()),
+            ..AuthConfig::default()
+        };
+        let changes = Changes::default();
+        let keys = ApiKeys::new(&config).expect("keys").noting(changes.clone());
+        let keys = Arc::new(keys);
+        let mut proofs = before;
+        proofs.push(Asked::Lasting(Arc::<ApiKeys>::clone(&keys)));
+        (Gate::new(proofs, None).noticing(changes), keys)
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_taken_back_lets_nobody_in_on_a_connection_that_knows_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("keys");
+        let (gate, keys) = gate(&file, Vec::new());
+        let shown = Shown::default();
+        assert_eq!(recall(&gate, &shown, &mut key_of_alice()), None);
+        let alice = Some("key:alice".to_owned());
+        assert_eq!(admit(&gate, &shown, &key_of_alice()).await, alice);
+        let mut headers = key_of_alice();
+        headers.insert(PROXY_AUTHORIZATION, HeaderValue::from_static("Basic YTpi"));
+        headers.insert("accept", HeaderValue::from_static("*/*"));
+        assert_eq!(recall(&gate, &shown, &mut headers), alice);
+        assert_eq!(headers.len(), 1, "credentials are taken away");
+        // What has a query is looked at.
+        let with_query = gate.recall(&shown, &mut key_of_alice(), Some("a=b"), || NOW);
+        assert!(with_query.is_none());
+        std::fs::write(&file, "bob lsk_another-key-that-nobody-else-has\n").expect("written");
+        keys.refresh();
+        assert_eq!(recall(&gate, &shown, &mut key_of_alice()), None);
+        assert_eq!(admit(&gate, &shown, &key_of_alice()).await, None);
+        assert_eq!(recall(&gate, &shown, &mut key_of_alice()), None);
+    }
+
+    /// Looks at something else than the credential.
+    #[derive(Debug)]
+    struct Other;
+
+    impl Proof for Other {
+        fn judge(&self, presented: &Presented<'_>) -> Judgement {
+            match presented.header(&HeaderName::from_static("x-other")) {
+                Ok(Some(_)) => Judgement::Proven(Arc::new(Principal::new("other"))),
+                _ => Judgement::Absent,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_remembered_behind_a_proof_that_looks_at_more_than_the_credential() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (gate, _) = gate(
+            &folder.path().join("keys"),
+            vec![Asked::Each(Arc::new(Other))],
+        );
+        let shown = Shown::default();
+        let alice = Some("key:alice".to_owned());
+        assert_eq!(admit(&gate, &shown, &key_of_alice()).await, alice);
+        let mut headers = key_of_alice();
+        headers.insert("x-other", HeaderValue::from_static("1"));
+        assert_eq!(recall(&gate, &shown, &mut headers), None);
+        let other = admit(&gate, &shown, &headers).await;
+        assert_eq!(other.as_deref(), Some("other"));
     }
 }

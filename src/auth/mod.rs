@@ -25,6 +25,7 @@ mod proof;
 mod resource;
 mod scopes;
 mod setup;
+mod shown;
 
 pub(crate) use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
@@ -45,3 +46,4 @@ pub use proof::{Judgement, Proof};
 pub(crate) use resource::{PublicUrl, Seen};
 pub(crate) use scopes::is_scope;
 pub(crate) use setup::{Authentication, MountPlace, Place};
+pub(crate) use shown::Shown;

@@ -8,9 +8,11 @@ use super::api_key::ApiKeys;
 use super::certificate::Certificates;
 use super::config::{AuthConfig, AuthSetupError, ProofKind};
 use super::forwarded::Forwarded;
+use super::gate::Asked;
 use super::oauth::Tokens;
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
+use super::shown::Changes;
 use super::{Gate, Principal, Proof};
 use crate::net::TrustedProxies;
 use crate::telemetry::{self, Life};
@@ -71,7 +73,8 @@ impl Authentication {
         place: Place<'_>,
         custom: Vec<Arc<dyn Proof>>,
     ) -> Result<Self, AuthSetupError> {
-        let mut proofs = custom;
+        let mut proofs: Vec<_> = custom.into_iter().map(Asked::Each).collect();
+        let changes = Changes::default();
         let mut keys = None;
         let mut tokens = None;
         let public = place.public_url.and_then(PublicUrl::parse);
@@ -85,8 +88,8 @@ impl Authentication {
             }
             match kind {
                 ProofKind::ApiKey => {
-                    let known = Arc::new(ApiKeys::new(config)?);
-                    proofs.push(Arc::clone(&known) as Arc<dyn Proof>);
+                    let known = Arc::new(ApiKeys::new(config)?.noting(changes.clone()));
+                    proofs.push(Asked::Lasting(Arc::<ApiKeys>::clone(&known)));
                     keys = Some(known);
                 }
                 ProofKind::OAuth => {
@@ -103,7 +106,8 @@ impl Authentication {
                         true => proof.with_endpoints(each),
                         false => proof,
                     };
-                    proofs.push(Arc::new(proof.clone()));
+                    let proof = proof.noting(&changes);
+                    proofs.push(Asked::Lasting(Arc::new(proof.clone())));
                     tokens = Some(proof);
                 }
                 ProofKind::Certificate => {
@@ -113,7 +117,7 @@ impl Authentication {
                         });
                     }
                     if let Some(certificates) = Certificates::new(&config.certificate)? {
-                        proofs.push(Arc::new(certificates));
+                        proofs.push(Asked::Lasting(Arc::new(certificates)));
                     }
                 }
                 ProofKind::Forwarded => {
@@ -123,7 +127,7 @@ impl Authentication {
                         });
                     }
                     if let Some(forwarded) = Forwarded::new(&config.forwarded, place.trusted)? {
-                        proofs.push(Arc::new(forwarded));
+                        proofs.push(Asked::Each(Arc::new(forwarded)));
                     }
                 }
             }
@@ -153,6 +157,7 @@ impl Authentication {
         Ok(Self {
             gate: Arc::new(
                 Gate::new(proofs, anonymous)
+                    .noticing(changes)
                     .with_resource(resource)
                     .with_sizes(config.token_bytes, config.key_bytes),
             ),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::table::{Listed, Table};
+use crate::net::Common;
 use crate::protocol::{Revision, push_string};
 use crate::seal::{KeyRing, Purpose};
 
@@ -67,35 +68,41 @@ impl Listing {
     }
 }
 
-/// The entries of a table, each serialised once for one revision.
+/// The entries of a table, each serialised once for one revision, as they stand in a page that has all of them: with
+/// commas between them, and what ends the page behind the last one.
 #[derive(Debug)]
 pub(crate) struct Fragments {
     text: Bytes,
+    /// Where each entry ends.
     ends: Vec<usize>,
 }
 
+/// What ends a page that has no more to say.
+const END: &[u8] = b"]}}";
+
 impl Fragments {
     pub(crate) fn new<T: Listed>(table: &Table<T>, revision: Revision) -> Self {
-        let mut text = Vec::new();
-        let ends = table.iter().map(|entry| {
-            entry.write(&mut text, revision);
-            text.len()
-        });
-        let ends = ends.collect();
-        Self {
-            text: text.into(),
-            ends,
-        }
+        Self::written(table.iter(), |entry, text| entry.write(text, revision))
     }
 
     /// Entries that are not what their table says of them.
     pub(crate) fn of(entries: impl IntoIterator<Item = String>) -> Self {
-        let mut text = Vec::new();
-        let ends = entries.into_iter().map(|entry| {
+        Self::written(entries.into_iter(), |entry, text| {
             text.extend_from_slice(entry.as_bytes());
-            text.len()
-        });
-        let ends = ends.collect();
+        })
+    }
+
+    fn written<E>(entries: impl Iterator<Item = E>, write: impl Fn(E, &mut Vec<u8>)) -> Self {
+        let mut text = Vec::new();
+        let mut ends = Vec::new();
+        for entry in entries {
+            if !ends.is_empty() {
+                text.push(b',');
+            }
+            write(entry, &mut text);
+            ends.push(text.len());
+        }
+        text.extend_from_slice(END);
         Self {
             text: text.into(),
             ends,
@@ -117,50 +124,121 @@ impl Fragments {
 
     /// What is said of what stands at a place.
     pub(crate) fn get(&self, place: usize) -> &[u8] {
-        let start = match place {
+        &self.text[self.start(place)..self.ends[place]]
+    }
+
+    fn start(&self, place: usize) -> usize {
+        match place {
             0 => 0,
-            _ => self.ends[place - 1],
+            _ => self.ends[place - 1] + 1,
+        }
+    }
+
+    /// The text from one place to another, both included; with the comma in front of it, if something comes before it,
+    /// and with the end of a page behind it, if that is what follows.
+    fn stretch(&self, run: &Run) -> Bytes {
+        let start = self.start(run.first) - usize::from(run.follows);
+        let end = match run.ends_page {
+            true => self.text.len(),
+            false => self.ends[run.last],
         };
-        &self.text[start..self.ends[place]]
+        self.text.slice(start..end)
     }
 }
 
-/// The page of what is seen of a table, from a place on.
+/// Entries of a table that stand side by side in a page.
+struct Run {
+    first: usize,
+    last: usize,
+    follows: bool,
+    ends_page: bool,
+}
+
+/// A page is in at most so many pieces: hyper gathers no more than sixteen for one write, and each costs something.
+const PIECES_MAX: usize = 9;
+/// A smaller page is in one piece.
+const IN_PIECES_MIN_BYTES: usize = 8 * 1024;
+
+/// The page of what is seen of a table, from a place on: what comes behind the request's id and [`opening`].
+///
+/// Pages of those who see nearly the same consist of nearly the same entries. They are not copied: such a page is a few
+/// stretches of the one text that has all entries. So a thousand roles take little memory, and what many of them see is in
+/// the processor's caches when it is sent. Only what would be in too many pieces is put together.
 pub(crate) fn page_of_seen<T: Listed>(
     table: &Table<T>,
     fragments: &Fragments,
     frame: ListingFrame<'_>,
     sees: impl Fn(usize) -> bool,
     start: usize,
-) -> Bytes {
+) -> Common {
     let mut seen = (start..table.len()).filter(|place| sees(*place)).peekable();
-    let mut page = br#","result":{""#.to_vec();
-    page.extend_from_slice(T::MEMBER.as_bytes());
-    page.extend_from_slice(br#"":["#);
-    let mut last = None;
+    let mut runs: Vec<Run> = Vec::new();
     for place in seen.by_ref().take(frame.page_size) {
-        if last.is_some() {
-            page.push(b',');
+        match runs.last_mut() {
+            Some(run) if run.last + 1 == place => run.last = place,
+            before => {
+                let follows = before.is_some();
+                runs.push(Run {
+                    first: place,
+                    last: place,
+                    follows,
+                    ends_page: false,
+                });
+            }
         }
-        page.extend_from_slice(fragments.get(place));
-        last = Some(place);
     }
-    page.push(b']');
-    if let (Some(last), Some(_)) = (last, seen.peek()) {
-        let cursor = Cursor {
-            position: last + 1,
-            last: table.entries()[last].key(),
-        };
-        let purpose = Purpose {
-            kind: T::CURSOR,
-            mount: frame.mount,
-        };
-        page.extend_from_slice(br#","nextCursor":"#);
-        push_string(&mut page, &cursor.seal(frame.keys, purpose));
+    let more = seen.peek().is_some();
+    let mut end = Vec::new();
+    match runs.last_mut() {
+        Some(run) if !more && frame.tail.is_empty() && run.last + 1 == table.len() => {
+            run.ends_page = true;
+        }
+        last => {
+            end.push(b']');
+            if let (Some(run), true) = (last, more) {
+                let cursor = Cursor {
+                    position: run.last + 1,
+                    last: table.entries()[run.last].key(),
+                };
+                let purpose = Purpose {
+                    kind: T::CURSOR,
+                    mount: frame.mount,
+                };
+                end.extend_from_slice(br#","nextCursor":"#);
+                push_string(&mut end, &cursor.seal(frame.keys, purpose));
+            }
+            end.extend_from_slice(frame.tail.as_bytes());
+            end.extend_from_slice(b"}}");
+        }
     }
-    page.extend_from_slice(frame.tail.as_bytes());
-    page.extend_from_slice(b"}}");
-    page.into()
+    let stretches = runs.iter().map(|run| fragments.stretch(run));
+    let end = (!end.is_empty()).then(|| Bytes::from(end));
+    let pieces: Vec<Bytes> = stretches.chain(end).collect();
+    let bytes: usize = pieces.iter().map(Bytes::len).sum();
+    if pieces.len() <= PIECES_MAX && IN_PIECES_MIN_BYTES <= bytes {
+        return Common::Several(pieces.into());
+    }
+    let mut page = Vec::with_capacity(bytes);
+    pieces
+        .iter()
+        .for_each(|piece| page.extend_from_slice(piece));
+    Common::One(page.into())
+}
+
+/// What stands before the first entry of each page.
+pub(crate) fn opening<T: Listed>(out: &mut Vec<u8>) {
+    for part in opening_parts::<T>() {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// How long that is.
+pub(crate) fn opening_len<T: Listed>() -> usize {
+    opening_parts::<T>().iter().map(|part| part.len()).sum()
+}
+
+fn opening_parts<T: Listed>() -> [&'static str; 3] {
+    [r#","result":{""#, T::MEMBER, r#"":["#]
 }
 
 /// Where the page begins that a cursor leads to. `None` if it was not made for this frame's mount.
@@ -207,9 +285,8 @@ impl<'a> Cursor<'a> {
 fn write_page<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>, start: usize) -> Bytes {
     let entries = table.entries();
     let end = entries.len().min(start + frame.page_size);
-    let mut page = br#","result":{""#.to_vec();
-    page.extend_from_slice(T::MEMBER.as_bytes());
-    page.extend_from_slice(br#"":["#);
+    let mut page = Vec::new();
+    opening::<T>(&mut page);
     for (position, entry) in entries[start..end].iter().enumerate() {
         if position > 0 {
             page.push(b',');
@@ -232,4 +309,113 @@ fn write_page<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>, start: usize
     page.extend_from_slice(frame.tail.as_bytes());
     page.extend_from_slice(b"}}");
     page.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Entry(String);
+
+    impl Listed for Entry {
+        const MEMBER: &'static str = "tools";
+        const CURSOR: &'static str = "tools cursor 1";
+
+        fn key(&self) -> &str {
+            &self.0[..8]
+        }
+
+        fn write(&self, out: &mut Vec<u8>, _: Revision) {
+            push_string(out, &self.0);
+        }
+    }
+
+    fn table(entries: usize, length: usize) -> Table<Entry> {
+        let mut table = Table::default();
+        for number in 0..entries {
+            let entry = Entry(format!("{number:08}{}", "x".repeat(length)));
+            assert!(table.add(entry).is_ok());
+        }
+        table
+    }
+
+    /// All pages, as whoever follows the cursors sees them, and in how many pieces the largest was.
+    fn pages(
+        table: &Table<Entry>,
+        page_size: usize,
+        tail: &str,
+        sees: impl Fn(usize) -> bool,
+    ) -> (Vec<Vec<String>>, usize) {
+        let keys = KeyRing::random();
+        let fragments = Fragments::new(table, Revision::V2025_06_18);
+        let frame = ListingFrame {
+            revision: Revision::V2025_06_18,
+            page_size,
+            tail,
+            keys: &keys,
+            mount: "mcp",
+        };
+        let (mut all, mut most, mut start) = (Vec::new(), 0, 0);
+        loop {
+            let page = page_of_seen(table, &fragments, frame, &sees, start);
+            most = most.max(page.pieces().len());
+            assert!(page.pieces().iter().all(|piece| !piece.is_empty()));
+            let mut text = br#"{"id":1"#.to_vec();
+            opening::<Entry>(&mut text);
+            page.pieces()
+                .iter()
+                .for_each(|piece| text.extend_from_slice(piece));
+            let page: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+            let result = &page["result"];
+            assert_eq!(result.get("ttlMs").is_some(), !tail.is_empty());
+            let names = result["tools"].as_array().expect("a list").iter();
+            let names = names.map(|name| name.as_str().expect("a text")[..8].to_owned());
+            all.push(names.collect());
+            match result["nextCursor"].as_str() {
+                None => return (all, most),
+                Some(cursor) => start = start_after(table, frame, cursor).expect("good"),
+            }
+        }
+    }
+
+    #[test]
+    fn pages_in_stretches_of_a_common_text_say_what_is_seen_and_nothing_else() {
+        let seers: [(&str, fn(usize) -> bool); 8] = [
+            ("nothing", |_| false),
+            ("all", |_| true),
+            ("all but the first", |at| at != 0),
+            ("all but the last", |at| at != 39),
+            ("the first", |at| at == 0),
+            ("the last", |at| at == 39),
+            ("the middle and the end", |at| {
+                (10..20).contains(&at) || 38 < at
+            }),
+            ("every other", |at| at % 2 == 1),
+        ];
+        for length in [0, 1000] {
+            let table = table(40, length);
+            for (name, sees) in seers {
+                let seen: Vec<_> = (0..40).filter(|at| sees(*at)).collect();
+                let seen: Vec<_> = seen.iter().map(|at| format!("{at:08}")).collect();
+                for page_size in [1, 7, 40, 1000] {
+                    for tail in ["", r#","ttlMs":5"#] {
+                        let (pages, most) = pages(&table, page_size, tail, sees);
+                        assert_eq!(pages.concat(), seen, "{name}, {page_size}");
+                        assert_eq!(pages.len(), seen.len().div_ceil(page_size).max(1));
+                        assert!(pages.iter().all(|page| page.len() <= page_size));
+                        assert!(most <= PIECES_MAX, "{name}: {most}");
+                        // What is small is in one piece, and so is what would be in too many.
+                        if length == 0 || name == "every other" && page_size > 30 {
+                            assert_eq!(most, 1, "{name}");
+                        }
+                    }
+                }
+            }
+            if length > 0 {
+                let whole = |sees| pages(&table, 1000, "", sees).1;
+                assert_eq!([whole(seers[2].1), whole(seers[3].1)], [1, 2]);
+                assert_eq!(whole(seers[6].1), 2);
+            }
+        }
+    }
 }

@@ -52,7 +52,9 @@ pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
 pub(crate) use extensions::TASKS as TASKS_EXTENSION;
 pub(crate) use interest::Interest;
-pub(crate) use listing::{Fragments, Listing, ListingFrame, page_of_seen, start_after};
+pub(crate) use listing::{
+    Fragments, Listing, ListingFrame, opening, opening_len, page_of_seen, start_after,
+};
 pub(crate) use outlet::{Dropped, Outlet, Room, Wanted};
 pub(crate) use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};

@@ -30,6 +30,7 @@ use crate::catalog::InvalidArguments;
 mod explain;
 mod generate;
 mod mirrored;
+mod plain;
 mod sameness;
 mod survey;
 
@@ -39,8 +40,9 @@ pub use sameness::says_no_more_than_type;
 
 /// A schema that has been found sound.
 ///
-/// That it compiles is made sure of at once, which takes some 50 µs for an ordinary tool. The validator is kept
-/// only from the first check on: it is large, and most tools check their arguments by deserialising.
+/// That it compiles is made sure of at once: by looking at it where it has only ordinary words, and else by compiling
+/// it. The validator is kept only from the first check on: it is large, and most tools check their arguments by
+/// deserialising.
 #[derive(Debug)]
 pub struct Compiled {
     schema: Value,
@@ -123,12 +125,17 @@ impl Compiled {
     pub fn output(schema: &Value) -> Result<Self, SchemaError> {
         let dialect = dialect(schema)?;
         survey::check_size(schema)?;
-        check_validity(dialect, schema)?;
+        let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
+        if !is_plain {
+            check_validity(dialect, schema)?;
+        }
         survey::check_references(dialect, schema)?;
-        // What is not found out above is found out here.
-        options(dialect)
-            .build(schema)
-            .map_err(|invalid| SchemaError::invalid(&invalid))?;
+        if !is_plain {
+            // What is not found out above is found out here.
+            options(dialect)
+                .build(schema)
+                .map_err(|invalid| SchemaError::invalid(&invalid))?;
+        }
         Ok(Self {
             schema: schema.clone(),
             dialect,

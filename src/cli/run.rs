@@ -21,6 +21,10 @@ const OPENER: &str = if cfg!(target_os = "macos") {
     "xdg-open"
 };
 
+/// How long after the start the pages of the program are looked at.
+#[cfg(target_os = "linux")]
+const STARTING: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// What `run` is told.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunCommand {
@@ -100,6 +104,8 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         if let (Some(opener), Some(address)) = (&command.inspect, bound.address()) {
             open(opener, &output::root_url(bound.scheme(), address));
         }
+        #[cfg(target_os = "linux")]
+        tokio::spawn(give_back_what_has_started());
         let Some(restart) = restart else {
             Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);
@@ -140,6 +146,18 @@ fn open(opener: &Path, page: &str) {
             page,
             "the page could not be opened; open it yourself, or name a program with --inspect=PROGRAM"
         ),
+    }
+}
+
+/// Gives back the pages of the program that only starting has needed, once the first requests have been answered that
+/// may have waited for it.
+#[cfg(target_os = "linux")]
+async fn give_back_what_has_started() {
+    tokio::time::sleep(STARTING).await;
+    match crate::net::give_back_program() {
+        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
+        // Where /proc is not mounted, for example. Nothing depends on it.
+        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
     }
 }
 

@@ -86,6 +86,8 @@ impl Watch {
             }
             let mut now = looks(&self.files);
             if now == self.seen {
+                // Something else has happened in the folder, and may go on, as where a log is written there.
+                tokio::time::sleep(SETTLE).await;
                 continue;
             }
             loop {

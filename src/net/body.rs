@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -18,8 +19,46 @@ pub struct Body(Kind);
 enum Kind {
     /// Up to two pieces of bytes, sent one after the other without copying them together.
     Pieces(Bytes, Bytes),
+    /// One of its own, and more that many have in common, of which so many were sent.
+    Shared(Bytes, Arc<[Bytes]>, usize),
     Incoming(hyper::body::Incoming),
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
+}
+
+/// Bytes that many answers have in common, in one piece or in several.
+#[derive(Clone, Debug)]
+pub(crate) enum Common {
+    One(Bytes),
+    /// None of them is empty.
+    Several(Arc<[Bytes]>),
+}
+
+impl Common {
+    /// One after the other.
+    #[inline]
+    pub(crate) fn pieces(&self) -> &[Bytes] {
+        match self {
+            Self::One(piece) => std::slice::from_ref(piece),
+            Self::Several(pieces) => pieces,
+        }
+    }
+
+    /// How many bytes they have.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces().iter().map(Bytes::len).sum()
+    }
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self::One(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Common {
+    fn from(bytes: Bytes) -> Self {
+        Self::One(bytes)
+    }
 }
 
 /// Why a body broke off.
@@ -41,8 +80,11 @@ impl Body {
         Self(Kind::Other(Box::pin(body.map_err(Into::into))))
     }
 
-    pub(crate) fn pieces(first: Bytes, second: Bytes) -> Self {
-        Self(Kind::Pieces(first, second))
+    pub(crate) fn pieces(first: Bytes, second: impl Into<Common>) -> Self {
+        Self(match second.into() {
+            Common::One(second) => Kind::Pieces(first, second),
+            Common::Several(pieces) => Kind::Shared(first, pieces, 0),
+        })
     }
 }
 
@@ -87,6 +129,14 @@ impl HttpBody for Body {
                 }
                 Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
             }
+            Kind::Shared(first, pieces, sent) => {
+                let mut piece = std::mem::take(first);
+                if piece.is_empty() {
+                    piece = pieces.get(*sent).cloned().unwrap_or_default();
+                    *sent += 1;
+                }
+                Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
+            }
             Kind::Incoming(body) => take_quietly(
                 body,
                 |body| Pin::new(body).poll_frame(cx),
@@ -101,6 +151,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Pieces(first, second) => first.is_empty() && second.is_empty(),
+            Kind::Shared(first, pieces, sent) => first.is_empty() && pieces.len() <= *sent,
             Kind::Incoming(body) => body.is_end_stream(),
             Kind::Other(body) => body.is_end_stream(),
         }
@@ -111,6 +162,10 @@ impl HttpBody for Body {
         match &self.0 {
             Kind::Pieces(first, second) => {
                 SizeHint::with_exact((first.len() + second.len()) as u64)
+            }
+            Kind::Shared(first, pieces, sent) => {
+                let left = pieces.iter().skip(*sent).map(Bytes::len);
+                SizeHint::with_exact((first.len() + left.sum::<usize>()) as u64)
             }
             Kind::Incoming(body) => body.size_hint(),
             Kind::Other(body) => body.size_hint(),

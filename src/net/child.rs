@@ -1,4 +1,5 @@
-//! Child processes: in a group of their own, within limits, and never left behind.
+//! Child processes: in a group of their own, within limits, and never left behind. And what else of a process takes
+//! `unsafe`, which is nowhere but here.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -188,6 +189,21 @@ fn limit(command: &mut Command, limits: Limits) {
     unsafe {
         command.pre_exec(set);
     }
+}
+
+/// Gives pages of this process back to the system, which maps them from their file again when they are needed. They are
+/// to be of a mapping that cannot be written to, none of whose pages is any other than its file's.
+#[cfg(all(target_os = "linux", feature = "cli"))]
+#[allow(unsafe_code)]
+pub(crate) fn give_back(pages: std::ops::Range<usize>) -> std::io::Result<()> {
+    use rustix::mm::{Advice, madvise};
+
+    let start = std::ptr::with_exposed_provenance_mut(pages.start);
+    // SAFETY: what is mapped stays mapped, and reads as before: of a private mapping of a file this advice drops the pages,
+    // of which those that the process has changed would be lost. There are none, and there can be none while nobody can
+    // write there. The system itself does the same to such pages whenever memory is short.
+    unsafe { madvise(start, pages.len(), Advice::LinuxDontNeed) }?;
+    Ok(())
 }
 
 /// Lowers a limit; one that is lower already stays.

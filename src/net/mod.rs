@@ -18,6 +18,8 @@ mod inflate;
 mod lane;
 mod pools;
 mod program;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod resident;
 mod resolve;
 mod sse;
 mod wakes;
@@ -27,7 +29,7 @@ pub(crate) mod testing;
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
-pub(crate) use body::{ReadError, Reader};
+pub(crate) use body::{Common, ReadError, Reader};
 pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
@@ -36,6 +38,8 @@ pub use guard::{EgressConfig, Guard, HostRuleError};
 pub(crate) use lane::Lane;
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
 pub(crate) use wakes::ConnectionWaker;

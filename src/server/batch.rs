@@ -120,8 +120,9 @@ fn join(answers: Vec<Reply>, most: usize) -> Option<Reply> {
         if most < out.len() + answer.head.len() + answer.rest.len() + 1 {
             return None;
         }
-        out.extend_from_slice(&answer.head);
-        out.extend_from_slice(&answer.rest);
+        answer
+            .pieces()
+            .for_each(|piece| out.extend_from_slice(piece));
     }
     if out.len() == 1 {
         return Some(Reply::Accepted);

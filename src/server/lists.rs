@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use super::generation::{Generation, Listings};
@@ -9,7 +10,7 @@ use super::reply::{Reply, begin};
 use super::tools::invalid_params;
 use super::{Caller, Server};
 use crate::auth::Shelf;
-use crate::catalog::{Listed, Table};
+use crate::catalog::{Listed, Table, opening, opening_len};
 use crate::protocol::message::Request;
 
 impl Server {
@@ -86,14 +87,16 @@ impl Server {
             let class = seen.policy.class_of(caller.principal);
             let visible = seen.visible(&class, shelf, &generation.catalog);
             if !visible.everything {
-                let cursor = match request.params.object.map(serde_json::from_str) {
-                    None => None,
-                    Some(Ok(ListParams { cursor })) => cursor,
-                    Some(Err(e)) => return invalid_params(request.id, &e.to_string()),
+                let cursor = match request.params.object {
+                    None | Some("{}") => None,
+                    Some(params) => match serde_json::from_str(params) {
+                        Ok(ListParams { cursor }) => cursor,
+                        Err(e) => return invalid_params(request.id, &e.to_string()),
+                    },
                 };
                 let of = (&*class, visible);
                 return match seen.page(shelf, table, frame, of, cursor.as_deref()) {
-                    Some(page) => Reply::pieces(begin(request.id, 0).into(), page),
+                    Some(page) => Reply::pieces(begin_list(table, request.id), page),
                     None => invalid_params(request.id, FOREIGN_CURSOR),
                 };
             }
@@ -116,6 +119,13 @@ impl Server {
         };
         Reply::pieces(begin(request.id, 0).into(), page)
     }
+}
+
+/// The beginning of a page that was made of what a caller sees.
+pub(super) fn begin_list<T: Listed>(_: &Table<T>, id: &str) -> Bytes {
+    let mut head = begin(id, opening_len::<T>());
+    opening::<T>(&mut head);
+    head.into()
 }
 
 pub(super) const FOREIGN_CURSOR: &str =

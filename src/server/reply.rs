@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::generation::Generation;
 use super::streams::Parts;
 use crate::limit::Refused;
+use crate::net::Common;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::{Reason, Verdict};
 
@@ -22,12 +23,12 @@ pub(crate) enum Reply {
     Cancelled,
 }
 
-/// One JSON document, in at most two pieces: what is particular to the request, and what is not.
+/// One JSON document: what is particular to the request, and what is not.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) head: Bytes,
     /// Empty if the head is everything.
-    pub(crate) rest: Bytes,
+    pub(crate) rest: Common,
     /// Why nothing was done, where a transport has a status for that.
     pub(crate) refusal: Option<Refusal>,
     /// The id of the session that the answer opens.
@@ -139,11 +140,25 @@ impl Answer {
     pub(crate) fn of(document: Bytes) -> Self {
         Self {
             head: document,
-            rest: Bytes::new(),
+            rest: Common::default(),
             refusal: None,
             session: None,
             verdict: Verdict::Done,
         }
+    }
+
+    /// The document, one piece after the other.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.head).chain(self.rest.pieces())
+    }
+
+    /// The document, copied together if it is in pieces.
+    pub(crate) fn whole(self) -> Bytes {
+        if self.rest.len() == 0 {
+            return self.head;
+        }
+        let pieces: Vec<&[u8]> = self.pieces().map(|piece| &**piece).collect();
+        pieces.concat().into()
     }
 }
 
@@ -169,11 +184,12 @@ impl Reply {
         Self::pieces(body.into(), Bytes::new())
     }
 
-    /// A document in two pieces.
-    pub(crate) fn pieces(head: Bytes, rest: Bytes) -> Self {
+    /// A document that begins in its own way, and goes on as others do.
+    #[inline]
+    pub(crate) fn pieces(head: Bytes, rest: impl Into<Common>) -> Self {
         Self::Answer(Answer {
             head,
-            rest,
+            rest: rest.into(),
             refusal: None,
             session: None,
             verdict: Verdict::Done,
@@ -225,7 +241,7 @@ impl Reply {
         error.write(&mut body, id);
         Self::Answer(Answer {
             head: body.into(),
-            rest: Bytes::new(),
+            rest: Common::default(),
             refusal: Some(refusal),
             session: None,
             verdict: Verdict::Error(error.code.number()),

@@ -4,16 +4,18 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::generation::Generation;
 use crate::auth::{Access, Class, Kind, Policy, Principal, Shelf, Target, Visible};
-use crate::catalog::{Catalog, Fragments, Listed, ListingFrame, Table, page_of_seen, start_after};
+use crate::catalog::{
+    Catalog, CatalogTool, Fragments, Listed, ListingFrame, Table, page_of_seen, start_after,
+};
+use crate::net::Common;
 use crate::protocol::Revision;
 
-/// How many bytes of pages are kept. Others are put together anew, which is copying.
+/// How many bytes of pages are kept, of which those in stretches of a common text take few. Others are put together anew.
 const PAGES_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The policy, and what was found out by it.
@@ -21,25 +23,32 @@ const PAGES_MAX_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) struct Seen {
     pub(super) policy: Policy,
     fragments: [[OnceLock<Fragments>; Revision::ALL.len()]; 4],
-    pages: Cache<PageKey, Bytes, ByLength>,
+    pages: Cache<PageKey, Common, ByLength>,
+    /// Whether each tool changes anything.
+    access: OnceLock<Box<[Access]>>,
     /// What classes see of lists, in short.
     digests: Cache<(u8, Arc<str>), u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PageKey {
     shelf: u8,
     revision: Revision,
-    class: Arc<str>,
+    class: u64,
     start: usize,
 }
 
 #[derive(Clone, Debug)]
 struct ByLength;
 
-impl Weighter<PageKey, Bytes> for ByLength {
-    fn weight(&self, _: &PageKey, page: &Bytes) -> u64 {
-        page.len() as u64 + 256
+impl Weighter<PageKey, Common> for ByLength {
+    fn weight(&self, _: &PageKey, page: &Common) -> u64 {
+        let own = match page {
+            Common::One(page) => page.len(),
+            // At most the end is its own: a cursor, and what all results say.
+            Common::Several(pieces) => size_of_val(&**pieces) + 512,
+        };
+        own as u64 + 256
     }
 }
 
@@ -49,6 +58,7 @@ impl Seen {
             policy,
             fragments: Default::default(),
             pages: Cache::with_weighter(4096, PAGES_MAX_BYTES, ByLength),
+            access: OnceLock::new(),
             digests: Cache::new(4096),
         }
     }
@@ -77,7 +87,18 @@ impl Seen {
         frame: ListingFrame<'_>,
         (class, visible): (&Class, &Visible),
         cursor: Option<&str>,
-    ) -> Option<Bytes> {
+    ) -> Option<Common> {
+        let key = |start| PageKey {
+            shelf: shelf as u8,
+            revision: frame.revision,
+            class: class.number,
+            start,
+        };
+        if cursor.is_none()
+            && let Some(page) = self.pages.get(&key(0))
+        {
+            return Some(page);
+        }
         // Bound to the class, so that nobody goes on where somebody else has stopped.
         let mount = format!("{} {}", frame.mount, class.digest);
         let frame = ListingFrame {
@@ -88,12 +109,7 @@ impl Seen {
             Some(cursor) => start_after(table, frame, cursor)?,
             None => 0,
         };
-        let key = PageKey {
-            shelf: shelf as u8,
-            revision: frame.revision,
-            class: Arc::clone(&class.digest),
-            start,
-        };
+        let key = key(start);
         if let Some(page) = self.pages.get(&key) {
             return Some(page);
         }
@@ -134,7 +150,7 @@ impl Seen {
         frame: ListingFrame<'_>,
         principal: &Principal,
         cursor: Option<&str>,
-    ) -> Option<Bytes> {
+    ) -> Option<Common> {
         let class = self.policy.class_of(principal);
         let mount = format!("{} {}", frame.mount, class.digest);
         let frame = ListingFrame {
@@ -159,39 +175,53 @@ impl Seen {
         shelf: Shelf,
         catalog: &Catalog,
     ) -> &'c Visible {
-        self.policy
-            .visible(class, shelf, || targets(&self.policy, shelf, catalog))
+        let count = match shelf {
+            Shelf::Tools => catalog.tools.len(),
+            Shelf::Resources => catalog.resources.len(),
+            Shelf::Templates => catalog.templates.len(),
+            Shelf::Prompts => catalog.prompts.len(),
+        };
+        let entries = || self.targets(shelf, catalog);
+        self.policy.visible(class, shelf, count, entries)
     }
-}
 
-/// Everything of a table, as rules see it.
-fn targets<'c>(policy: &Policy, shelf: Shelf, catalog: &'c Catalog) -> Vec<Target<'c>> {
-    let only_read = |kind, name| Target {
-        kind,
-        name,
-        access: Access::Read,
-    };
-    match shelf {
-        Shelf::Tools => {
-            let tools = catalog.tools.iter();
-            tools
-                .map(|entry| tool(policy, entry.tool.definition()))
-                .collect()
-        }
-        Shelf::Resources => {
-            let all = catalog.resources.iter();
-            all.map(|entry| only_read(Kind::Resource, entry.key()))
-                .collect()
-        }
-        Shelf::Templates => {
-            let all = catalog.templates.iter();
-            all.map(|entry| only_read(Kind::Resource, entry.key()))
-                .collect()
-        }
-        Shelf::Prompts => {
-            let all = catalog.prompts.iter();
-            all.map(|entry| only_read(Kind::Prompt, entry.key()))
-                .collect()
+    /// Everything of a table, as rules see it.
+    fn targets<'c>(&self, shelf: Shelf, catalog: &'c Catalog) -> Vec<Target<'c>> {
+        let only_read = |kind, name| Target {
+            kind,
+            name,
+            access: Access::Read,
+        };
+        match shelf {
+            Shelf::Tools => {
+                // The same for all classes.
+                let access = self.access.get_or_init(|| {
+                    let definitions = catalog.tools.iter().map(|entry| entry.tool.definition());
+                    definitions.map(|d| tool(&self.policy, d).access).collect()
+                });
+                let tools = catalog.tools.iter().zip(access.iter());
+                let target = |(entry, access): (&'c CatalogTool, &Access)| Target {
+                    kind: Kind::Tool,
+                    name: entry.tool.definition().name(),
+                    access: *access,
+                };
+                tools.map(target).collect()
+            }
+            Shelf::Resources => {
+                let all = catalog.resources.iter();
+                all.map(|entry| only_read(Kind::Resource, entry.key()))
+                    .collect()
+            }
+            Shelf::Templates => {
+                let all = catalog.templates.iter();
+                all.map(|entry| only_read(Kind::Resource, entry.key()))
+                    .collect()
+            }
+            Shelf::Prompts => {
+                let all = catalog.prompts.iter();
+                all.map(|entry| only_read(Kind::Prompt, entry.key()))
+                    .collect()
+            }
         }
     }
 }
@@ -343,12 +373,9 @@ mod tests {
             }
             class_bytes = class_bytes.max(class.bytes());
         }
-        // More pages were made than are kept.
-        let pages = seen.pages.weight();
-        assert!(
-            pages > PAGES_MAX_BYTES / 4 && pages <= PAGES_MAX_BYTES,
-            "{pages}"
-        );
+        // Pages consist of what all roles have in common, so that those of all together take no more than this.
+        let pages = usize::try_from(seen.pages.weight()).expect("fits") * ROLES / TRIED;
+        assert!(pages > 0 && pages < 8 * 1024 * 1024, "{pages}");
         let fragments: usize = seen
             .fragments
             .iter()
@@ -356,7 +383,9 @@ mod tests {
             .filter_map(OnceLock::get)
             .map(Fragments::bytes)
             .sum();
-        let all = usize::try_from(PAGES_MAX_BYTES).expect("fits") + fragments + ROLES * class_bytes;
+        // What each rule is about is remembered too.
+        let rules = ROLES * TOOLS.div_ceil(8);
+        let all = pages + fragments + rules + ROLES * class_bytes;
         assert!(all < 64 * 1024 * 1024, "{pages} {fragments} {class_bytes}");
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::lists::FOREIGN_CURSOR;
+use super::lists::{FOREIGN_CURSOR, begin_list};
 use super::reply::{Reply, begin};
 use super::tools::invalid_params;
 use super::{Caller, Server, truncated};
@@ -45,7 +45,7 @@ impl Server {
                 cursor.as_deref(),
             );
             return match page {
-                Some(page) => Reply::pieces(begin(request.id, 0).into(), page),
+                Some(page) => Reply::pieces(begin_list(table, request.id), page),
                 None => invalid_params(request.id, FOREIGN_CURSOR),
             };
         }

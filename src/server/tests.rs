@@ -373,15 +373,16 @@ fn list_02_a_page_is_sent_as_it_lies_in_the_catalog() {
     };
     let (one, other) = (list(1), list(2));
     assert_eq!(&*one.head, br#"{"jsonrpc":"2.0","id":1"#);
-    assert_eq!(one.rest.as_ptr(), other.rest.as_ptr());
+    assert_eq!(
+        one.rest.pieces()[0].as_ptr(),
+        other.rest.pieces()[0].as_ptr()
+    );
 }
 
 /// The whole text of an answer.
 fn text(reply: Reply) -> Value {
     match reply {
-        Reply::Answer(answer) => {
-            serde_json::from_slice(&[answer.head, answer.rest].concat()).expect("JSON")
-        }
+        Reply::Answer(answer) => serde_json::from_slice(&answer.whole()).expect("JSON"),
         other => panic!("{other:?}"),
     }
 }
@@ -436,7 +437,7 @@ fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
     let page = |session: &str, cursor: &Value| {
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": cursor}});
         match post(&server, &local, Some(session), &list) {
-            Reply::Answer(answer) => answer.rest,
+            Reply::Answer(answer) => answer.rest.pieces()[0].clone(),
             other => panic!("{other:?}"),
         }
     };
@@ -511,7 +512,7 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         else {
             panic!("answered at once");
         };
-        serde_json::from_slice::<Value>(&[answer.head, answer.rest].concat()).expect("JSON")
+        serde_json::from_slice::<Value>(&answer.whole()).expect("JSON")
     };
     let asked = send(Principal::local(), now, &call(json!({})));
     let again = call(json!({
@@ -572,7 +573,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         let Reply::Answer(answer) = handled.await.reply().await else {
             panic!("one document");
         };
-        serde_json::from_slice::<Value>(&[answer.head, answer.rest].concat()).expect("JSON")
+        serde_json::from_slice::<Value>(&answer.whole()).expect("JSON")
     };
     let created = send(Principal::local(), "tools/call", json!({"name": "work"})).await;
     let task = &created["result"]["taskId"];

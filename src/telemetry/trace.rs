@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -248,9 +248,14 @@ pub(crate) fn of_meta(meta: &Meta<'_>) -> Option<TraceContext> {
     TraceContext::parse(&message::string(meta.traceparent?)?)
 }
 
+// By name and not by text, which takes seven times as long.
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
 /// The context that HTTP headers say.
+#[inline]
 pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
-    TraceContext::parse(headers.get("traceparent")?.to_str().ok()?)
+    TraceContext::parse(headers.get(&TRACEPARENT)?.to_str().ok()?)
 }
 
 /// Traces requests.
@@ -340,7 +345,7 @@ impl Tracer {
         if in_meta {
             return Carried::of(params, propagation)?.tracestate;
         }
-        let header = headers?.get("tracestate")?.to_str().ok()?;
+        let header = headers?.get(&TRACESTATE)?.to_str().ok()?;
         (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())
     }
 

@@ -56,6 +56,10 @@ pub(super) enum Cost {
     Buckets,
     /// `tools/list` by clients of a thousand roles, to clients of one
     Roles,
+    /// `tools/call` that is counted, to one that nobody watches
+    Metrics,
+    /// `tools/call` of which one in a hundred is traced, to one that nobody watches
+    Traces,
 }
 
 /// One of two servers.
@@ -69,7 +73,9 @@ struct Side {
 impl Cost {
     fn workload(self) -> Workload {
         match self {
-            Self::Key | Self::Token | Self::Buckets => Workload::Call,
+            Self::Key | Self::Token | Self::Buckets | Self::Metrics | Self::Traces => {
+                Workload::Call
+            }
             Self::Filter => Workload::List50,
             Self::Roles => Workload::ListRole,
         }
@@ -107,6 +113,14 @@ impl Cost {
             Self::Buckets => [
                 side("with buckets", Setting::Buckets, 50, Setting::Key),
                 side("with API keys", Setting::Key, 50, Setting::Key),
+            ],
+            Self::Metrics => [
+                side("counted", Setting::Nothing, 50, Setting::Nothing),
+                side("not watched", Setting::Uncounted, 50, Setting::Nothing),
+            ],
+            Self::Traces => [
+                side("1 % traced", Setting::Traces, 50, Setting::Nothing),
+                side("not watched", Setting::Uncounted, 50, Setting::Nothing),
             ],
             Self::Roles => [
                 side(

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use super::full::Full;
 use super::product::Product;
 use crate::drive::SlotError;
 use crate::measure::Spread;
@@ -44,6 +45,22 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     }
     let starts_ms = Spread::of(starts_ms).ok_or("no starts")?;
 
+    let full = Full::new()?;
+    let mut full_starts_ms = Vec::new();
+    for _ in 0..arguments.starts {
+        let began = Instant::now();
+        let launch = product.launch_configured(&full.settings(), arguments.workers)?;
+        let mut server = launch.spawn()?;
+        full.call(&mut server)?;
+        full_starts_ms.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let full_starts_ms = Spread::of(full_starts_ms).ok_or("no starts")?;
+    let launch = product.launch_configured(&full.settings(), arguments.workers)?;
+    let server = launch.start().await?;
+    sleep(IDLE).await;
+    let full_idle = resident_bytes(server.pid())?;
+    drop(server);
+
     let server = product.launch(arguments.workers)?.start().await?;
     sleep(IDLE).await;
     let idle = resident_bytes(server.pid())?;
@@ -54,6 +71,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         "exec to first answered tools/call, ms   {starts_ms:.1}   median (min-max) of {} starts",
         arguments.starts
     );
+    println!("the same with much set, over TLS, ms     {full_starts_ms:.1}");
     println!(
         "resident, idle {} s after start, MiB     {:.1}",
         IDLE.as_secs(),
@@ -62,6 +80,10 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     println!(
         "resident, after the first call, MiB     {:.1}",
         mebibytes(after_call)
+    );
+    println!(
+        "resident, idle with much set, MiB       {:.1}",
+        mebibytes(full_idle)
     );
     println!(
         "program, MiB                            {:.1}",

@@ -8,6 +8,7 @@ mod cost;
 mod count;
 mod drive;
 mod footprint;
+mod full;
 mod product;
 mod serve_tools;
 mod settings;

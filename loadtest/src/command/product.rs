@@ -75,6 +75,26 @@ impl Product {
     }
 }
 
+impl Product {
+    /// Serving what a file says, and only on this machine.
+    pub(super) fn launch_configured(
+        &self,
+        settings: &Path,
+        workers: Option<u32>,
+    ) -> Result<Launch, ServerError> {
+        let settings = settings.to_string_lossy();
+        Launch::new(&self.program, |port| {
+            let port = port.to_string();
+            let mut arguments = words(&["run", "--config", &settings, "--port", &port]);
+            arguments.extend(words(&["--host", "127.0.0.1"]));
+            if let Some(workers) = workers {
+                arguments.extend(words(&["--workers", &workers.to_string()]));
+            }
+            arguments
+        })
+    }
+}
+
 /// This program again, as a server of `count` tools on the product's library.
 pub(super) fn launch_tools(this_program: &Path, count: usize) -> Result<Launch, ServerError> {
     Launch::new(this_program, |port| {

@@ -1,7 +1,7 @@
 //! Settings whose cost is measured, and what clients have to show for them.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::{io, thread};
 
@@ -17,6 +17,10 @@ use longshore::telemetry::MetricsPolicy;
 pub(super) enum Setting {
     /// Nothing: everybody may do everything as often as it likes
     Nothing,
+    /// Nothing, and nothing is counted either
+    Uncounted,
+    /// One in a hundred requests is traced and told to a collector, and nothing is counted
+    Traces,
     /// API keys
     Key,
     /// Access tokens of an issuer
@@ -56,6 +60,12 @@ impl Setting {
         config.limits.initialize_per_minute = Some(0);
         match self {
             Self::Nothing => {}
+            Self::Uncounted => config.telemetry.metrics = MetricsPolicy::Off,
+            Self::Traces => {
+                config.telemetry.metrics = MetricsPolicy::Off;
+                config.telemetry.endpoint = Some(format!("http://{}", collect()?));
+                config.telemetry.sample = Some(0.01);
+            }
             Self::Key => config.auth.api_keys = vec![holder(0)],
             Self::Token => {
                 let keys = serve_keys()?;
@@ -109,7 +119,7 @@ impl Setting {
     /// What clients show, each another one; nothing is needed without it.
     pub(super) fn credentials(self) -> Arc<[String]> {
         match self {
-            Self::Nothing | Self::Filter => Arc::default(),
+            Self::Nothing | Self::Uncounted | Self::Traces | Self::Filter => Arc::default(),
             Self::Key | Self::Buckets => [key(0)].into(),
             Self::Token => [TOKEN.to_owned()].into(),
             Self::Roles => (0..ROLES).map(key).collect(),
@@ -165,6 +175,49 @@ fn serve_keys() -> io::Result<SocketAddr> {
             }
         })?;
     Ok(address)
+}
+
+/// A collector that takes whatever it is told, at a port of its own, for as long as the process lives. What comes in is
+/// read by a thread of the server that is measured, which has little to do: a request for each few hundred spans.
+fn collect() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let take = move || {
+        for stream in listener.incoming().flatten() {
+            // A connection that breaks off is followed by another one.
+            let _ = thread::Builder::new()
+                .name("collector".to_owned())
+                .spawn(move || take_all(stream));
+        }
+    };
+    thread::Builder::new()
+        .name("collector".to_owned())
+        .spawn(take)?;
+    Ok(address)
+}
+
+/// Answers one request after the other with an empty message, which says that all of it was taken.
+fn take_all(mut stream: TcpStream) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut line = String::new();
+    let mut length = 0;
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let field = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = field.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        if field.is_empty() {
+            io::copy(&mut reader.by_ref().take(length), &mut io::sink())?;
+            length = 0;
+            stream.write_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n",
+            )?;
+        }
+    }
 }
 
 #[cfg(test)]

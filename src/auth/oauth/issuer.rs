@@ -15,6 +15,7 @@ use super::config::is_safe;
 use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict;
+use crate::auth::shown::Changes;
 use crate::net::{Client, FetchError, Outgoing};
 
 /// How long keys are good for that say nothing of it, and the bounds of what they may say.
@@ -59,6 +60,8 @@ pub(super) struct IssuerState {
     unknown_at: AtomicU64,
     began: Instant,
     fetches: AtomicU64,
+    /// Where other keys are noted.
+    pub(super) changes: Changes,
 }
 
 /// Keys, and since when.
@@ -120,6 +123,7 @@ impl Default for IssuerState {
             unknown_at: AtomicU64::new(0),
             began: Instant::now(),
             fetches: AtomicU64::new(0),
+            changes: Changes::default(),
         }
     }
 }
@@ -129,6 +133,14 @@ impl Issuer {
     pub(super) fn keys(&self) -> Option<Arc<Held>> {
         let held = self.state.held.load_full()?;
         (held.since.elapsed() <= held.life.max(STALE_MAX)).then_some(held)
+    }
+
+    /// For how many seconds its keys stay in force, if nobody can be asked for others; `None` if they are not those of an
+    /// edition.
+    pub(super) fn holds_for(&self, edition: u64) -> Option<u64> {
+        let held = self.state.held.load_full()?;
+        let left = held.life.max(STALE_MAX).checked_sub(held.since.elapsed())?;
+        (held.edition == edition).then_some(left.as_secs())
     }
 
     /// Has keys asked for because of a key that is not known, unless that was done lately. `None` if it was.
@@ -231,6 +243,7 @@ impl Issuer {
             life,
             edition,
         })));
+        self.state.changes.note();
         Ok(life)
     }
 
@@ -325,6 +338,7 @@ impl Issuer {
             life: LIFE_DEFAULT,
             edition,
         })));
+        self.state.changes.note();
     }
 
     /// How often somebody asked for keys.

@@ -33,6 +33,7 @@ pub use preset::Preset;
 
 use super::principal::Facts;
 use super::scopes::Implied;
+use super::shown::{Changes, FOREVER, Lasting};
 use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
@@ -228,6 +229,18 @@ impl Tokens {
         self
     }
 
+    /// Has it noted whenever the keys of an issuer are others.
+    #[must_use]
+    pub(super) fn noting(mut self, changes: &Changes) -> Self {
+        let issuers = Arc::get_mut(&mut self.0).map(|inner| &mut inner.issuers);
+        for issuer in issuers.into_iter().flatten() {
+            if let Some(issuer) = Arc::get_mut(issuer) {
+                issuer.state.changes = changes.clone();
+            }
+        }
+        self
+    }
+
     /// Gives the first issuer these keys, for benchmarks.
     pub(crate) fn hold(&self, keys: &str) {
         if let Some(issuer) = self.0.issuers.first() {
@@ -292,8 +305,7 @@ impl Proof for Tokens {
             return Judgement::Absent;
         };
         let now = presented.now();
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+        let hash = hash(text);
         if let Some(principal) = self.0.remembered(&hash, now) {
             return Judgement::Proven(principal);
         }
@@ -307,6 +319,25 @@ impl Proof for Tokens {
             },
         }
     }
+}
+
+/// Other keys of issuers are noted.
+impl Lasting for Tokens {
+    fn holds_until(&self, presented: &Presented<'_>) -> Option<u64> {
+        let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
+            return Some(FOREVER);
+        };
+        let verified = self.0.verified.get(&hash(text))?;
+        let keys = self.0.issuers[verified.issuer].holds_for(verified.edition)?;
+        Some(verified.until.min(presented.now() + keys))
+    }
+}
+
+/// What a token is remembered by.
+fn hash(text: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    hash
 }
 
 impl Tokens {

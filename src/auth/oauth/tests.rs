@@ -187,6 +187,40 @@ fn every_algorithm_that_is_accepted_is() {
 }
 
 #[test]
+fn auth_04_a_judgement_lasts_as_long_as_what_was_verified_and_no_longer_than_the_keys() {
+    let (signer, other) = (Signer::ed25519("1"), Signer::ed25519("2"));
+    let changes = Changes::default();
+    let tokens = tokens(|_| {}).noting(&changes);
+    let issuer = &tokens.0.issuers[0];
+    issuer.hold(&set_of(&[&signer]));
+    assert_eq!(changes.count(), 1);
+    let lasts_at = |token: &str, now: u64| {
+        let mut headers = HeaderMap::new();
+        let value = format!("Bearer {token}").parse().expect("a value");
+        headers.insert("authorization", value);
+        let presented = Presented::read(&headers, None, None, now).expect("well-formed");
+        tokens.holds_until(&presented)
+    };
+    let token = signer.token(&claims());
+    // Nobody has looked at it yet.
+    assert_eq!(lasts_at(&token, NOW), None);
+    assert_eq!(fault(judged(&tokens, &token)), None);
+    assert_eq!(lasts_at(&token, NOW), Some(NOW + VERIFIED_SECONDS));
+    // Another look does not make it last longer.
+    assert_eq!(fault(judged_at(&tokens, &token, NOW + 100)), None);
+    assert_eq!(lasts_at(&token, NOW + 100), Some(NOW + VERIFIED_SECONDS));
+    let mut short = claims();
+    short["exp"] = (NOW + 20).into();
+    let short = signer.token(&short);
+    assert_eq!(fault(judged(&tokens, &short)), None);
+    assert_eq!(lasts_at(&short, NOW), Some(NOW + 20 + tokens.0.leeway));
+    // What is no token is judged by others for ever.
+    assert_eq!(lasts_at("lsk_a-key", NOW), Some(FOREVER));
+    issuer.hold(&set_of(&[&other]));
+    assert_eq!((changes.count(), lasts_at(&token, NOW)), (2, None));
+}
+
+#[test]
 fn what_was_verified_is_remembered_within_bounds_however_large_tokens_are() {
     let signer = Signer::ed25519("1");
     let tokens = tokens(|_| {});

@@ -1,8 +1,7 @@
 //! Whether a tool changes anything: by what was configured, else by what it says, else by its name, else it does.
 
-use globset::GlobSet;
-
 use super::Access;
+use super::names::Names;
 
 /// A tool's class, and where that comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +31,8 @@ const WRITES: [&str; 34] = [
 pub(super) fn classify(
     name: &str,
     said: Option<bool>,
-    read: &GlobSet,
-    write: &GlobSet,
+    read: &Names,
+    write: &Names,
     strict: bool,
 ) -> Classified {
     let is = |access, reason| Classified { access, reason };
@@ -87,19 +86,17 @@ fn words(name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use globset::{Glob, GlobSetBuilder};
-
     use super::*;
 
-    fn set(pattern: &str) -> GlobSet {
-        let mut set = GlobSetBuilder::new();
-        set.add(Glob::new(pattern).expect("a pattern"));
-        set.build().expect("a set")
+    fn set(pattern: &str) -> Names {
+        let patterns = [pattern.to_owned()];
+        let names = Names::read("policy.read", &patterns);
+        names.expect("a pattern").expect("some")
     }
 
     #[test]
     fn settings_outdo_hints_and_these_outdo_names_and_doubt_is_a_change() {
-        let (read, write, none) = (set("x_*"), set("x_y"), GlobSet::empty());
+        let (read, write, none) = (set("x_*"), set("x_y"), Names::default());
         for (name, said, strict, access) in [
             ("x_delete", Some(false), true, Access::Read),
             ("x_y", Some(true), false, Access::Write),

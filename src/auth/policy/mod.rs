@@ -6,8 +6,9 @@
 
 mod classify;
 mod config;
+mod names;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,11 +16,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use percent_encoding::percent_decode_str;
 
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
+use names::Names;
 
 use super::Principal;
 use super::scopes::is_scope;
@@ -64,25 +65,27 @@ pub struct Decision {
 pub(crate) struct Policy {
     rules: Vec<Rule>,
     default: Effect,
-    read: GlobSet,
-    write: GlobSet,
+    read: Names,
+    write: Names,
     strict: bool,
     /// Tells this policy from all others of the process, so that what a principal remembers of one is not taken for
     /// what holds in another.
     edition: u64,
     classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
+    /// What each rule is about, of each table: found out once for all classes that have the rule.
+    about: [Box<[OnceLock<Box<[u64]>>]>; Shelf::COUNT],
 }
 
 struct Rule {
     name: String,
     effect: Effect,
-    principals: Option<GlobSet>,
+    principals: Option<Names>,
     groups: Vec<String>,
     claims: BTreeMap<String, Vec<String>>,
     scopes: Vec<String>,
-    tools: Option<GlobSet>,
-    resources: Option<GlobSet>,
-    prompts: Option<GlobSet>,
+    tools: Option<Names>,
+    resources: Option<Names>,
+    prompts: Option<Names>,
     access: Option<Access>,
     requires: Vec<String>,
     digest: [u8; 32],
@@ -95,6 +98,8 @@ pub(crate) struct Class {
     rules: Box<[u64]>,
     /// The same for the same rules, on every replica.
     pub(crate) digest: Arc<str>,
+    /// The digest as a number.
+    pub(crate) number: u64,
     tools: OnceLock<Visible>,
     resources: OnceLock<Visible>,
     templates: OnceLock<Visible>,
@@ -118,6 +123,11 @@ pub(crate) enum Shelf {
     Resources,
     Templates,
     Prompts,
+}
+
+impl Shelf {
+    /// How many there are.
+    const COUNT: usize = Self::Prompts as usize + 1;
 }
 
 /// What a principal remembers of the policy that it was last asked about.
@@ -159,11 +169,13 @@ impl Policy {
         let default = config
             .default
             .unwrap_or(if allows { Effect::Deny } else { Effect::Allow });
+        let about = || rules.iter().map(|_| OnceLock::new()).collect();
         Ok(Self {
+            about: [about(), about(), about(), about()],
             rules,
             default,
-            read: globs("policy.read", &config.read)?.unwrap_or_default(),
-            write: globs("policy.write", &config.write)?.unwrap_or_default(),
+            read: Names::read("policy.read", &config.read)?.unwrap_or_default(),
+            write: Names::read("policy.write", &config.write)?.unwrap_or_default(),
             strict: config.strict_classification,
             edition: EDITIONS.fetch_add(1, Ordering::Relaxed),
             classes: Mutex::default(),
@@ -215,9 +227,12 @@ impl Policy {
             all.extend_from_slice(&rule.digest);
         }
         let digest = digest(&SHA256, &all);
+        let mut beginning = [0; 8];
+        beginning.copy_from_slice(&digest.as_ref()[..8]);
         Class {
             rules: mask,
-            digest: HEXLOWER.encode(&digest.as_ref()[..8]).into(),
+            digest: HEXLOWER.encode(&beginning).into(),
+            number: u64::from_be_bytes(beginning),
             tools: OnceLock::new(),
             resources: OnceLock::new(),
             templates: OnceLock::new(),
@@ -226,17 +241,16 @@ impl Policy {
     }
 
     fn rules_of<'p>(&'p self, mask: &'p [u64]) -> impl Iterator<Item = &'p Rule> {
-        let words = mask.iter().enumerate();
-        let places = words.flat_map(|(word, bits)| Ones(*bits).map(move |bit| word * 64 + bit));
-        places.filter_map(|at| self.rules.get(at))
+        ones(mask).filter_map(|at| self.rules.get(at))
     }
 
-    /// What a class sees of a table, whose entries are in order.
+    /// What a class sees of a table of so many entries, which are in order.
     pub(crate) fn visible<'c, 't>(
         &self,
         class: &'c Class,
         shelf: Shelf,
-        entries: impl FnOnce() -> Vec<Target<'t>>,
+        count: usize,
+        entries: impl Fn() -> Vec<Target<'t>>,
     ) -> &'c Visible {
         let visible = match shelf {
             Shelf::Tools => &class.tools,
@@ -244,27 +258,65 @@ impl Policy {
             Shelf::Templates => &class.templates,
             Shelf::Prompts => &class.prompts,
         };
-        visible.get_or_init(|| {
-            let entries = entries();
-            let mut bits = vec![0_u64; entries.len().div_ceil(64)];
-            let mut requires = HashMap::new();
-            let mut seen = 0;
-            for (at, entry) in entries.iter().enumerate() {
-                let decision = self.decide(class, *entry);
-                if decision.allowed {
-                    bits[at / 64] |= 1 << (at % 64);
-                    seen += 1;
+        visible.get_or_init(|| self.look(class, shelf, count, entries))
+    }
+
+    /// What [`decide`](Self::decide) says of all entries of a table, each rule being asked about each of them once.
+    fn look<'t>(
+        &self,
+        class: &Class,
+        shelf: Shelf,
+        count: usize,
+        entries: impl Fn() -> Vec<Target<'t>>,
+    ) -> Visible {
+        let places = count.div_ceil(64);
+        let mut allowed = vec![0_u64; places];
+        if self.default == Effect::Allow {
+            (0..count).for_each(|at| allowed[at / 64] |= 1 << (at % 64));
+        }
+        let mut denied = vec![0_u64; places];
+        let mut demanded: HashMap<usize, Vec<String>> = HashMap::new();
+        for at in ones(&class.rules) {
+            let Some(rule) = self.rules.get(at) else {
+                continue;
+            };
+            let about = self.about[shelf as usize][at].get_or_init(|| {
+                let mut about = vec![0_u64; places];
+                for (at, entry) in entries().into_iter().enumerate().take(count) {
+                    about[at / 64] |= u64::from(rule.is_about(entry)) << (at % 64);
                 }
-                if !decision.requires.is_empty() {
-                    requires.insert(at, decision.requires.into());
+                about.into()
+            });
+            let all = match rule.effect {
+                Effect::Allow => &mut allowed,
+                Effect::Deny => &mut denied,
+            };
+            all.iter_mut()
+                .zip(about.iter())
+                .for_each(|(all, about)| *all |= about);
+            if rule.effect == Effect::Allow && !rule.requires.is_empty() {
+                for place in ones(about) {
+                    let scopes = demanded.entry(place).or_default();
+                    for scope in &rule.requires {
+                        if !scopes.contains(scope) {
+                            scopes.push(scope.clone());
+                        }
+                    }
                 }
             }
-            Visible {
-                bits: bits.into(),
-                everything: seen == entries.len(),
-                requires,
-            }
-        })
+        }
+        let pairs = allowed.iter_mut().zip(&denied);
+        pairs.for_each(|(allowed, denied)| *allowed &= !denied);
+        let is_denied = |place: usize| denied[place / 64] & (1 << (place % 64)) != 0;
+        demanded.retain(|place, _| !is_denied(*place));
+        let demanded = demanded.into_iter();
+        Visible {
+            everything: ones(&allowed).count() == count,
+            bits: allowed.into(),
+            requires: demanded
+                .map(|(place, scopes)| (place, scopes.into()))
+                .collect(),
+        }
     }
 
     /// Decides about one thing. What one rule denies, no other allows.
@@ -340,9 +392,19 @@ impl Policy {
                 "prompt",
             ));
         }
+        // Most patterns are names, which are found without going through all.
+        let known = |names: &[&'n str]| -> HashSet<&'n str> { names.iter().copied().collect() };
+        let (known_tools, known_prompts) = (known(tools), known(prompts));
         for (setting, patterns, names, what) in settings {
+            let known = match what {
+                "tool" => &known_tools,
+                _ => &known_prompts,
+            };
             for pattern in patterns {
-                let one = globs(&setting, std::slice::from_ref(pattern))?.unwrap_or_default();
+                if known.contains(pattern.as_str()) {
+                    continue;
+                }
+                let one = Names::read(&setting, std::slice::from_ref(pattern))?.unwrap_or_default();
                 // What fits everything fits nothing in particular.
                 if pattern != "*" && !names.iter().any(|name| one.is_match(name)) {
                     return Err(PolicyError::Nothing {
@@ -358,6 +420,12 @@ impl Policy {
 }
 
 /// The places of the bits that are set, so that a thousand rules for others cost nothing.
+fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
+    let words = words.iter().enumerate();
+    words.flat_map(|(word, bits)| Ones(*bits).map(move |bit| word * 64 + bit))
+}
+
+/// The same of one word.
 struct Ones(u64);
 
 impl Iterator for Ones {
@@ -421,13 +489,13 @@ impl Rule {
                 .clone()
                 .unwrap_or_else(|| format!("policy.rules[{at}]")),
             effect: config.effect,
-            principals: globs(&setting("principals"), &config.principals)?,
+            principals: Names::read(&setting("principals"), &config.principals)?,
             groups: config.groups.clone(),
             claims: config.claims.clone(),
             scopes: config.scopes.clone(),
-            tools: globs(&setting("tools"), &config.tools)?,
-            resources: globs(&setting("resources"), &config.resources)?,
-            prompts: globs(&setting("prompts"), &config.prompts)?,
+            tools: Names::read(&setting("tools"), &config.tools)?,
+            resources: Names::read(&setting("resources"), &config.resources)?,
+            prompts: Names::read(&setting("prompts"), &config.prompts)?,
             access: config.access,
             requires: config.requires.clone(),
             digest: hash,
@@ -471,27 +539,6 @@ impl Rule {
             .as_ref()
             .is_some_and(|named| named.is_match(target.name))
     }
-}
-
-/// `None` if there are no patterns.
-fn globs(setting: &str, patterns: &[String]) -> Result<Option<GlobSet>, PolicyError> {
-    if patterns.is_empty() {
-        return Ok(None);
-    }
-    let fault = |pattern: &str| PolicyError::Pattern {
-        setting: setting.to_owned(),
-        pattern: pattern.to_owned(),
-    };
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
-        if pattern.is_empty() {
-            return Err(fault(pattern));
-        }
-        let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-        set.add(glob.map_err(|_| fault(pattern))?);
-    }
-    let built = set.build().map_err(|_| fault(&patterns.join(", ")))?;
-    Ok(Some(built))
 }
 
 /// What a URI means: without needless escapes, and with the dots in its path followed.
@@ -642,7 +689,7 @@ mod tests {
         let names: Vec<_> = (0..100).map(|n| format!("t{n}_x")).collect();
         let class = of("g7");
         let see = || {
-            policy.visible(&class, Shelf::Tools, || {
+            policy.visible(&class, Shelf::Tools, names.len(), || {
                 names.iter().map(|n| tool(n)).collect()
             })
         };
@@ -655,6 +702,49 @@ mod tests {
         let other = self::policy(json!({"default": "deny"}));
         assert!(!other.decide(&other.class_of(&alice), tool("t7_x")).allowed);
         assert!(Arc::ptr_eq(&before, &policy.class_of(&alice)));
+    }
+
+    #[test]
+    fn what_is_found_out_of_a_whole_table_is_what_is_decided_about_each_entry() {
+        let rules = json!([
+            {"effect": "allow", "groups": ["a"], "tools": ["*_1", "t_20"], "requires": ["one"]},
+            {"effect": "allow", "groups": ["a", "b"], "tools": ["t_1*"], "requires": ["two", "one"]},
+            {"effect": "deny", "groups": ["b"], "tools": ["t_11", "t_7?"]},
+            {"effect": "allow", "groups": ["c"], "access": "read"},
+            {"effect": "deny", "groups": ["d"]},
+        ]);
+        let names: Vec<_> = (0..130).map(|n| format!("t_{n}")).collect();
+        let entries = || {
+            let targets = names.iter().enumerate().map(|(at, name)| Target {
+                access: if at % 3 == 0 {
+                    Access::Read
+                } else {
+                    Access::Write
+                },
+                ..tool(name)
+            });
+            targets.collect::<Vec<_>>()
+        };
+        for default in ["allow", "deny"] {
+            let policy = policy(json!({"default": default, "rules": rules}));
+            for groups in ["", "a", "b", "a b", "c", "b c", "d", "a b c d"] {
+                let principal = Principal::new("x").with_groups(groups.split_whitespace());
+                let class = policy.class_of(&principal);
+                let visible = policy.visible(&class, Shelf::Tools, names.len(), entries);
+                let decided = entries()
+                    .into_iter()
+                    .map(|entry| policy.decide(&class, entry));
+                let decided: Vec<_> = decided.collect();
+                for (place, decision) in decided.iter().enumerate() {
+                    let name = &names[place];
+                    assert_eq!(visible.sees(place), decision.allowed, "{groups}: {name}");
+                    let required = visible.requires(place).map_or(&[][..], |all| &all[..]);
+                    assert_eq!(required, decision.requires, "{groups}: {name}");
+                }
+                let everything = decided.iter().all(|decision| decision.allowed);
+                assert_eq!(visible.everything, everything, "{groups}");
+            }
+        }
     }
 
     #[test]

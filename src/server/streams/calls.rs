@@ -275,14 +275,16 @@ impl Calling {
     }
 
     fn entry(&self, kind: u8, said: &Said) -> Bytes {
-        let pieces: [&[u8]; 2] = match said {
-            Said::Nothing => [b"", b""],
-            Said::Message(message) => [message, b""],
-            Said::Answer(answer) => [&answer.head, &answer.rest],
-        };
-        let bytes = 1 + pieces[0].len() + pieces[1].len();
+        let kind_of = [kind];
+        let mut pieces: Vec<&[u8]> = vec![&kind_of[..]];
+        match said {
+            Said::Nothing => {}
+            Said::Message(message) => pieces.push(message),
+            Said::Answer(answer) => pieces.extend(answer.pieces().map(|piece| &**piece)),
+        }
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         if bytes <= self.keep.bytes.min(ENTRY_MAX_BYTES) {
-            return [&[kind], pieces[0], pieces[1]].concat().into();
+            return pieces.concat().into();
         }
         // Whoever comes back is told that there was an answer, and why it is not there.
         let mut entry = vec![kind];

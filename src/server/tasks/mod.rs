@@ -237,9 +237,7 @@ impl Server {
                 audited.ends(reply);
             }
             match handled {
-                Handled::Now(Reply::Answer(answer)) => {
-                    Ended::of_answer(&[answer.head, answer.rest].concat())
-                }
+                Handled::Now(Reply::Answer(answer)) => Ended::of_answer(&answer.whole()),
                 // What only a request has that can begin anew.
                 _ => Ended::internal("Internal error"),
             }

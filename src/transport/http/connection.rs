@@ -19,7 +19,7 @@ use super::config::HttpLimits;
 use super::sending::Sendings;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
-use crate::auth::ClientCertificate;
+use crate::auth::{ClientCertificate, Shown};
 use crate::limit::{Hits, Limit};
 
 /// What a connection is doing. Only its own worker writes to it, so the atomics are never fought over.
@@ -30,6 +30,8 @@ pub(crate) struct ConnectionState {
     peer: IpAddr,
     /// What the client has shown in the handshake.
     certificate: OnceLock<ClientCertificate>,
+    /// The credential that was shown last, and whom it proved.
+    pub(crate) shown: Shown,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -138,6 +140,7 @@ impl ConnectionState {
             clock,
             peer,
             certificate: OnceLock::new(),
+            shown: Shown::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),

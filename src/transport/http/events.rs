@@ -12,7 +12,7 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::connection::{ConnectionState, Phase};
-use crate::net::BodyError;
+use crate::net::{BodyError, Common};
 use crate::server::{Part, Parts, Said, next_heartbeat};
 
 /// The body of an answer in parts.
@@ -59,7 +59,7 @@ impl EventStream {
             let _ = writeln!(fields, "retry: {}", retry.as_millis());
         }
         let (head, rest) = match part.said {
-            Said::Message(message) => (message, Bytes::new()),
+            Said::Message(message) => (message, Common::default()),
             Said::Answer(answer) => {
                 self.stream = None;
                 (answer.head, answer.rest)
@@ -81,9 +81,10 @@ impl EventStream {
             fields.push_str("data: ");
             fields.into()
         };
-        let pieces = [begin, head, rest, Bytes::from_static(b"\n\n")];
-        self.pieces
-            .extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
+        let pieces = [begin, head].into_iter();
+        let pieces = pieces.chain(rest.pieces().iter().cloned());
+        let pieces = pieces.chain([Bytes::from_static(b"\n\n")]);
+        self.pieces.extend(pieces.filter(|piece| !piece.is_empty()));
     }
 
     /// Whether nothing is to be said yet. If so, `cx` is woken when it is.

@@ -21,7 +21,7 @@ use super::route::Rest;
 use super::service::Entered;
 use super::status::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
 use crate::net::Body;
-use crate::server::{Answer, Local, Reply};
+use crate::server::{Local, Reply};
 use crate::telemetry::Seen;
 
 /// A request outside of the MCP endpoint, its method already one that the path has.
@@ -138,20 +138,11 @@ impl Outcome {
     fn of(reply: Reply) -> Self {
         let internal =
             || Self::Problem(refuse(StatusCode::INTERNAL_SERVER_ERROR, "Internal error"));
-        let Some(Answer {
-            head,
-            rest,
-            refusal,
-            ..
-        }) = reply.into_answer()
-        else {
+        let Some(mut answer) = reply.into_answer() else {
             return internal();
         };
-        let whole = if rest.is_empty() {
-            head
-        } else {
-            [head, rest].concat().into()
-        };
+        let refusal = answer.refusal.take();
+        let whole = answer.whole();
         let Ok(Envelope { result, error }) = serde_json::from_slice::<Envelope<'_>>(&whole) else {
             return internal();
         };

@@ -320,13 +320,19 @@ impl Router {
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
-            None => match Box::pin(self.enter(connection, client, route, head)).await {
-                Ok(principal) => {
-                    proved = principal;
-                    &proved
+            None => {
+                let entered = match self.recall(connection, route, head) {
+                    Some(entered) => entered,
+                    None => Box::pin(self.enter(connection, client, route, head)).await,
+                };
+                match entered {
+                    Ok(principal) => {
+                        proved = principal;
+                        &proved
+                    }
+                    Err(refused) => return refused,
                 }
-                Err(refused) => return refused,
-            },
+            }
         };
         let entered = Entered { principal, client };
         let wire = Wire::of(head.version);
@@ -392,13 +398,19 @@ impl Router {
         let proved;
         let principal = match self.gate.everybody() {
             Some(everybody) => everybody,
-            None => match self.enter(connection, client, route, head).await {
-                Ok(principal) => {
-                    proved = principal;
-                    &proved
+            None => {
+                let entered = match self.recall(connection, route, head) {
+                    Some(entered) => entered,
+                    None => self.enter(connection, client, route, head).await,
+                };
+                match entered {
+                    Ok(principal) => {
+                        proved = principal;
+                        &proved
+                    }
+                    Err(refused) => return refused,
                 }
-                Err(refused) => return refused,
-            },
+            }
         };
         let entered = Entered { principal, client };
         let Parts {
@@ -571,44 +583,24 @@ impl Router {
         head: &mut Parts,
     ) -> Result<Arc<Principal>, Response<Body>> {
         let peer = connection.map(|connection| connection.peer());
-        let limits = &self.endpoint.server.limits;
-        let limited = |refused| Rejection::Limited(refused).into_response(Some(route));
+        let shown = connection.map(|connection| &connection.shown);
         // The worker's own clock may be a second behind, and a token that was made just now would be one of the future.
         let now = unix_seconds();
         let presented = Presented::read(&head.headers, head.uri.query(), peer, now);
         let certificate = connection.and_then(|connection| connection.certificate());
         let presented = presented.map(|presented| presented.with_certificate(certificate));
-        match self.gate.admit(presented).await {
+        match self.gate.admit(presented, shown).await {
             Ok(principal) => {
-                limits.admit(&principal).map_err(|refused| {
-                    let mut response = limited(refused);
-                    if let Some(turned) = response.extensions_mut().get_mut::<Turned>() {
-                        turned.principal = Some(Arc::clone(&principal));
-                    }
-                    response
-                })?;
-                let endpoint = match route.place() {
-                    Place::Guarded(Guarded::Mount) => {
-                        Route::of(self.path(&head.uri)).map_or("", |(_, name)| name)
-                    }
-                    _ => "",
-                };
-                if let Err(error) = self.gate.check_endpoint(&principal, endpoint) {
-                    tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
-                    let seen = Seen {
-                        headers: &head.headers,
-                        uri: &head.uri,
-                        peer,
-                    };
-                    return Err(deny(&error, self.gate.challenge(seen, &error), route));
-                }
                 self.gate.strip(&mut head.headers);
-                Ok(principal)
+                self.may_enter(principal, peer, route, head)
             }
             Err(error) => {
                 tracing::debug!(%error, path = route.path, ?client, "a request was refused");
                 if matches!(error, AuthError::Invalid(_) | AuthError::TooLong(_)) {
-                    limits.failed_proof(client).map_err(limited)?;
+                    let failed = self.endpoint.server.limits.failed_proof(client);
+                    failed.map_err(|refused| {
+                        Rejection::Limited(refused).into_response(Some(route))
+                    })?;
                 }
                 let seen = Seen {
                     headers: &head.headers,
@@ -618,6 +610,57 @@ impl Router {
                 Err(deny(&error, self.gate.challenge(seen, &error), route))
             }
         }
+    }
+
+    /// What [`enter`](Self::enter) comes to for a request that shows what its connection has shown before. `None` if it
+    /// has to be asked.
+    #[inline]
+    fn recall(
+        &self,
+        connection: Option<&Arc<ConnectionState>>,
+        route: &Route,
+        head: &mut Parts,
+    ) -> Option<Result<Arc<Principal>, Response<Body>>> {
+        let connection = connection?;
+        let (shown, query) = (&connection.shown, head.uri.query());
+        let principal = self
+            .gate
+            .recall(shown, &mut head.headers, query, unix_seconds)?;
+        Some(self.may_enter(principal, Some(connection.peer()), route, head))
+    }
+
+    /// Whether somebody who is known does not ask too often, and may be at this endpoint.
+    #[inline]
+    fn may_enter(
+        &self,
+        principal: Arc<Principal>,
+        peer: Option<IpAddr>,
+        route: &Route,
+        head: &Parts,
+    ) -> Result<Arc<Principal>, Response<Body>> {
+        if let Err(refused) = self.endpoint.server.limits.admit(&principal) {
+            let mut response = Rejection::Limited(refused).into_response(Some(route));
+            if let Some(turned) = response.extensions_mut().get_mut::<Turned>() {
+                turned.principal = Some(principal);
+            }
+            return Err(response);
+        }
+        let endpoint = match route.place() {
+            Place::Guarded(Guarded::Mount) => {
+                Route::of(self.path(&head.uri)).map_or("", |(_, name)| name)
+            }
+            _ => "",
+        };
+        if let Err(error) = self.gate.check_endpoint(&principal, endpoint) {
+            tracing::debug!(%error, path = route.path, ?peer, "a request was refused");
+            let seen = Seen {
+                headers: &head.headers,
+                uri: &head.uri,
+                peer,
+            };
+            return Err(deny(&error, self.gate.challenge(seen, &error), route));
+        }
+        Ok(principal)
     }
 
     /// What OAuth clients have to know before they have a credential (AUTH-01), whichever page they are.

@@ -183,7 +183,8 @@ fn read(config: &StdioConfig, settled: &OnceLock<Framing>, frames: &mpsc::Sender
 }
 
 fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
-    framing.write(&mut io::stdout().lock(), &[&answer.head, &answer.rest])
+    let pieces: Vec<&[u8]> = answer.pieces().map(|piece| &**piece).collect();
+    framing.write(&mut io::stdout().lock(), &pieces)
 }
 
 /// Sends what a call says, and how it ended.

@@ -280,6 +280,57 @@ fn a_proof_of_the_applications_own_is_asked_first_and_may_take_its_time() {
     assert_eq!(call("wordalice").status, 401);
 }
 
+#[test]
+fn on_one_connection_each_request_is_known_by_what_it_shows_itself() {
+    let server = Serve::new()
+        .tool(who())
+        .configured(super::with_keys)
+        .start();
+    let connection = &mut server.connect();
+    let mut ask = |headers: &[(&str, &str)]| {
+        let call = headers
+            .iter()
+            .fold(Stateless::call("who", json!({})), |call, (name, value)| {
+                call.and(name, value)
+            });
+        let response = call.send_on(connection);
+        match response.status {
+            200 => response.result()["content"][0]["text"]
+                .as_str()
+                .expect("a text")
+                .to_owned(),
+            status => status.to_string(),
+        }
+    };
+    let (ci, bob) = (bearer(CI), bearer(BOB));
+    let as_ci = [("authorization", &*ci)];
+    for _ in 0..5 {
+        // What is remembered of a connection hides the key from tools as well.
+        for _ in 0..3 {
+            let seen = ask(&as_ci);
+            assert!(seen.starts_with("key:ci "), "{seen}");
+            assert!(!seen.contains("authorization"), "{seen}");
+        }
+        assert!(ask(&[("authorization", &bob)]).starts_with("key:bob "));
+        assert!(ask(&[("x-api-key", CI)]).starts_with("key:ci "));
+        assert_eq!(ask(&[]), "401");
+        assert_eq!(ask(&[("authorization", &ci[..ci.len() - 1])]), "401");
+        assert_eq!(ask(&[("authorization", &format!("{ci}x"))]), "401");
+        assert_eq!(ask(&[("authorization", &ci), ("x-api-key", BOB)]), "400");
+        assert_eq!(
+            ask(&[("authorization", &ci), ("authorization", &bob)]),
+            "400"
+        );
+        let proxied = [
+            ("authorization", &*ci),
+            ("proxy-authorization", "Basic YTpi"),
+        ];
+        let seen = ask(&proxied);
+        assert!(seen.starts_with("key:ci "), "{seen}");
+        assert!(!seen.contains("proxy-authorization"), "{seen}");
+    }
+}
+
 /// Fails, and knows more than it says.
 #[longshore::tool]
 async fn fails(context: &CallContext) -> Result<String, longshore::ToolError> {

@@ -1,0 +1,105 @@
+//! Patterns of names, asked by how most of them are written.
+
+use std::collections::HashSet;
+
+use foldhash::fast::RandomState;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::PolicyError;
+
+/// Patterns, of which a name has to fit one.
+///
+/// Most are a name, or the beginning of names with a star behind it. These two are compared; a set of globs is only made for
+/// others, since one takes a while to make and to ask. Rules are asked about each tool that there is.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    whole: HashSet<Box<str>, RandomState>,
+    beginnings: Vec<Box<str>>,
+    globs: GlobSet,
+}
+
+impl Names {
+    /// `None` if there are no patterns.
+    ///
+    /// # Errors
+    ///
+    /// The first pattern that is none, and the setting that it stands in.
+    pub(super) fn read(setting: &str, patterns: &[String]) -> Result<Option<Self>, PolicyError> {
+        if patterns.is_empty() {
+            return Ok(None);
+        }
+        let fault = |pattern: &str| PolicyError::Pattern {
+            setting: setting.to_owned(),
+            pattern: pattern.to_owned(),
+        };
+        let mut names = Self::default();
+        let mut globs = GlobSetBuilder::new();
+        for pattern in patterns {
+            match pattern.strip_suffix('*') {
+                _ if pattern.is_empty() => return Err(fault(pattern)),
+                None if is_plain(pattern) => {
+                    names.whole.insert(pattern.as_str().into());
+                }
+                Some(beginning) if is_plain(beginning) => names.beginnings.push(beginning.into()),
+                _ => {
+                    let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+                    globs.add(glob.map_err(|_| fault(pattern))?);
+                }
+            }
+        }
+        names.globs = globs.build().map_err(|_| fault(&patterns.join(", ")))?;
+        Ok(Some(names))
+    }
+
+    /// Whether a name fits one of them.
+    pub(super) fn is_match(&self, name: &str) -> bool {
+        let begins = |beginning: &Box<str>| name.starts_with(&**beginning);
+        self.whole.contains(name)
+            || self.beginnings.iter().any(begins)
+            || !self.globs.is_empty() && self.globs.is_match(name)
+    }
+}
+
+/// Whether nothing in a pattern stands for anything but itself.
+fn is_plain(pattern: &str) -> bool {
+    !pattern.contains(['*', '?', '[', ']', '{', '}', '\\'])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(patterns: &[&str]) -> Names {
+        let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+        Names::read("policy.rules[0].tools", &patterns)
+            .expect("sound")
+            .expect("some")
+    }
+
+    #[test]
+    fn a_set_of_globs_is_made_only_where_one_is_needed() {
+        let plain = names(&["read_file", "list_*", "*"]);
+        assert!(plain.globs.is_empty() && plain.is_match("anything"));
+        let globs = names(&["read_file", "*_file", "list_{a,b}", "a**"]);
+        assert_eq!((globs.globs.len(), globs.whole.len()), (3, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn names_fit_as_globs_have_it(
+            patterns in prop::collection::vec("[ab*?/]{1,4}|[ab]{1,3}\\*|\\*|[ab./-]{1,3}|[ab]\\[a\\]", 1..4),
+            name in "[ab./*-]{0,4}",
+        ) {
+            let mut globs = GlobSetBuilder::new();
+            for pattern in &patterns {
+                let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+                globs.add(glob.expect("a glob"));
+            }
+            let globs = globs.build().expect("globs");
+            let names = Names::read("s", &patterns).expect("sound").expect("some");
+            prop_assert_eq!(names.is_match(&name), globs.is_match(&name), "{:?} {}", patterns, name);
+        }
+    }
+}

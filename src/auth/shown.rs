@@ -1,0 +1,327 @@
+//! What a connection has shown last, so that a credential is not judged anew for each request that shows it.
+//!
+//! Clients keep their connections, and show the same credential with each request. To find out who that is takes a digest
+//! of it and some look-ups, about a tenth of what a small request costs. So a connection remembers the last header that
+//! proved something, and who that was. A request that shows the same bytes comes from the same principal.
+//!
+//! It is safe because nothing is concluded that judging would not conclude:
+//!
+//! - The whole header is compared, byte for byte, in a time that does not depend on where it differs. Whoever shares a
+//!   connection with others, as behind a proxy, is each time judged by what its own request shows.
+//! - Only proofs that look at nothing but the credential, and at what is the same for the whole connection, say for how
+//!   long they stand by what they said ([`Lasting`]). If one of another kind is asked before them, nothing is remembered.
+//! - Keys that are taken back, or read again, and keys of issuers that change are noted in [`Changes`], which is looked at
+//!   before anything that is remembered is believed. A token is believed no longer than it would be otherwise: to its end,
+//!   five minutes after its signature was checked at the latest, and as long as its issuer's keys are in force.
+//! - It never leaves its connection, and is overwritten when it is forgotten: with the connection, by another credential,
+//!   or once it is found to hold no longer.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use zeroize::Zeroizing;
+
+use super::presented::API_KEY_HEADER;
+use super::{Presented, Principal, Proof};
+
+/// Longest header that is remembered. There is one for each connection.
+const REMEMBERED_MAX_BYTES: usize = 4096;
+/// Where several callers share a connection, at most so many others are judged before one is remembered again.
+const PATIENCE_MAX: u32 = 63;
+
+/// A proof that stands by what it has said of a credential, and notes when it does not any longer.
+///
+/// It looks at nothing of a request but the credential, and at nothing of a connection that may change.
+pub(super) trait Lasting: Proof {
+    /// Until when it stands by its judgement of what is presented, in seconds of Unix time. `None` if it does not.
+    fn holds_until(&self, presented: &Presented<'_>) -> Option<u64>;
+}
+
+/// The end of what has none.
+pub(super) const FOREVER: u64 = u64::MAX;
+
+/// How often something has changed because of which a credential may not prove any more what it did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes(Arc<AtomicU64>);
+
+impl Changes {
+    /// Notes a change. What it is about is in force already.
+    pub(super) fn note(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Read before a judgement, this tells whether anything has changed since.
+    #[inline]
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// What a connection has shown last.
+///
+/// Its requests are served by one thread, so the lock is never waited for.
+#[derive(Default)]
+pub(crate) struct Shown(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    last: Option<Box<Proven>>,
+    /// How many are to be judged before one is remembered again.
+    patience: u32,
+    /// What `patience` was the last time.
+    was_patient: u32,
+}
+
+/// A header, and who it proved.
+struct Proven {
+    header: &'static HeaderName,
+    /// The other one, which must not be there.
+    other: &'static HeaderName,
+    value: Zeroizing<Vec<u8>>,
+    principal: Arc<Principal>,
+    until: u64,
+    changes: u64,
+    was_of_use: bool,
+}
+
+static BEARER: HeaderName = AUTHORIZATION;
+static API_KEY: HeaderName = API_KEY_HEADER;
+
+impl Shown {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who a request comes from, if it shows what was shown last and that still holds. The credential is taken out of the
+    /// headers. `changes` is how many there were by now; `now` says the time, in seconds of Unix time.
+    #[inline]
+    pub(super) fn recall(
+        &self,
+        headers: &mut HeaderMap,
+        changes: u64,
+        now: impl FnOnce() -> u64,
+    ) -> Option<Arc<Principal>> {
+        let mut state = self.state();
+        let proven = state.last.as_mut()?;
+        if !proven.is_shown(headers) {
+            return None;
+        }
+        if proven.changes != changes || proven.until != FOREVER && proven.until <= now() {
+            state.last = None;
+            return None;
+        }
+        proven.was_of_use = true;
+        headers.remove(proven.header);
+        Some(Arc::clone(&proven.principal))
+    }
+
+    /// Remembers what was presented, and whom it proved.
+    pub(super) fn remember(
+        &self,
+        presented: &Presented<'_>,
+        principal: &Arc<Principal>,
+        until: u64,
+        changes: u64,
+    ) {
+        let Some((header, other, value)) = credential(presented) else {
+            return;
+        };
+        let mut state = self.state();
+        if state.patience != 0 {
+            state.patience -= 1;
+            return;
+        }
+        // It costs more than to be judged, and where callers take turns it is for nothing.
+        let was_in_vain = state.last.as_ref().is_some_and(|last| !last.was_of_use);
+        state.was_patient = match was_in_vain {
+            true => (2 * state.was_patient + 1).min(PATIENCE_MAX),
+            false => 0,
+        };
+        state.patience = state.was_patient;
+        state.last = Some(Box::new(Proven {
+            header,
+            other,
+            value: Zeroizing::new(value.as_bytes().to_vec()),
+            principal: Arc::clone(principal),
+            until,
+            changes,
+            was_of_use: false,
+        }));
+    }
+}
+
+impl Proven {
+    /// Whether a request shows the same, and nothing else that could be a credential.
+    #[inline]
+    fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(self.header).iter();
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return false;
+        };
+        is_same(value.as_bytes(), &self.value) && !headers.contains_key(self.other)
+    }
+}
+
+/// The one header that proves something, if it is short enough.
+fn credential<'p>(
+    presented: &Presented<'p>,
+) -> Option<(&'static HeaderName, &'static HeaderName, &'p HeaderValue)> {
+    let (header, other) = match (presented.bearer(), presented.api_key()) {
+        (Some(_), None) => (&BEARER, &API_KEY),
+        (None, Some(_)) => (&API_KEY, &BEARER),
+        _ => return None,
+    };
+    let value = presented.header(header).ok()??;
+    let has_other = presented.header(other).ok()?.is_some();
+    (!has_other && value.len() <= REMEMBERED_MAX_BYTES).then_some((header, other, value))
+}
+
+/// Compares two texts in a time that tells nothing but whether they are of one length.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    // Without an end in between, this is a handful of vector instructions; libraries for it go byte by byte.
+    let pairs = one.iter().zip(other);
+    let differences = pairs.fold(0, |differences, (one, other)| differences | (one ^ other));
+    one.len() == other.len() && std::hint::black_box(differences) == 0
+}
+
+/// Nothing of what was shown.
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shown")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "Bearer lsk_a-key-that-nobody-else-has";
+    const NOW: u64 = 1_800_000_000;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+            (HeaderName::from_static(name), value)
+        });
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    fn remembering(shown: &Shown, pairs: &[(&'static str, &str)], name: &str, until: u64) {
+        let headers = headers(pairs);
+        let presented = Presented::read(&headers, None, None, NOW).expect("well-formed");
+        shown.remember(&presented, &Arc::new(Principal::new(name)), until, 0);
+    }
+
+    fn recalled(shown: &Shown, pairs: &[(&'static str, &str)], now: u64) -> Option<String> {
+        let mut headers = headers(pairs);
+        let principal = shown.recall(&mut headers, 0, || now)?;
+        // What was recalled is gone, as after judging.
+        assert!(!headers.contains_key("authorization") && !headers.contains_key("x-api-key"));
+        Some(principal.name().to_owned())
+    }
+
+    #[test]
+    fn the_same_bytes_in_the_same_header_are_the_same_caller_and_nothing_else_is() {
+        let shown = Shown::default();
+        let key = ("authorization", KEY);
+        assert_eq!(recalled(&shown, &[key], NOW), None);
+        remembering(&shown, &[key], "alice", FOREVER);
+        for (pairs, expected) in [
+            (vec![key], Some("alice")),
+            (vec![("accept", "*/*"), key], Some("alice")),
+            (vec![], None),
+            (vec![("authorization", &KEY[..KEY.len() - 1])], None),
+            (vec![("authorization", &format!("{KEY}x"))], None),
+            (vec![("authorization", &KEY.replace("lsk", "lsl"))], None),
+            (vec![("authorization", &KEY.to_uppercase())], None),
+            (vec![("authorization", &KEY[7..])], None),
+            (vec![("x-api-key", KEY)], None),
+            // AUTH-04: two of them are one too many, whatever the first one is.
+            (vec![key, key], None),
+            (vec![key, ("authorization", "Basic YTpi")], None),
+            (vec![key, ("x-api-key", "k")], None),
+        ] {
+            assert_eq!(
+                recalled(&shown, &pairs, NOW).as_deref(),
+                expected,
+                "{pairs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_in_a_header_of_its_own_is_remembered_too() {
+        let shown = Shown::default();
+        let key = ("x-api-key", "lsk_a-key-that-nobody-else-has");
+        remembering(&shown, &[key], "alice", FOREVER);
+        assert_eq!(recalled(&shown, &[key], NOW).as_deref(), Some("alice"));
+        let with_basic = [key, ("authorization", "Basic YTpi")];
+        assert_eq!(recalled(&shown, &with_basic, NOW), None);
+    }
+
+    #[test]
+    fn auth_04_nothing_is_believed_beyond_its_end_or_after_a_change() {
+        let shown = Shown::default();
+        let key = [("authorization", KEY)];
+        remembering(&shown, &key, "alice", NOW + 5);
+        assert_eq!(recalled(&shown, &key, NOW + 4).as_deref(), Some("alice"));
+        assert_eq!(recalled(&shown, &key, NOW + 5), None);
+        // And it is gone for good.
+        assert_eq!(recalled(&shown, &key, NOW), None);
+
+        let changes = Changes::default();
+        remembering(&shown, &key, "alice", FOREVER);
+        let ask = || shown.recall(&mut headers(&key), changes.count(), || NOW);
+        assert!(ask().is_some());
+        changes.note();
+        assert!(ask().is_none());
+    }
+
+    #[test]
+    fn callers_who_share_a_connection_are_each_told_by_what_they_show() {
+        let shown = Shown::default();
+        let key = |caller: u32| format!("Bearer lsk_a-key-of-{caller:024}");
+        let mut remembered = 0;
+        for turn in 0..3_000_u32 {
+            let (name, key) = (format!("caller {}", turn % 3), key(turn % 3));
+            let pairs = [("authorization", &*key)];
+            match recalled(&shown, &pairs, NOW) {
+                Some(found) => assert_eq!(found, name),
+                None => {
+                    let patience = shown.state().patience;
+                    remembering(&shown, &pairs, &name, FOREVER);
+                    remembered += u32::from(patience == 0);
+                }
+            }
+        }
+        // One of the three is remembered at a time; to remember is not done over and over.
+        assert!(remembered < 3_000, "{remembered}");
+        // What takes turns without end is remembered seldom.
+        let shown = Shown::default();
+        let mut remembered = 0;
+        for turn in 0..6_400 {
+            remembered += u32::from(shown.state().patience == 0);
+            remembering(&shown, &[("authorization", &key(turn))], "one", FOREVER);
+        }
+        assert!((100..120).contains(&remembered), "{remembered}");
+    }
+
+    #[test]
+    fn sec_12_what_is_large_is_not_kept_and_nothing_is_shown() {
+        let shown = Shown::default();
+        let long = format!("Bearer {}", "a".repeat(REMEMBERED_MAX_BYTES));
+        let long = [("authorization", &*long)];
+        remembering(&shown, &long, "alice", FOREVER);
+        assert_eq!(recalled(&shown, &long, NOW), None);
+        remembering(&shown, &[("authorization", KEY)], "alice", FOREVER);
+        assert_eq!(format!("{shown:?}"), "Shown");
+    }
+}

@@ -1,0 +1,102 @@
+//! Pages of the program's own file, given back to the system once starting is over.
+//!
+//! What starts a server is a large part of the program, and is not needed again. The system maps a file's pages in groups,
+//! so that most of the program counts as resident for as long as nobody else needs the memory. To give the pages back costs
+//! no more than to map those again that are needed, which lie in the system's page cache all the same.
+
+use std::ops::Range;
+
+use super::child::give_back;
+
+/// Gives back what is only a copy of the program's file. Says how many bytes of addresses that were.
+///
+/// # Errors
+///
+/// The system does not say what is mapped where, or does not take it back.
+pub(crate) fn give_back_program() -> std::io::Result<usize> {
+    let program = std::fs::read_link("/proc/self/exe")?;
+    let mappings = std::fs::read_to_string("/proc/self/smaps")?;
+    let program = program.to_string_lossy();
+    let mut bytes = 0;
+    for mapping in copies_of(&mappings, &program) {
+        bytes += mapping.len();
+        give_back(mapping)?;
+    }
+    Ok(bytes)
+}
+
+/// The mappings of a file that can be read only, and of which no page is any other than the file's: neither the program's
+/// data, nor addresses that were filled in when it was loaded and then protected.
+fn copies_of(mappings: &str, file: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut candidate = None;
+    for line in mappings.lines() {
+        if let Some((range, name)) = mapping(line) {
+            candidate = (name == file).then_some(range);
+        } else if let Some(changed) = line.strip_prefix("Anonymous:") {
+            let is_copy = changed.split_ascii_whitespace().eq(["0", "kB"]);
+            found.extend(candidate.take().filter(|_| is_copy));
+        }
+    }
+    found
+}
+
+/// What a mapping's first line says, if that is one: its addresses, and its file; none if it can be written to or is shared.
+fn mapping(line: &str) -> Option<(Range<usize>, &str)> {
+    let (addresses, rest) = line.split_once(' ')?;
+    let (start, end) = addresses.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let range = address(start)?..address(end)?;
+    let (may, rest) = rest.split_once(' ')?;
+    // Behind them come its place in the file, a device and an inode.
+    let name = rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start();
+    let is_read_only = matches!(may, "r--p" | "r-xp");
+    Some((range, if is_read_only { name } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPPINGS: &str = "\
+1000-2000 r--p 00000000 08:01 77   /opt/my server/longshore
+Size:                  4 kB
+Anonymous:             0 kB
+VmFlags: rd mr mw me
+2000-4000 r-xp 00001000 08:01 77   /opt/my server/longshore
+Anonymous:             0 kB
+4000-5000 r-xp 00003000 08:01 77   /opt/my server/longshore
+Anonymous:             4 kB
+5000-6000 r--p 00004000 08:01 77   /opt/my server/longshore
+Anonymous:             4 kB
+VmFlags: rd mr mw me ac
+6000-7000 rw-p 00005000 08:01 77   /opt/my server/longshore
+Anonymous:             0 kB
+7000-8000 r-xs 00000000 08:01 77   /opt/my server/longshore
+Anonymous:             0 kB
+8000-9000 r-xp 00000000 08:01 78   /opt/my server/longshore.old
+Anonymous:             0 kB
+9000-a000 r--p 00000000 00:00 0
+Anonymous:             0 kB
+b000-c000 r-xp 00000000 08:01 77   /opt/my server/longshore
+Size:                  4 kB
+";
+
+    #[test]
+    fn only_what_is_nothing_but_a_copy_of_the_program_is_given_back() {
+        let found = copies_of(MAPPINGS, "/opt/my server/longshore");
+        assert_eq!(found, [0x1000..0x2000, 0x2000..0x4000]);
+        assert!(copies_of(MAPPINGS, "/opt/my").is_empty());
+        assert!(copies_of("nonsense\n-\n1-2\n", "").is_empty());
+    }
+
+    #[test]
+    fn a_program_goes_on_without_the_pages_that_it_gave_back() {
+        let bytes = give_back_program().expect("given back");
+        assert!(bytes > 0 && bytes.is_multiple_of(4096), "{bytes}");
+        // Its constants and its code are what they were.
+        let numbers: Vec<u32> = (0..1000).collect();
+        assert_eq!(numbers.iter().sum::<u32>(), 499_500);
+        assert_eq!(format!("{MAPPINGS:.9}"), "1000-2000");
+    }
+}
