@@ -63,16 +63,16 @@ impl Gate {
         }
     }
 
-    /// Lets connections remember what they have shown last. Lasting proofs note in `changes` what makes them judge otherwise.
-    pub(super) fn noticing(mut self, changes: Changes) -> Self {
-        self.changes = Some(changes);
-        self
-    }
-
     /// Says how long a token may be, and an API key.
     pub(super) fn with_sizes(mut self, token_bytes: usize, key_bytes: usize) -> Self {
         self.token_bytes = token_bytes;
         self.key_bytes = key_bytes;
+        self
+    }
+
+    /// Lets connections remember what they have shown last. Lasting proofs note in `changes` what makes them judge otherwise.
+    pub(super) fn noticing(mut self, changes: Changes) -> Self {
+        self.changes = Some(changes);
         self
     }
 

@@ -101,11 +101,11 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
                 None => output::greet_over_stdio(bound.tool_count()),
             },
         }
-        #[cfg(target_os = "linux")]
-        tokio::spawn(give_back_what_has_started());
         if let (Some(opener), Some(address)) = (&command.inspect, bound.address()) {
             open(opener, &output::root_url(bound.scheme(), address));
         }
+        #[cfg(target_os = "linux")]
+        tokio::spawn(give_back_what_has_started());
         let Some(restart) = restart else {
             Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);
@@ -129,18 +129,6 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
     }
 }
 
-/// Gives back the pages of the program that only starting has needed, once the first requests have been answered that
-/// may have waited for it.
-#[cfg(target_os = "linux")]
-async fn give_back_what_has_started() {
-    tokio::time::sleep(STARTING).await;
-    match crate::net::give_back_program() {
-        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
-        // Where /proc is not mounted, for example. Nothing depends on it.
-        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
-    }
-}
-
 /// Has a page opened. The server serves, whatever becomes of that.
 fn open(opener: &Path, page: &str) {
     let started = std::process::Command::new(opener)
@@ -158,6 +146,18 @@ fn open(opener: &Path, page: &str) {
             page,
             "the page could not be opened; open it yourself, or name a program with --inspect=PROGRAM"
         ),
+    }
+}
+
+/// Gives back the pages of the program that only starting has needed, once the first requests have been answered that
+/// may have waited for it.
+#[cfg(target_os = "linux")]
+async fn give_back_what_has_started() {
+    tokio::time::sleep(STARTING).await;
+    match crate::net::give_back_program() {
+        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
+        // Where /proc is not mounted, for example. Nothing depends on it.
+        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
     }
 }
 
