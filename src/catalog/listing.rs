@@ -380,7 +380,8 @@ mod tests {
 
     #[test]
     fn pages_in_stretches_of_a_common_text_say_what_is_seen_and_nothing_else() {
-        let seers: [(&str, fn(usize) -> bool); 8] = [
+        type Sees = fn(usize) -> bool;
+        let seers: [(&str, Sees); 8] = [
             ("nothing", |_| false),
             ("all", |_| true),
             ("all but the first", |at| at != 0),

@@ -320,11 +320,12 @@ impl fmt::Debug for Lane {
 }
 
 /// The bytes of a body that was not sent.
-async fn into_bytes(body: Full<Bytes>) -> Bytes {
+async fn into_bytes(mut body: Full<Bytes>) -> Bytes {
     use http_body_util::BodyExt as _;
-    match body.collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(never) => match never {},
+    match body.frame().await {
+        Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+        None => Bytes::new(),
+        Some(Err(never)) => match never {},
     }
 }
 

@@ -135,7 +135,7 @@ mod tests {
     fn behind_the_last_piece_a_connection_is_not_woken_and_behind_others_it_is() {
         let count = Arc::new(Count::default());
         let waker = count.waker();
-        let wake = |_: &mut ()| waker.clone().wake();
+        let wake = |_: &mut ()| waker.wake_by_ref();
         take_quietly(&mut (), wake, |()| false);
         assert_eq!(count.get(), 0);
         take_quietly(&mut (), wake, |()| true);

@@ -123,10 +123,10 @@ mod tests {
             (
                 "server.messages.depth",
                 [(|c| c.depth = 7) as fn(&mut MessagesConfig), |c| {
-                    c.depth = 65
+                    c.depth = 65;
                 }],
                 [(|c| c.depth = 8) as fn(&mut MessagesConfig), |c| {
-                    c.depth = 64
+                    c.depth = 64;
                 }],
             ),
             (

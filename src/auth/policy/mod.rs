@@ -73,8 +73,11 @@ pub(crate) struct Policy {
     edition: u64,
     classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
     /// What each rule is about, of each table: found out once for all classes that have the rule.
-    about: [Box<[OnceLock<Box<[u64]>>]>; Shelf::COUNT],
+    about: [Box<[Matches]>; Shelf::COUNT],
 }
+
+/// The entries of a table that a rule is about, a bit for each, once somebody has asked.
+type Matches = OnceLock<Box<[u64]>>;
 
 struct Rule {
     name: String,

@@ -53,9 +53,11 @@ impl Names {
 
     /// Whether a name fits one of them.
     pub(super) fn is_match(&self, name: &str) -> bool {
-        let begins = |beginning: &Box<str>| name.starts_with(&**beginning);
         self.whole.contains(name)
-            || self.beginnings.iter().any(begins)
+            || self
+                .beginnings
+                .iter()
+                .any(|start| name.starts_with(&**start))
             || !self.globs.is_empty() && self.globs.is_match(name)
     }
 }

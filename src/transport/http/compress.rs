@@ -63,6 +63,7 @@ pub(super) async fn compressed(mut response: Response<Body>) -> Response<Body> {
         return response;
     }
     let body = std::mem::replace(response.body_mut(), Body::empty());
+    #[expect(clippy::disallowed_methods, reason = "it has said how long it is")]
     let Ok(body) = body.collect().await else {
         return Rejection::Internal.into_problem();
     };

@@ -625,6 +625,7 @@ impl Router {
 
     /// Whether somebody who is known does not ask too often, and may be at this endpoint.
     #[inline]
+    #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
     fn may_enter(
         &self,
         principal: Arc<Principal>,

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::super::{refusal, serve};
-use super::{Git, git, settings};
+use super::{Git, git};
 use crate::support::Stateless;
 
 #[test]
