@@ -112,7 +112,7 @@ fn sessions_of_an_address_begin_at_a_rate() {
 fn once_noticed(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never is");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

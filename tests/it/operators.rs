@@ -370,7 +370,7 @@ fn an_application_answers_paths_of_its_own_behind_the_same_checks() {
 fn eventually(mut holds: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
-        assert!(start.elapsed().as_secs() < 20, "it never happened");
+        assert!(start.elapsed().as_secs() < 60, "it never happened");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

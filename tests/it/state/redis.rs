@@ -107,7 +107,7 @@ async fn a_server_that_is_gone_is_said_so_in_time_and_found_again() {
             "{refused:?}"
         );
         assert!(
-            begun.elapsed() < Duration::from_secs(3),
+            begun.elapsed() < Duration::from_secs(10),
             "{:?}",
             begun.elapsed()
         );
