@@ -148,11 +148,14 @@ fn one_that_says_more_than_it_may_is_disconnected() {
 fn one_that_crashes_again_and_again_is_left_alone_for_a_while() {
     let pair = pair("exit 3", |serve| serve);
     let session = pair.server.session("2025-11-25");
-    for _ in 0..3 {
+    for nth in 0..3 {
         let result = pair.others_are_not_held_up();
-        assert_eq!(
-            said(&result),
-            "the upstream server bad cannot be reached; try again later"
+        // It may have been tried for other reasons meanwhile.
+        let is_enough = nth > 0 && said(&result).starts_with("it failed too often lately");
+        assert!(
+            is_enough
+                || said(&result) == "the upstream server bad cannot be reached; try again later",
+            "{result}"
         );
     }
     nothing_is_left(pair.folder.path());
