@@ -294,9 +294,13 @@ mod tests {
             status.is_some_and(|status| status.success()),
             "the end of its input ends it"
         );
-        let stubborn = sh("trap '' TERM; while :; do sleep 0.01; done")
+        let mut stubborn = sh("trap '' TERM; echo; while :; do sleep 0.01; done")
             .start()
             .expect("there is a shell");
+        // It has said so once it does not listen any more.
+        let mut stdout = stubborn.stdout.take().expect("piped");
+        let read = stdout.read(&mut [0]).await;
+        assert_eq!(read.expect("a line"), 1);
         let status = stubborn.stop(Duration::from_millis(20)).await;
         assert_eq!(
             status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)),
