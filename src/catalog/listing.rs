@@ -194,21 +194,8 @@ pub(crate) fn page_of_seen<T: Listed>(
             run.ends_page = true;
         }
         last => {
-            end.push(b']');
-            if let (Some(run), true) = (last, more) {
-                let cursor = Cursor {
-                    position: run.last + 1,
-                    last: table.entries()[run.last].key(),
-                };
-                let purpose = Purpose {
-                    kind: T::CURSOR,
-                    mount: frame.mount,
-                };
-                end.extend_from_slice(br#","nextCursor":"#);
-                push_string(&mut end, &cursor.seal(frame.keys, purpose));
-            }
-            end.extend_from_slice(frame.tail.as_bytes());
-            end.extend_from_slice(b"}}");
+            let last = last.filter(|_| more).map(|run| run.last);
+            close(&mut end, table, frame, last);
         }
     }
     let stretches = runs.iter().map(|run| fragments.stretch(run));
@@ -293,22 +280,37 @@ fn write_page<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>, start: usize
         }
         entry.write(&mut page, frame.revision);
     }
-    page.push(b']');
-    if end < entries.len() {
+    close(
+        &mut page,
+        table,
+        frame,
+        (end < entries.len()).then(|| end - 1),
+    );
+    page.into()
+}
+
+/// The end of a page's list, and what follows: the cursor that leads on behind the entry at `last`, if there are more.
+fn close<T: Listed>(
+    out: &mut Vec<u8>,
+    table: &Table<T>,
+    frame: ListingFrame<'_>,
+    last: Option<usize>,
+) {
+    out.push(b']');
+    if let Some(last) = last {
         let cursor = Cursor {
-            position: end,
-            last: entries[end - 1].key(),
+            position: last + 1,
+            last: table.entries()[last].key(),
         };
         let purpose = Purpose {
             kind: T::CURSOR,
             mount: frame.mount,
         };
-        page.extend_from_slice(br#","nextCursor":"#);
-        push_string(&mut page, &cursor.seal(frame.keys, purpose));
+        out.extend_from_slice(br#","nextCursor":"#);
+        push_string(out, &cursor.seal(frame.keys, purpose));
     }
-    page.extend_from_slice(frame.tail.as_bytes());
-    page.extend_from_slice(b"}}");
-    page.into()
+    out.extend_from_slice(frame.tail.as_bytes());
+    out.extend_from_slice(b"}}");
 }
 
 #[cfg(test)]

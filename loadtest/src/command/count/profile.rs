@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     const REPORT: &str = "# callgrind format\nversion: 1\ncreator: callgrind\npositions: line\nevents: Ir\nsummary: 160\n\n\
-        ob=/a\nfl=/root/.cargo/registry/src/index-0/hyper-1.12.0/src/lib.rs\nfn=outer::h0123456789abcdef\n\
+        ob=/a\nfl=/x/.cargo/registry/src/index-0/hyper-1.12.0/src/lib.rs\nfn=outer::h0123456789abcdef\n\
         1 10\nfi=/rustc/0/library/core/src/str.rs\n2 20\nfe=/x/main.rs\ncob=/a\ncfi=/x/main.rs\n\
         cfn=inner\ncalls=2 7\n3 30\n\nfl=/x/main.rs\nfn=inner\n7 30\ncfn=inner\ncalls=1 7\n7 12\n\ntotals: 60\n";
 

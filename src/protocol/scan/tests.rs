@@ -1,0 +1,200 @@
+use super::*;
+use proptest::prelude::*;
+
+fn accepts(text: &str) -> bool {
+    let mut scanner = Scanner::new(text);
+    scanner.value().and_then(|_| scanner.end()).is_ok()
+}
+
+fn refusal(text: &str) -> ScanError {
+    let mut scanner = Scanner::new(text);
+    scanner
+        .value()
+        .and_then(|_| scanner.end())
+        .expect_err("should be refused")
+}
+
+#[test]
+fn accepts_what_json_allows() {
+    for text in [
+        "{}",
+        "[]",
+        " [ ] ",
+        "0",
+        "-0",
+        "10",
+        "1.5e-7",
+        "1E400",
+        "true",
+        "null",
+        r#""""#,
+        r#"{"a":{"b":[1,2,{"c":null}]},"d":""}"#,
+        "[[],{},[[]]]",
+        "\"\u{1F600}\"",
+        r#""\ud83d\ude00 \n\/\\""#,
+        "[1 , 2\n,\t3\r]",
+        "\"\u{7f}\"",
+    ] {
+        assert!(accepts(text), "{text}");
+    }
+}
+
+#[test]
+fn refuses_what_json_does_not_allow() {
+    for text in [
+        "",
+        " ",
+        "{",
+        "[",
+        "]",
+        "}",
+        "[1,]",
+        "{,}",
+        r#"{"a"}"#,
+        r#"{"a":}"#,
+        r#"{"a":1,}"#,
+        "[1 2]",
+        r#"{"a":1 "b":2}"#,
+        "01",
+        "-",
+        "+1",
+        ".5",
+        "1.",
+        "1e",
+        "1e+",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "nul",
+        "True",
+        r#"""#,
+        r#""\x""#,
+        r#""\u12""#,
+        r#""\u12g4""#,
+        "\"\n\"",
+        "\"\t\"",
+        "'a'",
+        "{a:1}",
+        "{1:1}",
+        "[1}",
+        r#"{"a":1]"#,
+        "1 2",
+        "[]]",
+        "\u{feff}[]",
+        r#""\ud800""#,
+        r#""\ud800\u0041""#,
+        r#""\udc00""#,
+        r#""\ud800\n""#,
+        "/**/1",
+        "[1,,2]",
+        "\u{b}1",
+    ] {
+        assert!(!accepts(text), "{text}");
+    }
+}
+
+#[test]
+fn says_where_and_why() {
+    assert_eq!(
+        refusal(r#"{"a": tru}"#),
+        ScanError {
+            reason: "expected a value",
+            at: 6
+        }
+    );
+    assert_eq!(
+        refusal("[1 2]"),
+        ScanError {
+            reason: "expected a comma or a closing bracket",
+            at: 3
+        }
+    );
+}
+
+#[test]
+fn bounds_depth_without_recursion() {
+    let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+    assert!(accepts(&nested(64)));
+    assert_eq!(refusal(&nested(65)).reason, "nested too deeply");
+    assert_eq!(refusal(&"[".repeat(1_000_000)).reason, "nested too deeply");
+    assert_eq!(
+        refusal(&r#"{"a":"#.repeat(20_000)).reason,
+        "nested too deeply"
+    );
+}
+
+#[test]
+fn bounds_members_of_one_object() {
+    let object = |members: usize| {
+        let list: Vec<_> = (0..members).map(|n| format!("\"{n}\":0")).collect();
+        format!("{{{}}}", list.join(","))
+    };
+    assert!(accepts(&object(10_000)));
+    assert_eq!(
+        refusal(&object(10_001)).reason,
+        "an object has too many members"
+    );
+    // Siblings are counted apart from one another.
+    assert!(accepts(&format!("[{},{}]", object(6_000), object(6_000))));
+}
+
+#[test]
+fn bounds_may_be_narrower() {
+    let refused = |text: &str| {
+        let mut scanner = Scanner::within(text, Bounds::new(3, 2));
+        let read = scanner.value().and_then(|_| scanner.end());
+        assert_eq!(read.is_err(), scanner.exceeded().is_some(), "{text}");
+        scanner.exceeded()
+    };
+    for (text, exceeded) in [
+        ("[[[1]]]", None),
+        ("[[[[]]]]", Some(Bound::Depth)),
+        (r#"{"a":{"a":{"a":1}},"b":[]}"#, None),
+        (r#"{"a":{"a":{"a":{}}}}"#, Some(Bound::Depth)),
+        (r#"[{"a":1,"b":2},{"a":1,"b":2}]"#, None),
+        (r#"{"a":{"a":1,"b":2,"c":3}}"#, Some(Bound::Members)),
+    ] {
+        assert_eq!(refused(text), exceeded, "{text}");
+    }
+}
+
+#[test]
+fn finds_the_end_of_strings_of_any_length() {
+    for length in 0..200 {
+        for special in ['"', '\\', '\n', '\u{1f}'] {
+            let text = "a".repeat(length) + &special.to_string() + &"b".repeat(70);
+            assert_eq!(plain_prefix(text.as_bytes()), length, "{special:?}");
+        }
+        assert_eq!(plain_prefix("\u{e9}".repeat(length).as_bytes()), 2 * length);
+    }
+}
+
+#[test]
+fn unescapes() {
+    let mut scanner = Scanner::new(r#""a\u0062\n\ud83d\ude00""#);
+    let string = scanner.string().expect("a string");
+    assert_eq!(string.unescape(), "ab\n\u{1F600}");
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_serde_json_on_anything_like_json(
+        text in r#"[\[\]{},:"\\u0-9a-f\-.eE+ tnl]{0,24}"#
+    ) {
+        // Numbers beyond f64 are well formed, and none of the scanner's business.
+        let serde = match serde_json::from_str::<serde_json::Value>(&text) {
+            Err(e) if e.to_string().contains("number out of range") => return Ok(()),
+            other => other.is_ok(),
+        };
+        prop_assert_eq!(accepts(&text), serde);
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_strings(text in r#"[\x00-\x7f\u{e9}\u{1F600}]{0,80}"#) {
+        let quoted = format!("\"{text}\"");
+        prop_assert_eq!(accepts(&quoted), serde_json::from_str::<serde_json::Value>(&quoted).is_ok());
+        let good = serde_json::to_string(&text).expect("a string");
+        let mut scanner = Scanner::new(&good);
+        prop_assert_eq!(scanner.string().expect("valid").unescape(), text);
+    }
+}
