@@ -281,7 +281,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
 }
 
 /// Settings that have a least and a most, with what they are.
-fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 8] {
+fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 9] {
     let (server, limits) = (&config.server, &config.http.limits);
     let streams = &server.streams;
     [
@@ -294,6 +294,11 @@ fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 8] {
             "http.limits.http2_resets",
             limits.http2_resets.into(),
             1..=1000,
+        ),
+        (
+            "http.limits.http2_resets_per_second",
+            limits.http2_resets_per_second.into(),
+            1..=1_000_000,
         ),
         ("auth.key_bytes", config.auth.key_bytes as u64, 64..=512),
         (
