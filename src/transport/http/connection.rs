@@ -100,7 +100,8 @@ const RESET_COST: i32 = 4;
 const TURNS_NEW: u32 = 8;
 /// How often an HTTP/2 connection is read from, 8 KiB each time, until others have their turn.
 const READS: u8 = 4;
-/// The same of one that is not trusted. What is sent at once mostly takes one, and another one to see that this was all.
+/// The same of one that is not trusted, of which little is read each time ([`super::socket`]). What is sent at once mostly
+/// takes one, and another one to see that this was all.
 const READS_UNTRUSTED: u8 = 2;
 
 /// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
@@ -283,9 +284,9 @@ impl ConnectionState {
         self.turns.store(turns.saturating_add(1), Relaxed);
     }
 
-    /// Whether it has had so few turns that there may be no answer yet.
+    /// Whether it has had so few turns that there may be no answer yet, and has done no harm.
     pub(super) fn is_new(&self) -> bool {
-        self.turns.load(Relaxed) < TURNS_NEW
+        self.turns.load(Relaxed) < TURNS_NEW && 0 <= self.credit.load(Relaxed)
     }
 
     /// HTTP/2: the connection is looked at, and may be read from a few times.

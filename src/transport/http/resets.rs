@@ -67,6 +67,11 @@ impl ResetWatch {
         }
     }
 
+    /// Bytes that belong to the frame that has begun to come.
+    pub(super) fn rest_of_frame(&self) -> usize {
+        self.skip
+    }
+
     fn follow(&mut self, mut bytes: &[u8]) -> u32 {
         let mut count = 0;
         loop {
@@ -130,7 +135,12 @@ mod tests {
             let mut watch = ResetWatch::new(100);
             let seen = sent.chunks(size).map(|part| watch.look(part, 1).count);
             assert_eq!(seen.sum::<u32>(), 7, "{size}");
+            assert_eq!(watch.rest_of_frame(), 0);
         }
+        let mut watch = ResetWatch::new(100);
+        watch.look(&streams(0), 1);
+        watch.look(&frame(0, b"data")[..10], 1);
+        assert_eq!(watch.rest_of_frame(), 3);
     }
 
     #[test]

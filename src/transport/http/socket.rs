@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -30,6 +30,10 @@ pub(crate) struct Socket {
     answered: bool,
 }
 
+/// What is read at once of an HTTP/2 connection that is not trusted, beside the rest of a frame: into 16 KiB go hundreds of
+/// streams that are opened and taken back, and nobody else is served until all have been looked at.
+const UNTRUSTED_BYTES: usize = 512;
+
 /// Places that a connection has for as long as its socket is open.
 pub(crate) type Guards = Box<dyn Send + Sync>;
 
@@ -52,6 +56,20 @@ impl Socket {
             state,
             answered: false,
         }
+    }
+
+    /// Reads no more than `room` bytes.
+    fn read_some(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        room: usize,
+    ) -> Poll<io::Result<()>> {
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let bytes = part.filled().len();
+        buffer.advance(bytes);
+        Poll::Ready(Ok(()))
     }
 
     #[inline]
@@ -89,12 +107,21 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        if self.resets.is_some() && !self.state.may_read() {
-            // There may be more, but others wait too.
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        let mut room = usize::MAX;
+        if let Some(watch) = &self.resets {
+            if !self.state.may_read() {
+                // There may be more, but others wait too.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if !self.state.is_trusted() {
+                room = watch.rest_of_frame() + UNTRUSTED_BYTES;
+            }
         }
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let read = match room < buffer.remaining() {
+            true => self.read_some(cx, buffer, room),
+            false => Pin::new(&mut self.stream).poll_read(cx, buffer),
+        };
         let socket = &mut *self;
         socket.unread = read.is_ready() && before < buffer.filled().len();
         if read.is_pending() {
