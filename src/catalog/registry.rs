@@ -466,6 +466,13 @@ impl Catalog {
             .map(|entry| entry.prompt.definition().name())
     }
 
+    /// The URIs of resources, and the texts of templates.
+    pub(crate) fn uris(&self) -> impl Iterator<Item = &str> {
+        let resources = self.resources.iter();
+        let resources = resources.map(|entry| entry.resource.definition().uri());
+        resources.chain(self.templates.iter().map(|entry| entry.uri.as_str()))
+    }
+
     #[inline]
     pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
         self.tools.get(name)
