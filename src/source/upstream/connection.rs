@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Background;
 use super::config::{OnDown, UpstreamConfig, UpstreamError};
 use super::listing::{self, Listing, Memory};
 use super::names::UriPrefix;
 use super::subscriptions::Wanted;
 use super::upkeep::Upkeep;
 use super::usage::Usage;
+use super::{Background, DISCOVERY};
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
 use crate::protocol::UriTemplate;
@@ -163,6 +163,11 @@ impl Upstream {
             }
         }
         own
+    }
+
+    /// How long it may take to say what it offers, connecting to it included.
+    pub(super) fn discovery(&self) -> Duration {
+        Duration::from_secs(self.config.connect_seconds).saturating_add(DISCOVERY)
     }
 
     /// It is asked what it offers, and will answer in a while.

@@ -38,7 +38,7 @@ pub(crate) use names::{Naming, SEPARATOR};
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
 use crate::net::{BreakerState, BulkheadStats};
 
-/// How long a server may take to say what it offers.
+/// How long a server may take to say what it offers, once it is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
 /// How long a program has to end when it is not needed any more.
 const GRACE: Duration = Duration::from_secs(5);
@@ -436,7 +436,9 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), Strin
         upstream.recall(listing);
         return Ok(());
     }
-    let problem = match timeout(DISCOVERY, upstream.listing()).await {
+    // A program that is started for the first time may have to be installed first.
+    let patience = upstream.discovery();
+    let problem = match timeout(patience, upstream.listing()).await {
         Ok(Ok(fresh)) => {
             upstream.learn(fresh, memory);
             return Ok(());
@@ -444,7 +446,7 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), Strin
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!(
             "it did not say what it offers within {} s",
-            DISCOVERY.as_secs()
+            patience.as_secs()
         ),
     };
     match memory.recall_any(&upstream.name) {
