@@ -290,7 +290,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
 }
 
 /// Settings that have a least and a most, with what they are.
-fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 9] {
+fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 10] {
     let (server, limits) = (&config.server, &config.http.limits);
     let streams = &server.streams;
     [
@@ -308,6 +308,11 @@ fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 9] {
             "upstreams_reap_seconds",
             config.upstreams_reap_seconds.unwrap_or(1),
             1..=3600,
+        ),
+        (
+            "http.limits.http2_resets_per_second",
+            limits.http2_resets_per_second.into(),
+            1..=1_000_000,
         ),
         ("auth.key_bytes", config.auth.key_bytes as u64, 64..=512),
         (
