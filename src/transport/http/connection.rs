@@ -12,6 +12,7 @@ use std::task::{Context, Waker};
 use futures_util::task::AtomicWaker;
 
 use super::config::HttpLimits;
+use super::familiar::Familiar;
 use super::sending::Sendings;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
@@ -27,6 +28,8 @@ pub(crate) struct ConnectionState {
     certificate: OnceLock<ClientCertificate>,
     /// The credential that was shown last, and whom it proved.
     pub(crate) shown: Shown,
+    /// The head that was sent last.
+    pub(super) familiar: Familiar,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -137,6 +140,7 @@ impl ConnectionState {
             peer,
             certificate: OnceLock::new(),
             shown: Shown::default(),
+            familiar: Familiar::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
-use super::status::{Rejection, respond};
+use super::status::{Rejection, respond, respond_in};
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
 use crate::server::{Handled, HttpHead, Local, Server, VersionHeader};
@@ -66,7 +66,7 @@ impl Endpoint {
             Handled::Now(reply) => reply,
             Handled::Later(reply) => reply.await,
         };
-        Ok(respond(reply, connection))
+        Ok(respond_in(reply, connection, headers))
     }
 
     /// Anything else: a stream of a session (LH-03), its end (LH-09), or a refusal.

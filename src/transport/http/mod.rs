@@ -14,6 +14,7 @@ mod direct;
 pub(crate) mod door;
 mod endpoint;
 mod events;
+mod familiar;
 #[cfg(any(fuzzing, test))]
 mod fuzz;
 mod headers;

@@ -127,12 +127,16 @@ impl AsyncRead for Socket {
         let answered = std::mem::take(&mut socket.answered);
         match &mut socket.resets {
             None => {
+                let familiar = &socket.state.familiar;
                 let at = match socket.state.phase() {
-                    Phase::Idle => At::Beginning,
-                    Phase::Head => At::Head,
+                    Phase::Idle if !familiar.waits() => At::Beginning,
+                    Phase::Idle | Phase::Head => At::Head,
                     _ => At::Body,
                 };
-                socket.watch.look(&mut buffer.filled_mut()[before..], at);
+                let came = socket.watch.look(&mut buffer.filled_mut()[before..], at);
+                if at == At::Beginning {
+                    familiar.note(came);
+                }
             }
             Some(watch) => {
                 let read = &buffer.filled()[before..];

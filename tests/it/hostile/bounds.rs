@@ -239,6 +239,8 @@ fn bounds_that_cannot_be_meant_are_told_of_at_start() {
         ("http.limits.http2_resets_per_second", 0, "1 to 1000000"),
         ("auth.key_bytes", 63, "64 to 512"),
         ("auth.token_bytes", 16_385, "1024 to 16384"),
+        ("upstreams_reap_seconds", 0, "1 to 3600"),
+        ("upstreams_reap_seconds", 3601, "1 to 3600"),
         ("server.session_seconds", 59, "60 to 86400"),
         ("server.session_seconds", 86_401, "60 to 86400"),
         ("server.streams.queue_messages", 0, "1 to 65536"),
