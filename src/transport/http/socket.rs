@@ -69,9 +69,11 @@ impl Socket {
     }
 
     #[inline]
-    fn has_written(&mut self, written: &Poll<io::Result<usize>>, wanted: usize) {
+    fn has_written(&mut self, written: &Poll<io::Result<usize>>, wanted: impl FnOnce() -> usize) {
         let progress = written.is_ready();
-        self.unfinished = !matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted);
+        if self.resets.is_some() {
+            self.unfinished = !matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted());
+        }
         self.answered |= progress;
         self.state.has_written(progress, self.watch.has_more());
     }
@@ -168,7 +170,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.has_written(&written, bytes.len());
+        self.has_written(&written, || bytes.len());
         written
     }
 
@@ -179,7 +181,7 @@ impl AsyncWrite for Socket {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.has_written(&written, pieces.iter().map(|piece| piece.len()).sum());
+        self.has_written(&written, || pieces.iter().map(|piece| piece.len()).sum());
         written
     }
 
@@ -218,5 +220,74 @@ impl Drop for Socket {
                 drop(guards);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::transport::http::timer::WorkerClock;
+
+    /// A connection of HTTP/2, and its client.
+    async fn connected() -> (Socket, Arc<ConnectionState>, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let client = TcpStream::connect(address).await.expect("it listens");
+        let (stream, _) = listener.accept().await.expect("a client");
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer, 1_000);
+        state.enter(Phase::Multiplexed);
+        let state = Arc::new(state);
+        let socket = Socket::new(Stream::Plain(stream), Arc::clone(&state), Box::new(()), 10);
+        (socket, state, client)
+    }
+
+    /// What is read until others have their turn.
+    async fn look(socket: &mut Socket, state: &ConnectionState) -> usize {
+        state.begin_look();
+        let mut read = 0;
+        poll_fn(|cx| {
+            let mut space = vec![0; 8192];
+            let mut buffer = ReadBuf::new(&mut space);
+            while Pin::new(&mut *socket).poll_read(cx, &mut buffer).is_ready() {
+                read += buffer.filled().len();
+                buffer.clear();
+            }
+            // Nothing comes any more that it would be woken for; whoever is to look again wakes it at once.
+            match read {
+                0 => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+        read
+    }
+
+    #[tokio::test]
+    async fn little_is_read_at_a_time_of_who_is_not_trusted() {
+        let (mut socket, state, mut client) = connected().await;
+        // The preface, a frame of 10,000 bytes, and many of none.
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        sent.extend([0, 0x27, 0x10, 0x55, 0, 0, 0, 0, 0]);
+        sent.resize(sent.len() + 10_000, 0);
+        let whole = sent.len();
+        sent.extend(vec![0; 9 * 3_900]);
+        client.write_all(&sent).await.expect("sent");
+        assert_eq!(look(&mut socket, &state).await, 24 + 512);
+        // The rest of a frame, as much as is asked for.
+        assert_eq!(look(&mut socket, &state).await, 8192);
+        let rest = whole - (24 + 512 + 8192);
+        assert_eq!(look(&mut socket, &state).await, rest + 512);
+        assert_eq!(look(&mut socket, &state).await, 512);
+        state.has_answered();
+        assert_eq!(look(&mut socket, &state).await, 32 * 1024);
+        drop(client);
     }
 }

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -16,15 +17,18 @@ use tokio::sync::Notify;
 
 use super::connection::{ConnectionState, Turn};
 
-/// Turns for each round, in which everything runs once that was ready when it began.
+/// Turns for each round, in which everything runs once that was ready when it began. There are as many more as trusted
+/// connections were looked at in the round before, so that whoever comes to a busy server gets its share.
 const TURNS: usize = 8;
-/// Those of them that are kept for connections that are not new, where any of these wait.
-const TURNS_OLD: usize = TURNS / 4;
+/// Which part of them is kept for connections that are not new, where any of these wait.
+const PART_OLD: usize = 4;
 
 /// The line of one worker.
 #[derive(Debug)]
 pub(super) struct Turnstile {
     line: Mutex<Line>,
+    /// How often trusted connections were looked at in this round.
+    looks: AtomicUsize,
     used_up: Notify,
 }
 
@@ -47,6 +51,7 @@ impl Default for Turnstile {
                 new: VecDeque::new(),
                 old: VecDeque::new(),
             }),
+            looks: AtomicUsize::new(0),
             used_up: Notify::new(),
         }
     }
@@ -56,7 +61,12 @@ impl Turnstile {
     /// Whether a connection may be looked at now. If not, `cx` is woken when it is its turn.
     #[inline]
     pub(super) fn lets_pass(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
-        state.is_trusted() || self.takes_turn(state, cx)
+        if state.is_trusted() {
+            // Nobody else writes to it at the same time.
+            self.looks.store(self.looks.load(Relaxed) + 1, Relaxed);
+            return true;
+        }
+        self.takes_turn(state, cx)
     }
 
     fn takes_turn(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
@@ -92,6 +102,7 @@ impl Turnstile {
     pub(super) async fn keep(&self) {
         loop {
             self.used_up.notified().await;
+            self.looks.store(0, Relaxed);
             loop {
                 to_the_end_of_the_line().await;
                 let given = self.begin_round();
@@ -103,17 +114,23 @@ impl Turnstile {
     }
 
     fn begin_round(&self) -> usize {
+        let turns = TURNS + self.looks.swap(0, Relaxed);
         let mut line = self.line();
         let Line { left, new, old } = &mut *line;
-        let kept = old.len().min(TURNS_OLD);
-        let of_new = new.len().min(TURNS - kept);
-        let of_old = old.len().min(TURNS - of_new);
+        let kept = old.len().min(turns / PART_OLD);
+        let of_new = new.len().min(turns - kept);
+        let of_old = old.len().min(turns - of_new);
         for (state, waker) in new.drain(..of_new).chain(old.drain(..of_old)) {
             state.has_turn(Turn::Come);
             waker.wake();
         }
-        *left = TURNS - of_new - of_old;
-        of_new + of_old
+        let given = of_new + of_old;
+        *left = match given {
+            // What was looked at lately says nothing of who comes later.
+            0 => TURNS,
+            given => turns - given,
+        };
+        given
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -193,7 +210,8 @@ mod tests {
             let come = all.iter().filter(|state| state.turn() == Turn::Come);
             come.count()
         };
-        assert_eq!((come(&good), come(&bad)), (TURNS - TURNS_OLD, TURNS_OLD));
+        let kept = TURNS / PART_OLD;
+        assert_eq!((come(&good), come(&bad)), (TURNS - kept, kept));
         turnstile.begin_round();
         assert_eq!(come(&good), TURNS);
     }
@@ -211,8 +229,13 @@ mod tests {
             turnstile.lets_pass(stranger, &cx);
         }
         assert!(turnstile.lets_pass(&good, &cx));
+        // Whoever comes gets as many turns more, once.
+        assert_eq!(turnstile.begin_round(), 100 - TURNS);
+        assert_eq!(turnstile.begin_round(), 0);
+        assert_eq!(turnstile.line().left, TURNS);
         // Trust is lost faster than it is won.
         good.takes_back(1);
+        turnstile.line().left = 0;
         assert!(!turnstile.lets_pass(&good, &cx));
     }
 
