@@ -265,8 +265,8 @@ impl Plan {
             tracing::debug!(
                 source = self.component.source,
                 function = self.id,
-                ?stdout,
-                ?stderr,
+                stdout,
+                stderr,
                 "a component has written something"
             );
         }
@@ -321,7 +321,7 @@ fn failure(error: &CallError, ended: &Ended) -> ToolError {
     let complaint = ended.stderr.text();
     if !complaint.is_empty() {
         let shown: String = complaint.chars().take(SHOWN).collect();
-        cause.push_str(&format!("it wrote {shown:?}"));
+        cause.push_str(&format!("it wrote: {shown}"));
     }
     let told = ToolError::new(error.to_string());
     match cause.is_empty() {

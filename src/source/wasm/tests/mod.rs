@@ -390,6 +390,9 @@ async fn a_component_sees_what_it_is_given_and_nothing_else() {
         -2
     );
     assert_eq!(value(&bare, "is-time", json!({})).await, true);
+    for kind in ["tcp", "udp"] {
+        assert_eq!(value(&bare, kind, json!({})).await, 1, "denied");
+    }
     let given = touching(json!({"environment": {"TOKEN": "s3cret"}}));
     assert_eq!(
         value(&given, "variables", json!({})).await,

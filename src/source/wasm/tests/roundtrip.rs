@@ -12,7 +12,7 @@ use crate::catalog::schema::Compiled;
 
 /// Any type, not too large.
 fn shapes() -> impl Strategy<Value = Shape> {
-    let names = |least: usize| (least..9_usize).prop_map(|count| names(count));
+    let names = |least: usize| (least..9_usize).prop_map(names);
     let leaf = prop_oneof![
         Just(Shape::Bool),
         Just(Shape::F32),
