@@ -46,4 +46,4 @@ pub use proof::{Judgement, Proof};
 pub(crate) use resource::{PublicUrl, Seen};
 pub(crate) use scopes::is_scope;
 pub(crate) use setup::{Authentication, MountPlace, Place};
-pub(crate) use shown::Shown;
+pub(crate) use shown::{Shown, is_same};

@@ -181,7 +181,7 @@ fn credential<'p>(
 
 /// Compares two texts in a time that tells nothing but whether they are of one length.
 #[inline]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     // Without an end in between, this is a handful of vector instructions; libraries for it go byte by byte.
     let pairs = one.iter().zip(other);
     let differences = pairs.fold(0, |differences, (one, other)| differences | (one ^ other));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::local::unix_seconds;
 use super::reply::{Refusal, Reply};
 use super::streams::Fact;
-use super::{Local, Server, truncated};
+use super::{Local, McpHeaders, Server, truncated};
 use crate::auth::Principal;
 use crate::limit::Limit;
 use crate::protocol::message::Request;
@@ -82,13 +82,13 @@ impl Server {
         Ok((session, Reply::fixed(request.id, &rest)))
     }
 
-    /// The session of an id, if it is one of ours, still lasts, and belongs to the caller (LH-07, LH-08).
+    /// The session of an id that headers name, if it is one of ours, still lasts, and belongs to the caller (LH-07, LH-08).
     #[inline]
     pub(super) fn session(
         &self,
         local: &Local,
         principal: &Principal,
-        id: Option<&[u8]>,
+        (headers, id): (&McpHeaders, Option<&[u8]>),
         request: Option<&str>,
     ) -> Result<Arc<Session>, Reply> {
         let Some(id) = id else {
@@ -99,8 +99,8 @@ impl Server {
                 "Mcp-Session-Id is missing: send initialize first, then repeat its session id in each request",
             ));
         };
-        local
-            .open(&self.keys, &self.mount, id)
+        headers
+            .opened(|| local.open(&self.keys, &self.mount, id))
             .filter(|session| {
                 let lasts = local.now() < session.expires;
                 if !lasts {

@@ -278,7 +278,8 @@ impl Server {
                 ));
             }
         };
-        match (self.session(local, head.principal, id, request), id) {
+        let named = (head.mcp, id);
+        match (self.session(local, head.principal, named, request), id) {
             (Err(refused), Some(id)) if self.config.stale_sessions == StaleSessions::Accept => {
                 let said = match head.mcp.version.read() {
                     Mirrored::Text(text) => Revision::parse(&text),

@@ -1,6 +1,7 @@
 //! Headers that repeat parts of the body for whoever stands in between (2026-07-28, transports).
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use super::truncated;
 use crate::catalog::{HeaderParameter, ParameterKind};
 use crate::protocol::{Method, Revision};
+use crate::seal::Session;
 
 /// The headers that the protocol gives a meaning to, found in one pass over all of them.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(crate) struct McpHeaders {
     pub(super) session: Once,
     pub(super) method: Once,
     pub(super) name: Once,
+    /// The session that is named, once it was opened; `None` if the headers are those of one request alone.
+    opened: Option<OnceLock<Arc<Session>>>,
 }
 
 /// A header that may stand there once.
@@ -48,6 +52,34 @@ impl McpHeaders {
             _ => return false,
         }
         true
+    }
+
+    /// The same for later requests that have the same headers and go to the same endpoint. It shares no bytes with this
+    /// one, and remembers the session that is named.
+    pub(crate) fn to_keep(&self) -> Self {
+        Self {
+            version: self.version.to_keep(),
+            session: self.session.to_keep(),
+            method: self.method.to_keep(),
+            name: self.name.to_keep(),
+            opened: Some(OnceLock::new()),
+        }
+    }
+
+    /// The session that is named: what `open` says, or what it said when these headers came before.
+    #[inline]
+    pub(super) fn opened(
+        &self,
+        open: impl FnOnce() -> Option<Arc<Session>>,
+    ) -> Option<Arc<Session>> {
+        let Some(opened) = &self.opened else {
+            return open();
+        };
+        if let Some(session) = opened.get() {
+            return Some(Arc::clone(session));
+        }
+        let session = open()?;
+        Some(Arc::clone(opened.get_or_init(|| session)))
     }
 
     /// Whether a session is named, be it one or not.
@@ -86,6 +118,19 @@ impl Once {
         match (&self, word) {
             (Self::Absent, Some(word)) => *self = Self::Known(word),
             _ => self.add(value),
+        }
+    }
+
+    /// Bytes that came in keep the whole buffer that they came in.
+    fn to_keep(&self) -> Self {
+        match self {
+            Self::Absent => Self::Absent,
+            Self::Known(word) => Self::Known(word),
+            Self::Repeated => Self::Repeated,
+            Self::One(value) => {
+                let copied = HeaderValue::from_bytes(value.as_bytes());
+                Self::One(copied.unwrap_or_else(|_| value.clone()))
+            }
         }
     }
 

@@ -228,6 +228,15 @@ struct Headers<'a> {
     all: &'a mut HeaderMap,
 }
 
+impl Headers<'_> {
+    fn reborrow(&mut self) -> Headers<'_> {
+        Headers {
+            mcp: self.mcp,
+            all: self.all,
+        }
+    }
+}
+
 /// What is known of who is let in, and of what they may.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {

@@ -32,12 +32,13 @@ impl Server {
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
+        mut headers: Option<Headers<'_>>,
         body: &Bytes,
         request: &Request<'_>,
     ) -> Handled {
         let generation = self.generation.load();
-        match self.start_call(&generation, caller, headers, body, request) {
+        let taken = headers.as_mut().map(Headers::reborrow);
+        match self.start_call(&generation, caller, taken, body, request) {
             Err(refusal) => Handled::Now(refusal),
             Ok(mut started) => {
                 let support = started.entry.tool.definition().task;
@@ -50,7 +51,7 @@ impl Server {
                 let Started {
                     entry,
                     arguments,
-                    context,
+                    mut context,
                     terms,
                     limits,
                 } = started;
@@ -70,7 +71,9 @@ impl Server {
                     call::prepared(start, &context)
                 };
                 if let Ok(Step::Done(outcome)) = begun {
-                    return writer.conclude(outcome);
+                    let handled = writer.conclude(outcome);
+                    give_back(&mut context, headers);
+                    return handled;
                 }
                 let turn = self.limits.turn(caller.principal, limits);
                 let conclusion = Conclusion {
@@ -255,6 +258,17 @@ impl Server {
             context: caller.context(headers, request, log_level, asking),
             limits,
         })
+    }
+}
+
+/// Gives the headers of a request back that a call had, if nobody else has them. There is room in them.
+#[inline]
+fn give_back(context: &mut Arc<CallContext>, headers: Option<Headers<'_>>) {
+    if let Some(headers) = headers
+        && let Some(context) = Arc::get_mut(context)
+        && let Some(taken) = context.headers.take()
+    {
+        *headers.all = taken;
     }
 }
 

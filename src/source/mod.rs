@@ -28,7 +28,7 @@ pub use self::http::{
 };
 pub use argument::{ArgumentConfig, ArgumentType};
 pub(crate) use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
-pub use artifact::{ArtifactConfig, S3Config};
+pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
 pub use builtin::{
     AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
     GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
@@ -51,6 +51,8 @@ pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub(crate) use registry::{
     Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
 };
-pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
-pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};
+pub(crate) use upstream::{
+    Naming, SEPARATOR, TIMEOUT_SECONDS, UpstreamGauge, UpstreamRules, UpstreamStates, Upstreams,
+};
+pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError, UpstreamNames};
 pub use wasm::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, DirectoryConfig};

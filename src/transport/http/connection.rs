@@ -5,13 +5,14 @@
 //! connections ([`super::sweep`]).
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
 use futures_util::task::AtomicWaker;
 
 use super::config::HttpLimits;
+use super::familiar::Familiar;
 use super::sending::Sendings;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
@@ -27,6 +28,8 @@ pub(crate) struct ConnectionState {
     certificate: OnceLock<ClientCertificate>,
     /// The credential that was shown last, and whom it proved.
     pub(crate) shown: Shown,
+    /// The head that was sent last.
+    pub(super) familiar: Familiar,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -35,6 +38,16 @@ pub(crate) struct ConnectionState {
     /// Bytes that came in since the phase began.
     received: AtomicU64,
     requests: AtomicU32,
+    /// Whether its requests lead to answers: above zero it is trusted.
+    credit: AtomicI32,
+    /// Where it stands in the line of those that are not trusted.
+    turn: AtomicU8,
+    /// How many turns it has had.
+    turns: AtomicU32,
+    /// HTTP/2: how often it may still be read from until others had their turn.
+    reads: AtomicU8,
+    /// HTTP/2: streams were taken back too often, and it is let go of.
+    restless: AtomicBool,
     /// The second from which on the connection is closed when its answer is sent.
     retire_at: AtomicU32,
     /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
@@ -70,6 +83,30 @@ pub(crate) enum Phase {
     Multiplexed,
 }
 
+/// Where a connection that is not trusted stands ([`super::turnstile`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Turn {
+    /// Nowhere.
+    None,
+    /// In line.
+    Awaited,
+    /// It may be looked at once.
+    Come,
+}
+
+/// The most that answers are worth: so much is lost before a connection is no longer trusted, and won back after.
+const CREDIT_MAX: i32 = 64;
+/// What a stream that is taken back costs: as much as so many answers are worth.
+const RESET_COST: i32 = 4;
+/// Turns after which there mostly is an answer, be it over TLS.
+const TURNS_NEW: u32 = 8;
+/// How often an HTTP/2 connection is read from, 8 KiB each time, until others have their turn.
+const READS: u8 = 4;
+/// The same of one that is not trusted, of which little is read each time ([`super::socket`]). What is sent at once mostly
+/// takes one, and another one to see that this was all.
+const READS_UNTRUSTED: u8 = 2;
+
 /// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
 const LATE: u8 = 1;
 const TRICKLES: u8 = 2;
@@ -103,10 +140,16 @@ impl ConnectionState {
             peer,
             certificate: OnceLock::new(),
             shown: Shown::default(),
+            familiar: Familiar::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
             requests: AtomicU32::new(0),
+            credit: AtomicI32::new(0),
+            turn: AtomicU8::new(Turn::None as u8),
+            turns: AtomicU32::new(0),
+            reads: AtomicU8::new(READS),
+            restless: AtomicBool::new(false),
             retire_at: AtomicU32::new(retire_at),
             body_expired: AtomicU8::new(0),
             body_waker: Mutex::new(None),
@@ -192,6 +235,82 @@ impl ConnectionState {
         self.retires.load(Relaxed)
     }
 
+    /// Whether its requests lead to answers, as far as that is known.
+    #[inline]
+    pub(super) fn is_trusted(&self) -> bool {
+        0 < self.credit.load(Relaxed)
+    }
+
+    /// A request has its answer.
+    #[inline]
+    pub(super) fn has_answered(&self) {
+        let credit = self.credit.load(Relaxed);
+        if credit < CREDIT_MAX {
+            self.credit.store(credit + 1, Relaxed);
+        }
+    }
+
+    /// HTTP/2: the client has taken back so many streams. Whether they were answered does not matter: who takes back what
+    /// is answered at once makes just as much work.
+    pub(super) fn takes_back(&self, streams: u32) {
+        let cost = RESET_COST.saturating_mul(i32::try_from(streams).unwrap_or(i32::MAX));
+        let credit = self.credit.load(Relaxed).saturating_sub(cost);
+        self.credit.store(credit.max(-CREDIT_MAX), Relaxed);
+    }
+
+    /// HTTP/2: streams are taken back too often.
+    pub(super) fn is_too_restless(&self) {
+        self.restless.store(true, Relaxed);
+    }
+
+    /// Whether [`is_too_restless`](Self::is_too_restless) was called.
+    #[inline]
+    pub(super) fn is_restless(&self) -> bool {
+        self.restless.load(Relaxed)
+    }
+
+    pub(super) fn turn(&self) -> Turn {
+        match self.turn.load(Relaxed) {
+            0 => Turn::None,
+            1 => Turn::Awaited,
+            _ => Turn::Come,
+        }
+    }
+
+    pub(super) fn has_turn(&self, turn: Turn) {
+        self.turn.store(turn as u8, Relaxed);
+    }
+
+    /// It is looked at, without being trusted.
+    pub(super) fn takes_turn(&self) {
+        self.has_turn(Turn::None);
+        let turns = self.turns.load(Relaxed);
+        self.turns.store(turns.saturating_add(1), Relaxed);
+    }
+
+    /// Whether it has had so few turns that there may be no answer yet, and has done no harm.
+    pub(super) fn is_new(&self) -> bool {
+        self.turns.load(Relaxed) < TURNS_NEW && 0 <= self.credit.load(Relaxed)
+    }
+
+    /// HTTP/2: the connection is looked at, and may be read from a few times.
+    #[inline]
+    pub(super) fn begin_look(&self) {
+        let reads = match self.is_trusted() {
+            true => READS,
+            false => READS_UNTRUSTED,
+        };
+        self.reads.store(reads, Relaxed);
+    }
+
+    /// HTTP/2: whether it may be read from now.
+    #[inline]
+    pub(super) fn may_read(&self) -> bool {
+        let reads = self.reads.load(Relaxed);
+        self.reads.store(reads.saturating_sub(1), Relaxed);
+        0 < reads
+    }
+
     /// Counts a stream of HTTP/2 until the guard is dropped.
     #[inline]
     pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
@@ -268,6 +387,7 @@ impl ConnectionState {
     /// where it has asked already.
     #[inline]
     pub(crate) fn answer_is_ready(&self) {
+        self.has_answered();
         if self.phase() == Phase::Answer {
             self.phase.store(Phase::Sending as u8, Relaxed);
         }

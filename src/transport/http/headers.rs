@@ -1,5 +1,8 @@
 //! What can be said of a request before anybody reads its body.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
     ORIGIN, TRANSFER_ENCODING, USER_AGENT,
@@ -62,7 +65,28 @@ struct Accept {
 pub(crate) struct Summary {
     is_json: Result<(), Rejection>,
     accept: Accept,
+    /// How many fields there are.
+    count: usize,
     pub(crate) mcp: McpHeaders,
+}
+
+/// What a request's headers say, found out now or before.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Now(Summary),
+    Before(Arc<Summary>),
+}
+
+impl Deref for Said {
+    type Target = Summary;
+
+    #[inline]
+    fn deref(&self) -> &Summary {
+        match self {
+            Self::Now(summary) => summary,
+            Self::Before(summary) => summary,
+        }
+    }
 }
 
 impl<'h> Fields<'h> {
@@ -108,6 +132,7 @@ impl<'h> Fields<'h> {
             is_json: check_content_type(self.content_type)
                 .and_then(|()| check_content_encoding(self.content_encoding)),
             accept: self.accept,
+            count: self.count,
             mcp: self.mcp,
         }
     }
@@ -232,6 +257,22 @@ impl Accept {
 }
 
 impl Summary {
+    /// The same for later requests of the same connection.
+    pub(crate) fn to_keep(&self) -> Self {
+        Self {
+            is_json: self.is_json,
+            accept: self.accept,
+            count: self.count,
+            mcp: self.mcp.to_keep(),
+        }
+    }
+
+    /// How many fields there are.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Whether an answer may be an event stream.
     #[inline]
     pub(crate) fn takes_streams(&self) -> bool {

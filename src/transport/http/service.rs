@@ -23,7 +23,7 @@ use super::compress;
 use super::connection::{ConnectionState, Phase};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
-use super::headers::{Fields, Summary};
+use super::headers::{Fields, Said, Summary};
 use super::host_guard::HostGuard;
 use super::layers::{Layers, McpService};
 use super::legacy::LegacyRequest;
@@ -34,6 +34,7 @@ use super::route::{Guarded, Open, Place, Route};
 use super::sending;
 use super::status::{NeededScopes, Rejection, Turned, deny};
 use super::tls::Tls;
+use super::watch::Came;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
@@ -137,6 +138,7 @@ impl Served {
         let config = &served.service.router.endpoint.config;
         let hits = &served.service.limits().hits;
         let last = served.connection.begin_request(&config.limits, hits);
+        let came = served.connection.familiar.begin();
         let begun = config.server_timing.then(Instant::now);
         let (mut head, body) = request.into_parts();
         let gzip = config.compression && compress::takes_gzip(&head.headers);
@@ -154,7 +156,7 @@ impl Served {
             });
             let client = router.client(connection, &head.headers);
             let origin = router.cors.origin(&head.headers);
-            let mut response = match router.admit(&head) {
+            let mut response = match router.said(came, connection, &head) {
                 Err(rejection) => router.refuse(rejection, &head),
                 Ok(_) if origin.is_some() && router.cors.is_preflight(&head) => {
                     router.cors.preflight(&head.headers)
@@ -228,6 +230,28 @@ impl Router {
             Some(rest) if rest.starts_with('/') => rest,
             _ => path,
         }
+    }
+
+    /// What a head says, if it is admitted. Of one that came before it is not found out again.
+    #[inline]
+    fn said(
+        &self,
+        came: Came,
+        connection: &ConnectionState,
+        head: &Parts,
+    ) -> Result<Said, Rejection> {
+        if came == Came::Unknown || !self.is_message(head) {
+            return self.admit(head).map(Said::Now);
+        }
+        if came == Came::Same
+            && let Some(said) = connection.familiar.recall()
+            && said.count() == head.headers.len()
+        {
+            return Ok(Said::Before(said));
+        }
+        let summary = self.admit(head)?;
+        connection.familiar.remember(summary.to_keep());
+        Ok(Said::Now(summary))
     }
 
     /// What is checked of every request, before any layer sees it.

@@ -380,8 +380,22 @@ pub(super) fn deny(
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// What the server said, over HTTP.
-#[inline]
 pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -> Response<Body> {
+    respond_in(reply, connection, &mut HeaderMap::new())
+}
+
+/// More room than for so many fields is not used again, since hyper keeps it for the connection's next head.
+const USED_AGAIN_MAX: usize = 24;
+
+/// What the server said, over HTTP. Nobody needs the fields of the request any more, unless it was refused: those of the
+/// answer are put where they were, and hyper puts those of the connection's next request there. So nearly no request has
+/// to have room made for fields.
+#[inline]
+pub(crate) fn respond_in(
+    reply: Reply,
+    connection: Option<&Arc<ConnectionState>>,
+    fields: &mut HeaderMap,
+) -> Response<Body> {
     let answer = match reply {
         Reply::Answer(answer) => answer,
         Reply::Stream(stream) => {
@@ -403,6 +417,10 @@ pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -
         verdict: _,
     } = answer;
     let mut response = Response::new(Body::pieces(head, rest));
+    if refusal.is_none() && fields.capacity() <= USED_AGAIN_MAX {
+        fields.clear();
+        *response.headers_mut() = std::mem::take(fields);
+    }
     if let Some(refusal) = refusal {
         *response.status_mut() = refusal_status(&refusal);
         if let Refusal::Limited(refused) = refusal {

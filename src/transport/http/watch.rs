@@ -8,10 +8,14 @@
 //!
 //! Bodies are followed to their end ([`chunks`]), since what comes behind them is a head again, however early it comes. So
 //! it is known too whether part of a next request has come along with the last one.
+//!
+//! A head that says the same as the last one is not looked at again ([`known`]), and those behind are told.
 
 mod chunks;
+mod known;
 
 use chunks::{Chunks, Followed};
+use known::Known;
 
 /// The longer one of the two names, with its colon.
 const NAME_MAX: usize = "transfer-encoding:".len();
@@ -37,6 +41,19 @@ pub(crate) struct HeadWatch {
     /// The last bytes that came, since a name may come in two parts.
     tail: [u8; NAME_MAX],
     tail_len: usize,
+    known: Known,
+}
+
+/// What the bytes of a head have told about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Came {
+    /// Nothing.
+    Unknown,
+    /// It is what others are compared with from now on.
+    New,
+    /// It says, byte for byte, what the one says that is remembered, but for the length of its body.
+    Same,
 }
 
 /// Where in a request bytes are.
@@ -90,9 +107,39 @@ enum Next {
 }
 
 impl HeadWatch {
-    /// Looks at what was read, before anybody else does.
+    /// Looks at what was read, before anybody else does. Of a head that begins with it, and is not the first of its
+    /// connection, it may be known that it came before.
     #[inline]
-    pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) {
+    pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) -> Came {
+        // Otherwise nobody could say which request it is whose head these bytes have.
+        let begins_one = at == At::Beginning && self.end == Some(self.read) && !self.lost;
+        if begins_one && let Some(ends) = self.known.recognise(bytes) {
+            let end = self.read + ends.body as u64;
+            self.end = Some(end);
+            self.body_end = end;
+            self.tail_len = 0;
+            self.read += bytes.len() as u64;
+            return Came::Same;
+        }
+        let begins = self.read;
+        self.look_closely(bytes, at);
+        if begins_one && self.remember(bytes, begins) {
+            Came::New
+        } else {
+            Came::Unknown
+        }
+    }
+
+    /// Remembers the head of the request that these bytes begin with, if all of it is there, and nothing of another one.
+    fn remember(&mut self, bytes: &[u8], begins: u64) -> bool {
+        let Some(end) = self.end else {
+            return false;
+        };
+        let is_whole = self.body_end == end && self.read <= end && self.head.is_none();
+        is_whole && !self.lost && self.chunks.is_none() && self.known.remember(bytes, end - begins)
+    }
+
+    fn look_closely(&mut self, bytes: &mut [u8], at: At) {
         if at == At::Beginning {
             self.end = None;
         }
@@ -601,7 +648,93 @@ mod tests {
         }
     }
 
+    /// Requests of one connection, each when the last one was answered, and what was seen of their heads.
+    fn came(requests: &[String]) -> Vec<Came> {
+        let mut watch = HeadWatch::default();
+        let look = |text: &String| watch.look(&mut text.clone().into_bytes(), At::Beginning);
+        requests.iter().map(look).collect()
+    }
+
+    #[test]
+    fn a_head_is_known_from_its_second_request_on() {
+        let call = |length: usize| {
+            format!(
+                "{HEAD}Content-Length: {length}\r\n\r\n{}",
+                "a".repeat(length)
+            )
+        };
+        let calls: Vec<String> = [3, 4, 5, 1_000].map(call).into();
+        assert_eq!(
+            came(&calls),
+            [Came::Unknown, Came::New, Came::Same, Came::Same]
+        );
+        let other = call(3).replace("Host: a", "Host: b");
+        let calls = [call(1), call(2), call(3), other.clone(), other, call(4)];
+        let found = [
+            Came::Unknown,
+            Came::New,
+            Came::Same,
+            Came::New,
+            Came::Same,
+            Came::New,
+        ];
+        assert_eq!(came(&calls), found);
+    }
+
+    #[test]
+    fn behind_what_has_no_length_or_is_not_alone_nothing_is_known() {
+        let call = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+        for before in [
+            format!("{HEAD}\r\n"),
+            format!("{call}P"),
+            format!("{HEAD}Content-Length: x\r\n\r\n"),
+        ] {
+            let calls = [call.clone(), call.clone(), before.clone(), call.clone()];
+            assert_eq!(came(&calls).last(), Some(&Came::Unknown), "{before:?}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_head_that_is_known_is_followed_like_any_other(
+            requests in prop::collection::vec((0_usize..8, 0_usize..200), 0..12),
+        ) {
+            let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc");
+            let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+            let texts = [
+                one.clone(),
+                one.replace("3\r\n\r\nabc", "5\r\n\r\na\nbcd"),
+                one.clone(),
+                one.replace("Host: a", "Host: b"),
+                format!("{one}{one}"),
+                format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+                format!("{one}{}", &both[..30]),
+                both,
+            ];
+            let (mut knows, mut forgets) = (HeadWatch::default(), HeadWatch::default());
+            for (text, cut) in requests {
+                let text = &texts[text];
+                let cut = cut.min(text.len());
+                let head = text.find("\r\n\r\n").map_or(text.len(), |end| end + 4);
+                for (piece, begins) in [(&text[..cut], 0), (&text[cut..], cut)] {
+                    let at = match begins {
+                        0 => At::Beginning,
+                        begins if begins < head => At::Head,
+                        _ => At::Body,
+                    };
+                    let (mut one, mut other) = (piece.as_bytes().to_vec(), piece.as_bytes().to_vec());
+                    forgets.known = Known::default();
+                    knows.look(&mut one, at);
+                    forgets.look(&mut other, at);
+                    prop_assert_eq!(one, other);
+                    let state = |watch: &HeadWatch| {
+                        (watch.read, watch.end, watch.body_end, watch.lost, watch.tail().to_vec())
+                    };
+                    prop_assert_eq!(state(&knows), state(&forgets));
+                }
+            }
+        }
+
         #[test]
         fn pieces_do_not_matter(
             lines in prop::collection::vec(

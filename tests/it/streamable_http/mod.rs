@@ -3,6 +3,7 @@
 
 mod bodies;
 mod disconnects;
+mod familiar;
 mod framing;
 mod http2;
 mod limits;

@@ -1,0 +1,268 @@
+//! A head that says what the last one on its connection said.
+//!
+//! Clients keep their connections, and send the same head with each request, but for the length of the body. What was found
+//! out about the bytes of one, that its framing can be read in one way only, holds for the same bytes again, and so does
+//! whatever follows from its fields. So the last head of a connection is remembered, and one look tells whether it has come
+//! again.
+//!
+//! Nothing is concluded from heads that are alike: all bytes are the same, but for the digits of `Content-Length`, which
+//! are read anew. They are compared in a time that does not depend on where they differ, since there may be a credential
+//! among them, and callers that share a connection.
+
+use std::fmt;
+
+use memchr::memmem;
+use zeroize::Zeroizing;
+
+use super::{CODING, LENGTH, begins_with};
+use crate::auth::is_same;
+
+/// Longest head that is remembered. There is one for each connection.
+const REMEMBERED_MAX_BYTES: usize = 2048;
+/// Where heads differ all the time, at most so many are looked at before one is remembered again.
+const PATIENCE_MAX: u32 = 63;
+/// No body is longer than can be said with so many digits.
+const DIGITS_MAX: usize = 9;
+
+/// What is remembered of the heads of a connection.
+#[derive(Default)]
+pub(super) struct Known {
+    last: Option<Box<KnownHead>>,
+    /// How many are to be looked at before one is remembered again.
+    patience: u32,
+    /// What `patience` was the last time.
+    was_patient: u32,
+}
+
+/// A head as it came.
+struct KnownHead {
+    /// Its bytes without the digits of its length.
+    text: Zeroizing<Vec<u8>>,
+    /// Where those stood.
+    digits: usize,
+    was_of_use: bool,
+}
+
+/// Where a request ends that begins with a head which is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) head: usize,
+    pub(super) body: usize,
+}
+
+impl Known {
+    /// Looks whether these bytes begin with the head that came last.
+    #[inline]
+    pub(super) fn recognise(&mut self, bytes: &[u8]) -> Option<Ends> {
+        let last = self.last.as_mut()?;
+        let ends = last.ends_in(bytes)?;
+        last.was_of_use = true;
+        Some(ends)
+    }
+
+    /// Remembers the head that these bytes begin with, if that is worth while; its request has so many bytes. Says whether
+    /// it is remembered.
+    pub(super) fn remember(&mut self, bytes: &[u8], all: u64) -> bool {
+        // To remember one costs more than to look at it, and where they differ all the time it is for nothing.
+        if self.patience != 0 {
+            self.patience -= 1;
+            return false;
+        }
+        let Some(head) = KnownHead::of(bytes, all) else {
+            return false;
+        };
+        let was_in_vain = self.last.as_ref().is_some_and(|last| !last.was_of_use);
+        self.was_patient = match was_in_vain {
+            true => (2 * self.was_patient + 1).min(PATIENCE_MAX),
+            false => 0,
+        };
+        self.patience = self.was_patient;
+        self.last = Some(Box::new(head));
+        true
+    }
+}
+
+impl KnownHead {
+    /// The head that these bytes begin with, of a request of so many bytes. `None` if it is not to be remembered.
+    fn of(bytes: &[u8], all: u64) -> Option<Self> {
+        let end = memmem::find(bytes, b"\r\n\r\n")? + 4;
+        let head = bytes.get(..end).filter(|_| end <= REMEMBERED_MAX_BYTES)?;
+        // Blank lines may stand before a head.
+        head.first().filter(|first| first.is_ascii_uppercase())?;
+        let mut found = None;
+        let mut at = 0;
+        for line in head.split_inclusive(|byte| *byte == b'\n') {
+            if begins_with(line, CODING) || begins_with(line, LENGTH) && found.is_some() {
+                return None;
+            }
+            if begins_with(line, LENGTH) {
+                let value = &line[LENGTH.len()..];
+                let blanks = value.iter().take_while(|b| matches!(b, b' ' | b'\t'));
+                found = Some(at + LENGTH.len() + blanks.count());
+            }
+            at += line.len();
+        }
+        let digits = found?;
+        let (count, said) = number_in(&head[digits..])?;
+        let behind = head.get(digits + count..)?;
+        if (end + said) as u64 != all || !behind.starts_with(b"\r\n") {
+            return None;
+        }
+        let text = [&head[..digits], behind].concat();
+        Some(Self {
+            text: Zeroizing::new(text),
+            digits,
+            was_of_use: false,
+        })
+    }
+
+    /// Where the request ends that these bytes begin with, if its head is this one and nothing comes behind it.
+    #[inline]
+    fn ends_in(&self, bytes: &[u8]) -> Option<Ends> {
+        let (before, behind) = self.text.split_at_checked(self.digits)?;
+        let (begins, rest) = bytes.split_at_checked(before.len())?;
+        let (count, length) = number_in(rest)?;
+        let goes_on = rest.get(count..count + behind.len())?;
+        let head = self.text.len() + count;
+        let body = head + length;
+        // Whatever has no body is looked at like anything else.
+        let is_one = length != 0 && bytes.len() <= body;
+        (is_one & is_same(begins, before) & is_same(goes_on, behind)).then_some(Ends { head, body })
+    }
+}
+
+/// How many digits some bytes begin with, and the number that they make. `None` if there are none or too many of them.
+#[inline]
+fn number_in(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut number = 0;
+    for (at, byte) in bytes.iter().enumerate().take(DIGITS_MAX + 1) {
+        match byte {
+            b'0'..=b'9' if at < DIGITS_MAX => number = 10 * number + usize::from(byte - b'0'),
+            b'0'..=b'9' => return None,
+            _ => return (at != 0).then_some((at, number)),
+        }
+    }
+    None
+}
+
+/// Nothing of what is in it: there may be credentials.
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Known")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nAccept: */*\r\n\r\n";
+
+    /// How many bytes a request has whose body has three.
+    fn all(head: &str) -> u64 {
+        head.len() as u64 + 3
+    }
+
+    fn knowing(head: &str) -> Known {
+        let mut known = Known::default();
+        assert!(known.remember(head.as_bytes(), all(head)), "{head:?}");
+        known
+    }
+
+    fn body_ends(known: &mut Known, text: &str) -> Option<usize> {
+        let ends = known.recognise(text.as_bytes())?;
+        assert_eq!(
+            &text[..ends.head],
+            text.split_inclusive("\r\n\r\n").next().unwrap_or("")
+        );
+        Some(ends.body)
+    }
+
+    #[test]
+    fn a_head_is_known_again_whatever_length_it_says() {
+        let mut known = knowing(HEAD);
+        for length in [1, 3, 12, 1_234_567, 999_999_999] {
+            let again = HEAD.replace(": 3", &format!(": {length}"));
+            assert_eq!(body_ends(&mut known, &again), Some(again.len() + length));
+            let begun = format!("{again}x");
+            assert_eq!(body_ends(&mut known, &begun), Some(again.len() + length));
+        }
+    }
+
+    #[test]
+    fn one_that_differs_by_a_byte_is_not_and_neither_is_part_of_one() {
+        let mut known = knowing(HEAD);
+        for at in 0..HEAD.len() {
+            assert_eq!(body_ends(&mut known, &HEAD[..at]), None, "up to {at}");
+            let mut other = HEAD.as_bytes().to_vec();
+            other[at] ^= 1;
+            let is_digit = other[at].is_ascii_digit() && HEAD.as_bytes()[at] == b'3';
+            assert_eq!(known.recognise(&other).is_some(), is_digit, "at {at}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_another_form_are_looked_at_by_others() {
+        let mut known = knowing(HEAD);
+        for length in [
+            "",
+            "0",
+            "+3",
+            "-3",
+            " 3",
+            "3 ",
+            "3, 3",
+            "3\r\nContent-Length: 3",
+            "0x3",
+            "1234567890",
+        ] {
+            let other = HEAD.replace(": 3", &format!(": {length}"));
+            assert_eq!(body_ends(&mut known, &other), None, "{length:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_behind_which_more_has_come_is_looked_at_by_others() {
+        let mut known = knowing(HEAD);
+        assert!(body_ends(&mut known, &format!("{HEAD}abc")).is_some());
+        assert_eq!(body_ends(&mut known, &format!("{HEAD}abcP")), None);
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_not_remembered() {
+        let long = format!("x: {}\r\n\r\n", "y".repeat(REMEMBERED_MAX_BYTES));
+        for head in [
+            HEAD.replace("Host: a", "Transfer-Encoding: chunked"),
+            HEAD.replace("Host: a", "content-length: 3"),
+            HEAD.replace("Content-Length: 3\r\n", ""),
+            HEAD.replace(": 3", ": 3 "),
+            HEAD.replace(": 3", ": 03x"),
+            HEAD.replace("\r\n\r\n", &format!("\r\n{long}")),
+            HEAD.replace("\r\n\r\n", "\r\n"),
+            format!("\r\n{HEAD}"),
+        ] {
+            assert!(
+                !Known::default().remember(head.as_bytes(), all(&head)),
+                "{head:?}"
+            );
+        }
+        assert!(!Known::default().remember(HEAD.as_bytes(), all(HEAD) + 1));
+    }
+
+    #[test]
+    fn where_heads_differ_all_the_time_few_are_remembered() {
+        let mut known = Known::default();
+        let remembered = (0..1_000).filter(|number| {
+            let head = HEAD.replace("Host: a", &format!("Host: {number}"));
+            known.remember(head.as_bytes(), all(&head))
+        });
+        assert!(remembered.count() < 30);
+        // Once it is of use, the next one is remembered at once.
+        let last = (0..64).find(|_| known.remember(HEAD.as_bytes(), all(HEAD)));
+        assert!(last.is_some());
+        assert!(known.recognise(HEAD.as_bytes()).is_some());
+        known.patience = 0;
+        assert!(known.remember(HEAD.replace(": a", ": b").as_bytes(), all(HEAD)));
+        assert_eq!(known.patience, 0);
+    }
+}
