@@ -91,15 +91,15 @@ mod tests {
         let outbox = Outbox::new(5, 2);
         assert!(outbox.put(1));
         assert!(outbox.filled().now_or_never().is_none());
-        assert_eq!(outbox.take_batch(), []);
+        assert!(outbox.take_batch().is_empty());
         assert!(outbox.clone().put(2));
         assert!(outbox.filled().now_or_never().is_some());
         assert!(outbox.filled().now_or_never().is_none());
         assert!(outbox.put(3));
         assert_eq!(outbox.take_batch(), [1, 2]);
-        assert_eq!(outbox.take_batch(), []);
+        assert!(outbox.take_batch().is_empty());
         assert_eq!(outbox.take_some(), [3]);
-        assert_eq!(outbox.take_some(), []);
+        assert!(outbox.take_some().is_empty());
     }
 
     #[test]
