@@ -94,7 +94,7 @@ port="${LONGSHORE_IMAGE_PORT:-}"
 # One on which nobody answers, for the answers are to come from the image.
 is_taken() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
 while [ -z "$port" ] || is_taken "$port"; do
-    port=$((20000 + RANDOM))
+    port=$((20000 + RANDOM % 12000))
 done
 entering() { # USER: what goes in front of a command
     enter=(env -i PATH="$PATH" PORT="$port" LONGSHORE_HTTP__INSECURE=true chroot --userspec="$1" "$root")

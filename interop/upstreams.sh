@@ -99,7 +99,7 @@ GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
 listens() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 free_port() {
   local port
-  for _ in {1..50}; do port=$((20000 + RANDOM)); listens "$port" || { echo "$port"; return; }; done
+  for _ in {1..50}; do port=$((20000 + RANDOM % 12000)); listens "$port" || { echo "$port"; return; }; done
 }
 pages_port=$(free_port)
 (cd "$scratch/pages" && exec "$python" -m http.server --bind 127.0.0.1 "$pages_port") >/dev/null 2>&1 </dev/null &

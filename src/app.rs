@@ -32,6 +32,7 @@ use crate::catalog::{
 use crate::config::{Config, Loaded};
 use crate::net::{Body, BodyError};
 use crate::server::MethodHandler;
+use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
 use compose::{Identity, Offers};
@@ -273,6 +274,14 @@ impl App {
     #[must_use]
     pub fn state(mut self, state: Arc<dyn State>) -> Self {
         self.state = Some(state);
+        self
+    }
+
+    /// Keeps large results of sources and upstreams in this store: those of more than `artifacts.above_bytes` bytes, 100,000
+    /// unless that is set. Settings that name another store (`artifacts.folder`, `artifacts.s3`) are refused.
+    #[must_use]
+    pub fn artifact_store(mut self, store: impl ArtifactStore) -> Self {
+        self.offers.artifact_store = Some(Arc::new(store));
         self
     }
 

@@ -74,7 +74,7 @@ fi
 listens() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 free_port() {
   local port
-  for _ in {1..50}; do port=$((20000 + RANDOM)); listens "$port" || { echo "$port"; return; }; done
+  for _ in {1..50}; do port=$((20000 + RANDOM % 12000)); listens "$port" || { echo "$port"; return; }; done
 }
 
 names=() urls=()

@@ -22,7 +22,8 @@ use crate::environment::Probe;
 use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
-    ArtifactError, Artifacts, Collected, Gauge, Grounds, Upstreams, builtin, offered,
+    ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
+    TIMEOUT_SECONDS, UpstreamRules, Upstreams, builtin, offered,
 };
 use crate::telemetry::Metrics;
 
@@ -43,6 +44,8 @@ pub(super) struct Offers {
     pub(super) changed: Changed,
     /// Where large results are kept, if they are.
     pub(super) artifacts: Option<Arc<Artifacts>>,
+    /// Where they are kept, if that is not for the settings to say.
+    pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
@@ -68,6 +71,8 @@ impl Gathered {
 
 /// How long a start waits until upstream servers have said what they offer, unless it is set.
 const UPSTREAMS_WAIT: Duration = Duration::from_secs(10);
+/// How often connections to upstream servers are looked at that nobody uses, unless it is set.
+const UPSTREAMS_REAPING: Duration = Duration::from_secs(30);
 /// How long one that was mounted may take to say what it offers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -75,17 +80,16 @@ impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
         if !config.upstreams.is_empty() {
-            let upstreams = Upstreams::new(
-                &config.upstreams,
-                config.upstreams_folder.clone(),
-                config
-                    .upstreams_wait_seconds
-                    .map_or(UPSTREAMS_WAIT, Duration::from_secs),
-            )?;
+            let upstreams = Upstreams::new(&config.upstreams, rules_for_upstreams(config))?;
             self.upstreams = Some(Arc::new(upstreams));
         }
         let keys = KeyRing::new(&config.seal)?;
-        let artifacts = Artifacts::new(&config.artifacts, keys, &Probe::real());
+        let artifacts = Artifacts::new(
+            &config.artifacts,
+            self.artifact_store.clone(),
+            keys,
+            &Probe::real(),
+        );
         self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
         Ok(())
     }
@@ -216,9 +220,27 @@ impl Offers {
             catalog = catalog.with_offered(&source, offered);
         }
         if let Some(upstreams) = &self.upstreams {
-            catalog = catalog.with_offered("upstreams", around(upstreams.offer()?));
+            let offered = upstreams.offer(&catalog)?;
+            catalog = catalog.with_offered("upstreams", around(offered));
         }
         Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+}
+
+fn rules_for_upstreams(config: &Config) -> UpstreamRules {
+    let seconds = |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
+    UpstreamRules {
+        folder: config.upstreams_folder.clone(),
+        patience: seconds(config.upstreams_wait_seconds, UPSTREAMS_WAIT),
+        timeout_seconds: config.upstreams_timeout_seconds.unwrap_or(TIMEOUT_SECONDS),
+        reaping: seconds(config.upstreams_reap_seconds, UPSTREAMS_REAPING),
+        naming: Naming {
+            names: config.upstreams_names,
+            separator: config
+                .upstreams_separator
+                .clone()
+                .unwrap_or_else(|| SEPARATOR.to_owned()),
+        },
     }
 }
 

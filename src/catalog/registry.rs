@@ -1,21 +1,25 @@
 //! What one server offers, checked and ready.
 
+mod entry;
+mod error;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use entry::{CatalogPrompt, CatalogResource, CatalogTemplate, CatalogTool};
+pub use error::CatalogError;
+
 use super::extensions::Extensions;
-use super::schema::{self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type};
 use super::skill::{CatalogSkill, Skill};
 use super::table::Table;
 use super::view;
 use super::{
-    AnyResource, Arguments, InvalidArguments, Offered, Output, Parameters, Prompt, Refused,
-    Resource, ResourceDefinition, ResourceTemplate, Tool,
+    AnyResource, Offered, Parameters, Prompt, Refused, Resource, ResourceDefinition,
+    ResourceTemplate, Tool,
 };
-use crate::protocol::{Method, TemplateError, UriTemplate, fault_of_uri};
+use crate::protocol::{Method, UriTemplate, fault_of_uri};
 use crate::telemetry::{Metrics, OperationId, Target, secret_properties};
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
@@ -32,114 +36,6 @@ pub struct Catalog {
     /// What is in the folders of skills, by URI: JSON of a list of resources.
     pub(crate) folders: BTreeMap<String, String>,
     pub(crate) extensions: Extensions,
-}
-
-/// A tool with what was computed from its definition once.
-pub(crate) struct CatalogTool {
-    pub(crate) tool: Arc<dyn Tool>,
-    /// Arguments that HTTP headers mirror.
-    pub(crate) header_parameters: Vec<HeaderParameter>,
-    /// `None` where the tool checks its arguments itself.
-    input: Option<Compiled>,
-    output: Option<Compiled>,
-    /// What its calls are counted under.
-    pub(crate) operation: OperationId,
-}
-
-/// A resource at one URI.
-pub(crate) struct CatalogResource {
-    pub(crate) resource: Arc<dyn Resource>,
-}
-
-/// Resources of one shape.
-pub(crate) struct CatalogTemplate {
-    pub(crate) template: Arc<dyn ResourceTemplate>,
-    pub(crate) uri: UriTemplate,
-}
-
-/// A prompt.
-pub(crate) struct CatalogPrompt {
-    pub(crate) prompt: Arc<dyn Prompt>,
-    /// What its uses are counted under.
-    pub(crate) operation: OperationId,
-}
-
-/// Why something cannot be offered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CatalogError {
-    /// Two tools of one name.
-    #[error("tool {name:?} was added twice; give one of them another name")]
-    Duplicate {
-        /// The name.
-        name: String,
-    },
-    /// A name that clients would not accept.
-    #[error(
-        "tool name {name:?} is not valid: a name has 1 to 128 characters of A-Z, a-z, 0-9, '_', '-' and '.'"
-    )]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// A schema that cannot be used.
-    #[error("tool {tool:?}: its {which} schema cannot be used")]
-    Schema {
-        /// The tool.
-        tool: String,
-        /// `input` or `output`.
-        which: &'static str,
-        /// What is wrong with it, and where.
-        #[source]
-        source: SchemaError,
-    },
-    /// Two resources of one URI.
-    #[error("resource {uri:?} was added twice; give one of them another URI")]
-    DuplicateResource {
-        /// The URI.
-        uri: String,
-    },
-    /// What should be a URI is none.
-    #[error("resource {uri:?}: that is no URI, {problem}")]
-    Uri {
-        /// What should be a URI.
-        uri: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// A template that cannot be used.
-    #[error("resource {template:?}: the template cannot be used")]
-    Template {
-        /// The template.
-        template: String,
-        /// What is wrong with it.
-        #[source]
-        source: TemplateError,
-    },
-    /// Two templates that match the same URIs.
-    #[error("the templates {one:?} and {other:?} match the same URIs; drop one of them")]
-    AmbiguousTemplates {
-        /// The one that was added first.
-        one: String,
-        /// The other.
-        other: String,
-    },
-    /// A member of a resource's or a prompt's definition that clients would not accept.
-    #[error("{what} {name:?}: {problem}")]
-    Definition {
-        /// `resource`, `prompt`, `tool` or `extension`.
-        what: &'static str,
-        /// Its URI or name.
-        name: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// Two prompts of one name.
-    #[error("prompt {name:?} was added twice; give one of them another name")]
-    DuplicatePrompt {
-        /// The name.
-        name: String,
-    },
 }
 
 impl Catalog {
@@ -466,6 +362,13 @@ impl Catalog {
             .map(|entry| entry.prompt.definition().name())
     }
 
+    /// The URIs of resources, and the texts of templates.
+    pub(crate) fn uris(&self) -> impl Iterator<Item = &str> {
+        let resources = self.resources.iter();
+        let resources = resources.map(|entry| entry.resource.definition().uri());
+        resources.chain(self.templates.iter().map(|entry| entry.uri.as_str()))
+    }
+
     #[inline]
     pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
         self.tools.get(name)
@@ -516,7 +419,7 @@ impl Catalog {
         self.names()
             .enumerate()
             .filter(|(place, _)| sees(*place))
-            .map(|(_, name)| (edit_distance(name, unknown), name))
+            .map(|(_, name)| (strsim::levenshtein(name, unknown), name))
             .min()
             .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
             .map(|(_, name)| name)
@@ -547,101 +450,6 @@ fn check_resource(definition: &ResourceDefinition) -> Result<(), CatalogError> {
     }
 }
 
-impl CatalogTool {
-    fn new(tool: Arc<dyn Tool>) -> Result<Self, CatalogError> {
-        let definition = tool.definition();
-        let failed = |which| {
-            let tool = definition.name.clone();
-            move |source| CatalogError::Schema {
-                tool,
-                which,
-                source,
-            }
-        };
-        // A schema that says no more than a type was written by one, and is sound; nobody will check anything with it.
-        let input = if tool.checks_arguments() && says_no_more_than_type(&definition.input_schema) {
-            None
-        } else {
-            let compiled = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
-            (!tool.checks_arguments()).then_some(compiled)
-        };
-        let header_parameters =
-            schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;
-        let output = match &definition.output_schema {
-            Some(schema) if !(tool.checks_output() && says_no_more_than_type(schema)) => {
-                let compiled = Compiled::output(schema).map_err(failed("output"))?;
-                (!tool.checks_output()).then_some(compiled)
-            }
-            _ => None,
-        };
-        Ok(Self {
-            input,
-            output,
-            header_parameters,
-            operation: OperationId::OTHER,
-            tool,
-        })
-    }
-
-    /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
-    /// for it stays one.
-    pub(crate) fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
-        let Some(schema) = &self.input else {
-            return Ok(arguments);
-        };
-        let tree = Value::Object(arguments.to_map()?);
-        schema.check(&tree)?;
-        match tree {
-            Value::Object(object) => Ok(Arguments::from(object)),
-            _ => Ok(arguments),
-        }
-    }
-
-    /// Checks a structured result against the output schema, unless the tool's type vouches for it.
-    pub(crate) fn check_output(&self, output: &Output) -> Result<(), String> {
-        let Some(schema) = &self.output else {
-            return Ok(());
-        };
-        let Some(structured) = &output.structured else {
-            return Err(
-                "it declares an output schema, but its result is not structured".to_owned(),
-            );
-        };
-        let tree: Value = serde_json::from_str(structured).map_err(|e| e.to_string())?;
-        schema.check(&tree).map_err(|e| e.to_string())
-    }
-}
-
-impl fmt::Debug for CatalogTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogTool")
-            .field(&self.tool.definition().name())
-            .finish()
-    }
-}
-
-impl fmt::Debug for CatalogResource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogResource")
-            .field(&self.resource.definition().uri())
-            .finish()
-    }
-}
-
-impl fmt::Debug for CatalogTemplate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogTemplate").field(&self.uri).finish()
-    }
-}
-
-impl fmt::Debug for CatalogPrompt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogPrompt")
-            .field(&self.prompt.definition().name())
-            .finish()
-    }
-}
-
 fn is_prompt_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && !name.contains(char::is_control)
 }
@@ -654,24 +462,10 @@ fn is_tool_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
-/// How many single characters have to be put in, taken out or replaced to get from one text to the other.
-fn edit_distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{CallContext, CallFuture, Definition};
+    use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output};
     use serde_json::json;
 
     struct Fixed(Definition);

@@ -328,7 +328,7 @@ pub(super) fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
     if server.server.contains("://") {
         let mut config = UpstreamConfig {
             url: Some(server.server.clone()),
-            timeout_seconds: server.timeout,
+            timeout_seconds: Some(server.timeout),
             ..UpstreamConfig::default()
         };
         // Never on the command line, which every user of the machine can see.

@@ -140,6 +140,15 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if let Some(separator) = &config.upstreams_separator
+        && !(matches!(separator.len(), 1..=8) && separator.chars().all(is_part))
+    {
+        find(
+            format!("upstreams_separator is {separator:?}"),
+            "give it 1 to 8 letters, digits, _, - and .; for names without a prefix set upstreams_names: never",
+        );
+    }
     for (name, upstream) in &config.upstreams {
         if !(64 * 1024..=256 * 1024 * 1024).contains(&upstream.message_bytes) {
             find(
@@ -281,7 +290,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
 }
 
 /// Settings that have a least and a most, with what they are.
-fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 8] {
+fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 10] {
     let (server, limits) = (&config.server, &config.http.limits);
     let streams = &server.streams;
     [
@@ -294,6 +303,16 @@ fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 8] {
             "http.limits.http2_resets",
             limits.http2_resets.into(),
             1..=1000,
+        ),
+        (
+            "upstreams_reap_seconds",
+            config.upstreams_reap_seconds.unwrap_or(1),
+            1..=3600,
+        ),
+        (
+            "http.limits.http2_resets_per_second",
+            limits.http2_resets_per_second.into(),
+            1..=1_000_000,
         ),
         ("auth.key_bytes", config.auth.key_bytes as u64, 64..=512),
         (

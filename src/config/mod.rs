@@ -47,7 +47,7 @@ use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::{MountConfig, ServerConfig};
-use crate::source::{ArtifactConfig, BuiltinConfig, SourceConfig, UpstreamConfig};
+use crate::source::{ArtifactConfig, BuiltinConfig, SourceConfig, UpstreamConfig, UpstreamNames};
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -104,6 +104,17 @@ pub struct Config {
     /// Those who have not by then are listed when they do; 0 waits for none. One without which the server does not start
     /// (`on_down`) is waited for in any case. Default: 10.
     pub upstreams_wait_seconds: Option<u64>,
+    /// How long a call to an upstream server may take that sets no `timeout_seconds` of its own. Also
+    /// `MCP_PROXY_REQUEST_TIMEOUT`. Default: 120.
+    pub upstreams_timeout_seconds: Option<u64>,
+    /// How often it is looked for connections to upstream servers that nobody has used for a while (`idle_seconds`), in
+    /// seconds, 1 to 3600. Default: 30.
+    pub upstreams_reap_seconds: Option<u64>,
+    /// Which tools and prompts of upstream servers have the server's name before theirs, where it sets no `prefix` of its
+    /// own: `always`; `collision`, those whose name something else has too that is offered; `never`. Default: `always`.
+    pub upstreams_names: UpstreamNames,
+    /// What stands between the server's name and theirs then: 1 to 8 letters, digits, `_`, `-` and `.`. Default: `__`.
+    pub upstreams_separator: Option<String>,
     /// Endpoints beside `/mcp`, each at `/mcp/` and its name, with a part of what is offered.
     pub mounts: BTreeMap<String, MountConfig>,
     /// Keys for session ids and cursors.

@@ -32,7 +32,7 @@ const SHORT: [(&str, &str); 6] = [
 ];
 
 /// Names that other MCP servers have for the same, and that people's deployments already set. `LONGSHORE_` names outdo them.
-const ALIASES: [(&str, &str); 10] = [
+const ALIASES: [(&str, &str); 11] = [
     ("MCP_HOST", "http.host"),
     ("MCP_PORT", "http.port"),
     ("MCP_TRANSPORT", "transport"),
@@ -40,6 +40,7 @@ const ALIASES: [(&str, &str); 10] = [
     ("MCP_RATE_LIMIT_RPS", "limits.principal.per_second"),
     ("MCP_RATE_LIMIT_BURST", "limits.principal.burst"),
     ("MCP_OTEL_ENDPOINT", "telemetry.endpoint"),
+    ("MCP_PROXY_REQUEST_TIMEOUT", "upstreams_timeout_seconds"),
     ("MCP_LOG_LEVEL", "log.level"),
     ("MCP_LOG_FORMAT", "log.format"),
     ("RUST_LOG", "log.level"),

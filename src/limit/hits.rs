@@ -43,6 +43,8 @@ pub enum Limit {
     Http2PingSeconds,
     /// What an HTTP/2 client has made the server do for nothing.
     Http2Resets,
+    /// Streams of HTTP/2 that are taken back in a second.
+    Http2ResetRate,
     /// Bytes of a message on standard input.
     StdioMessage,
     /// Levels of JSON in a message.
@@ -95,7 +97,7 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::OpenFiles,
@@ -113,6 +115,7 @@ impl Limit {
         Self::ConnectionRequests,
         Self::Http2PingSeconds,
         Self::Http2Resets,
+        Self::Http2ResetRate,
         Self::StdioMessage,
         Self::JsonDepth,
         Self::JsonMembers,
@@ -159,6 +162,7 @@ impl Limit {
             Self::ConnectionRequests => "http.limits.connection_requests",
             Self::Http2PingSeconds => "http.limits.http2_ping_seconds",
             Self::Http2Resets => "http.limits.http2_resets",
+            Self::Http2ResetRate => "http.limits.http2_resets_per_second",
             Self::StdioMessage => "stdio.message_bytes",
             Self::JsonDepth => "server.messages.depth",
             Self::JsonMembers => "server.messages.members",

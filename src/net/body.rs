@@ -235,7 +235,7 @@ impl Reader {
                 continue;
             };
             let is_first = self.first.is_empty() && self.whole.is_empty();
-            if data.len() > self.max - self.first.len() - self.whole.len() {
+            if data.len() > self.max - self.received() {
                 return Poll::Ready(Err(ReadError::TooLarge { max: self.max }));
             }
             if is_first && body.is_end_stream() {
@@ -243,6 +243,11 @@ impl Reader {
             }
             self.keep(data, body.size_hint().lower());
         }
+    }
+
+    /// How many bytes have come.
+    pub(crate) fn received(&self) -> usize {
+        self.first.len() + self.whole.len()
     }
 
     /// Keeps a frame; more than `announced` bytes are still to come.

@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +30,8 @@ use crate::environment::Probe;
 use crate::protocol::{Content, ResourceContents};
 use crate::seal::{KeyRing, Purpose, random_bytes};
 use s3::S3;
-use store::{Kept, Store};
+pub use store::{Artifact, ArtifactFuture, ArtifactStore};
+use store::{FolderStore, MemoryStore};
 
 /// Large results of tools that need no code: kept for a while and linked to, instead of being sent whole.
 ///
@@ -38,7 +41,8 @@ use store::{Kept, Store};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
-    /// Texts, pictures and sounds of more bytes are kept, and the result has a link to them. Default: none are.
+    /// Texts, pictures and sounds of more bytes are kept, and the result has a link to them. Default: none are; 100000 in
+    /// an application with a store of its own.
     pub above_bytes: Option<usize>,
     /// A folder to keep them in, for all replicas that have it. Default: none, and they are kept in memory.
     pub folder: Option<PathBuf>,
@@ -68,7 +72,9 @@ pub(crate) struct Artifacts {
     above: usize,
     life: Duration,
     keys: KeyRing,
-    store: Store,
+    store: Arc<dyn ArtifactStore>,
+    /// How requests to the store fare, where it is somewhere else.
+    gauge: Option<Gauge>,
     counts: ArtifactCounts,
 }
 
@@ -93,6 +99,8 @@ pub(crate) struct ArtifactError {
 /// What can become of a large result: it is kept, or sent whole since it cannot be; what is kept is read, or is not there
 /// any more, or cannot be read.
 pub(crate) const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", "failed"];
+/// What an application's own store gets, unless it is set.
+const ABOVE_BYTES: usize = 100_000;
 const KIND: &str = "artifact 1";
 const URI: &str = "artifact://longshore/";
 /// How much of a text is told beside its link.
@@ -106,17 +114,19 @@ fn purpose() -> Purpose<'static> {
 }
 
 impl Artifacts {
-    /// `None` if nothing is to be kept.
+    /// `None` if nothing is to be kept. An application may have a store of its `own`.
     ///
     /// # Errors
     ///
     /// There is no such folder and none can be made, or the bucket's settings cannot be used.
     pub(crate) fn new(
         config: &ArtifactConfig,
+        own: Option<Arc<dyn ArtifactStore>>,
         keys: KeyRing,
         probe: &Probe,
     ) -> Result<Option<Self>, ArtifactError> {
-        let Some(above) = config.above_bytes else {
+        let above = config.above_bytes;
+        let Some(above) = above.or(own.is_some().then_some(ABOVE_BYTES)) else {
             return Ok(None);
         };
         let wrong = |setting: &str, problem: String| ArtifactError {
@@ -125,21 +135,32 @@ impl Artifacts {
         };
         // Whoever sets anything about a bucket wants one.
         let s3 = (config.s3 != S3Config::default()).then_some(&config.s3);
-        let store = match (&config.folder, s3) {
-            (Some(_), Some(_)) => {
+        let mut gauge = None;
+        let store: Arc<dyn ArtifactStore> = match (own, &config.folder, s3) {
+            (Some(own), None, None) => own,
+            (Some(_), _, _) => {
+                let setting = if s3.is_some() { "s3" } else { "folder" };
+                let problem =
+                    "this program has a store of its own; take the setting away".to_owned();
+                return Err(wrong(setting, problem));
+            }
+            (None, Some(_), Some(_)) => {
                 let problem = "there is a folder and a bucket; keep one of them".to_owned();
                 return Err(wrong("s3", problem));
             }
-            (folder, None) => {
-                let opened = Store::open(folder.as_deref(), config.total_bytes);
-                opened.map_err(|error| wrong("folder", error.to_string()))?
+            (None, None, None) => Arc::new(MemoryStore::new(config.total_bytes)),
+            (None, Some(folder), None) => {
+                let opened = FolderStore::open(folder, config.total_bytes);
+                Arc::new(opened.map_err(|error| wrong("folder", error.to_string()))?)
             }
-            (None, Some(s3)) => {
+            (None, None, Some(s3)) => {
                 let max = usize::try_from(config.total_bytes).unwrap_or(usize::MAX);
                 let s3 = S3::new(s3, max, probe);
                 let s3 =
                     s3.map_err(|(setting, problem)| wrong(&format!("s3.{setting}"), problem))?;
-                Store::S3(Box::new(s3))
+                let counted = Gauge::of_exchange("artifacts", "artifacts", s3.exchange());
+                gauge = Some(counted);
+                Arc::new(s3)
             }
         };
         Ok(Some(Self {
@@ -147,6 +168,7 @@ impl Artifacts {
             life: Duration::from_secs(config.ttl_seconds.max(1)),
             keys,
             store,
+            gauge,
             counts: ArtifactCounts::default(),
         }))
     }
@@ -166,10 +188,7 @@ impl Artifacts {
 
     /// How requests to the store fare, where it is somewhere else.
     pub(crate) fn gauge(&self) -> Option<Gauge> {
-        match &self.store {
-            Store::S3(s3) => Some(Gauge::of_exchange("artifacts", "artifacts", s3.exchange())),
-            Store::Memory { .. } | Store::Folder { .. } => None,
-        }
+        self.gauge.clone()
     }
 
     /// Has what a source offers keep its large results.
@@ -278,12 +297,13 @@ impl Artifacts {
     ) -> Option<Content> {
         let expires = now + self.life;
         let key: [u8; 16] = random_bytes();
-        let kept = Kept {
-            bytes: bytes.into(),
-            media: media.to_owned(),
+        let artifact = Artifact {
+            bytes: Bytes::copy_from_slice(bytes),
+            media_type: media.to_owned(),
             expires,
         };
-        if let Err(error) = self.store.put(key, kept, now).await {
+        let name = HEXLOWER.encode(&key);
+        if let Err(error) = self.store.put(&name, artifact, now).await {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(tool, %error, "a large result cannot be kept, and is sent whole");
             return None;
@@ -314,9 +334,9 @@ impl Artifacts {
         principal: &Principal,
         token: &str,
         now: SystemTime,
-    ) -> Result<Kept, ResourceError> {
+    ) -> Result<Artifact, ResourceError> {
         let found = match self.key_of(principal, token, now) {
-            Some(key) => self.store.get(key).await,
+            Some(key) => self.store.get(&HEXLOWER.encode(&key)).await,
             None => Ok(None),
         };
         let (count, kept) = match found {
@@ -415,13 +435,15 @@ impl ResourceTemplate for Linked {
                 .await?;
             let contents = match std::str::from_utf8(&kept.bytes) {
                 Ok(text)
-                    if !kept.media.starts_with("image/") && !kept.media.starts_with("audio/") =>
+                    if !["image/", "audio/"]
+                        .iter()
+                        .any(|kind| kept.media_type.starts_with(kind)) =>
                 {
                     ResourceContents::text(text)
                 }
                 _ => ResourceContents::blob(&kept.bytes),
             };
-            Ok(vec![contents.with_uri(uri).with_mime_type(kept.media)])
+            Ok(vec![contents.with_uri(uri).with_mime_type(kept.media_type)])
         })
     }
 }
@@ -439,7 +461,7 @@ mod tests {
             ..ArtifactConfig::default()
         };
         let probe = Probe::default();
-        let made = Artifacts::new(&config, KeyRing::random(), &probe).expect("a folder");
+        let made = Artifacts::new(&config, None, KeyRing::random(), &probe).expect("a folder");
         made.expect("something is kept")
     }
 
@@ -509,7 +531,10 @@ mod tests {
             .find(&Principal::new("ada"), token(&blocks), now)
             .await
             .expect("kept");
-        assert_eq!((&*kept.bytes, &*kept.media), (&picture[..], "image/png"));
+        assert_eq!(
+            (&*kept.bytes, &*kept.media_type),
+            (&picture[..], "image/png")
+        );
         let structured = Output::structured(&vec![1; 20]).expect("JSON");
         let output = artifacts
             .spill(&Principal::new("ada"), "t", structured, now)

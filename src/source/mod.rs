@@ -1,5 +1,5 @@
-//! Tools that need no code: HTTP calls, operations of an OpenAPI document and command lines, as configuration describes
-//! them; and those that come with the program.
+//! Tools that need no code: HTTP calls, operations of an OpenAPI document, command lines and WebAssembly components, as
+//! configuration describes them; and those that come with the program.
 //!
 //! A mistake in one of them keeps that one from being offered, and no other; see [`Refused`](crate::catalog::Refused).
 
@@ -15,18 +15,20 @@ mod http;
 mod login;
 mod name;
 mod openapi;
+mod pattern;
 #[cfg(feature = "cli")]
 mod registry;
 mod response;
 mod template;
 mod upstream;
+mod wasm;
 
 pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
 pub(crate) use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
-pub use artifact::{ArtifactConfig, S3Config};
+pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
 pub use builtin::{
     AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
     GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
@@ -49,5 +51,8 @@ pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub(crate) use registry::{
     Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
 };
-pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError};
-pub(crate) use upstream::{UpstreamGauge, UpstreamStates, Upstreams};
+pub(crate) use upstream::{
+    Naming, SEPARATOR, TIMEOUT_SECONDS, UpstreamGauge, UpstreamRules, UpstreamStates, Upstreams,
+};
+pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError, UpstreamNames};
+pub use wasm::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, DirectoryConfig};

@@ -1,5 +1,12 @@
 //! Results that are too large to be sent.
 
+use std::collections::HashMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use longshore::source::{Artifact, ArtifactFuture, ArtifactStore};
+use longshore::{App, Config};
 use serde_json::{Value, json};
 
 use crate::support::{FakeS3, Running, Serve};
@@ -193,4 +200,71 @@ fn a_bucket_that_cannot_be_used_is_told_at_start() {
         let error = error.expect_err("refused").to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+/// A store as an application may have one, which can be asked what it was given.
+#[derive(Clone, Debug, Default)]
+struct Shelf(Arc<Mutex<HashMap<String, Artifact>>>);
+
+impl ArtifactStore for Shelf {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        artifact: Artifact,
+        now: SystemTime,
+    ) -> ArtifactFuture<'a, ()> {
+        assert!(now < artifact.expires);
+        let mut shelf = self.0.lock().expect("no panics");
+        shelf.insert(key.to_owned(), artifact);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> ArtifactFuture<'a, Option<Artifact>> {
+        let found = self.0.lock().expect("no panics").get(key).cloned();
+        Box::pin(ready(Ok(found)))
+    }
+}
+
+#[test]
+fn an_application_keeps_large_results_where_it_likes() {
+    let shelf = Shelf::default();
+    let servers = [(); 2].map(|()| {
+        let shelf = shelf.clone();
+        serve(None).app(|app| app.artifact_store(shelf)).start()
+    });
+    let params = json!({"name": "large", "arguments": {}});
+    let result = ask(&servers[0], crate::auth::CI, "tools/call", params).result();
+    let (key, artifact) = {
+        let shelf = shelf.0.lock().expect("no panics");
+        assert_eq!(shelf.len(), 1);
+        let (key, artifact) = shelf.iter().next().expect("one");
+        (key.clone(), artifact.clone())
+    };
+    assert_eq!(key.len(), 32);
+    assert!(key.bytes().all(|b| b.is_ascii_hexdigit()));
+    assert_eq!(artifact.bytes.len(), 5000);
+    assert_eq!(artifact.media_type, "text/plain; charset=utf-8");
+    let link = result["content"][1]["uri"].as_str().expect("a link");
+    assert!(!link.contains(&key), "a link says nothing of its key");
+    let uri = json!({ "uri": link });
+    let read = ask(&servers[1], crate::auth::CI, "resources/read", uri.clone()).result();
+    let text = read["contents"][0]["text"].as_str().expect("a text");
+    assert_eq!(text.len(), 5000);
+    shelf.0.lock().expect("no panics").clear();
+    let gone = ask(&servers[1], crate::auth::CI, "resources/read", uri);
+    assert_eq!(gone.json()["error"]["code"], -32602);
+}
+
+#[test]
+fn settings_of_another_store_are_refused_where_there_is_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let app = App::new().artifact_store(Shelf::default());
+    let mut config = Config::default();
+    config.artifacts.folder = Some(folder.path().to_owned());
+    config.http.port = 0;
+    let error = app.config(config).bind().expect_err("refused").to_string();
+    assert!(
+        error.contains("artifacts.folder") && error.contains("take the setting away"),
+        "{error}"
+    );
 }

@@ -84,6 +84,24 @@ fn where_nothing_can_be_offered_nothing_is_served() {
 }
 
 #[test]
+#[cfg(not(feature = "wasm"))]
+fn a_build_without_components_says_how_to_have_them() {
+    let server = serve(json!([
+        {"name": "files", "command": {"tools": [{"name": "say", "argv": ["printf", "hello"]}]}},
+        {"name": "text", "component": {"path": "./text.wasm"}},
+    ]))
+    .start();
+    assert_eq!(names(&server), ["say"]);
+    let refused = &health(&server)["refused"][0];
+    assert_eq!(refused["place"], "sources[1].component");
+    let problem = refused["problem"].as_str().expect("a text");
+    assert!(
+        problem.contains("build it with --features wasm"),
+        "{problem}"
+    );
+}
+
+#[test]
 fn the_example_of_the_readme_is_a_configuration() {
     let readme = include_str!("../../README.md");
     let documents = include_str!("../../docs/sources.md");
@@ -109,5 +127,5 @@ fn the_example_of_the_readme_is_a_configuration() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 4);
+    assert_eq!(examples, 5);
 }

@@ -2,19 +2,21 @@
 //!
 //! For each kind of abuse: how long the good client's calls take while it is quiet, and while so many bad clients are at
 //! it; and how much memory the server has then. The good client asks at a fixed rate, so that whatever holds it up is
-//! charged to every call that comes late for it.
+//! charged to every call that comes late for it. The bad ones have a thread of their own: what they make one another wait
+//! for in this program is not charged to the server.
 
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::drive::seconds;
@@ -95,7 +97,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     for &kind in &arguments.kinds {
         let server = product.launch(Some(arguments.workers))?.start().await?;
         let quiet = rounds(&server, &arguments).await?;
-        let bad = start(kind, server.address(), arguments.bad);
+        let bad = BadClients::start(kind, server.address(), arguments.bad)?;
         // Until all of them are there.
         sleep(Duration::from_secs(1)).await;
         let abused = rounds(&server, &arguments).await?;
@@ -154,19 +156,50 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Bad clients, until this is dropped.
-fn start(kind: Kind, server: SocketAddr, count: u32) -> JoinSet<()> {
-    let mut clients = JoinSet::new();
-    for _ in 0..count {
-        clients.spawn(async move {
-            loop {
-                // Whatever ends one, the next is tried.
-                let _ = misbehave(kind, server).await;
-                sleep(Duration::from_millis(10)).await;
-            }
-        });
+/// Bad clients on a thread of their own, until this is dropped.
+struct BadClients {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl BadClients {
+    fn start(kind: Kind, server: SocketAddr, count: u32) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let run = move || {
+            runtime.block_on(async {
+                for _ in 0..count {
+                    tokio::spawn(async move {
+                        loop {
+                            // Whatever ends one, the next is tried.
+                            let _ = misbehave(kind, server).await;
+                            sleep(Duration::from_millis(10)).await;
+                        }
+                    });
+                }
+                let _ = stopped.await;
+            });
+        };
+        let thread = thread::Builder::new()
+            .name("bad-clients".to_owned())
+            .spawn(run)?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
-    clients
+}
+
+impl Drop for BadClients {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say, and a panic of its own was shown already.
+            let _ = thread.join();
+        }
+    }
 }
 
 const HEAD: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";

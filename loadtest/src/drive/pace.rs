@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
 /// As fast as answers come, or at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,13 +48,18 @@ impl Pacer {
     /// request should have been sent, so a server that stalls cannot hide it.
     ///
     /// A timer of the runtime is a millisecond wide, and many requests fit into one. So this spins,
-    /// giving way to sockets each time around: the generator has a core of its own.
+    /// giving way to sockets each time around: the generator has a core of its own. Only what is far off is slept through.
     pub(super) async fn next(&self, ended: impl Fn() -> bool) -> Option<Instant> {
         let Some(interval) = self.interval else {
             return Some(Instant::now());
         };
         let number = self.next.fetch_add(1, Relaxed);
         let due = self.start + nth(interval, number);
+        let far = due.saturating_duration_since(Instant::now());
+        if let Some(sleeps) = far.checked_sub(NEAR) {
+            // Not longer than a run may go on beyond its end.
+            sleep(sleeps.min(LONGEST_SLEEP)).await;
+        }
         while Instant::now() < due {
             if ended() {
                 return None;
@@ -63,6 +69,10 @@ impl Pacer {
         Some(due)
     }
 }
+
+/// Two milliseconds: the timer may be late by one.
+const NEAR: Duration = Duration::from_millis(2);
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
 fn nth(interval: Duration, number: u64) -> Duration {
     interval.mul_f64(number as f64)

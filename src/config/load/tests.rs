@@ -122,6 +122,7 @@ fn names_of_other_products_are_understood_and_outdone() {
         ("MCP_RATE_LIMIT_RPS", "5"),
         ("MCP_RATE_LIMIT_BURST", "7"),
         ("MCP_OTEL_ENDPOINT", "http://collector:4318"),
+        ("MCP_PROXY_REQUEST_TIMEOUT", "45"),
         ("LONGSHORE_LIMITS__PRINCIPAL__BURST", "9"),
     ])
     .expect("valid");
@@ -129,6 +130,7 @@ fn names_of_other_products_are_understood_and_outdone() {
     assert_eq!(config.limits.principal.burst, 9);
     let endpoint = config.telemetry.endpoint.as_deref();
     assert_eq!(endpoint, Some("http://collector:4318"));
+    assert_eq!(config.upstreams_timeout_seconds, Some(45));
     for (word, proof) in [
         ("bearer", Some(ProofKind::ApiKey)),
         ("JWT", Some(ProofKind::OAuth)),

@@ -1,10 +1,12 @@
 //! Results kept in a bucket of S3, or of what speaks like it.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::TryFutureExt as _;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use schemars::JsonSchema;
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::sign::{Keys, SignError, sign};
-use super::store::{Kept, name_of};
+use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{BulkheadConfig, EgressConfig, Fetched, Outgoing};
@@ -195,17 +197,17 @@ impl S3 {
         })
     }
 
-    pub(super) async fn put(&self, key: [u8; 16], kept: &Kept) -> Result<(), S3Error> {
+    async fn keep(&self, key: &str, kept: Artifact) -> Result<(), S3Error> {
         if self.max < kept.bytes.len() {
             return Err(S3Error::TooLarge);
         }
         let expires = kept.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut request = Outgoing::new(Method::PUT, self.url(key))
             .header(EXPIRES, HeaderValue::from(expires.as_secs()));
-        if let Ok(media) = HeaderValue::from_str(&kept.media) {
+        if let Ok(media) = HeaderValue::from_str(&kept.media_type) {
             request = request.header(CONTENT_TYPE, media);
         }
-        request.body = bytes::Bytes::copy_from_slice(&kept.bytes);
+        request.body = kept.bytes;
         let answer = self.ask(request).await?;
         if answer.status.is_success() {
             return Ok(());
@@ -213,8 +215,7 @@ impl S3 {
         Err(refusal(&answer))
     }
 
-    /// What is kept under a key. `None` if there is nothing.
-    pub(super) async fn get(&self, key: [u8; 16]) -> Result<Option<Kept>, S3Error> {
+    async fn find(&self, key: &str) -> Result<Option<Artifact>, S3Error> {
         let answer = self.ask(Outgoing::get(self.url(key))).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
@@ -224,12 +225,12 @@ impl S3 {
         }
         let text = |name: &HeaderName| answer.headers.get(name).and_then(|v| v.to_str().ok());
         let expires = text(&EXPIRES).and_then(|seconds| seconds.parse().ok());
-        Ok(Some(Kept {
-            media: text(&CONTENT_TYPE)
+        Ok(Some(Artifact {
+            media_type: text(&CONTENT_TYPE)
                 .unwrap_or("application/octet-stream")
                 .to_owned(),
             expires: UNIX_EPOCH + Duration::from_secs(expires.unwrap_or(u64::from(u32::MAX))),
-            bytes: (*answer.body).into(),
+            bytes: answer.body,
         }))
     }
 
@@ -240,7 +241,7 @@ impl S3 {
         Ok(self.exchange.send(request, true).await?)
     }
 
-    fn url(&self, key: [u8; 16]) -> Url {
+    fn url(&self, key: &str) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{}{}", url.path(), self.prefix, name_of(key)));
         url
@@ -249,6 +250,22 @@ impl S3 {
     /// The way to it, for whoever counts.
     pub(super) fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
+    }
+}
+
+impl ArtifactStore for S3 {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        artifact: Artifact,
+        _: SystemTime,
+    ) -> ArtifactFuture<'a, ()> {
+        let kept = self.keep(key, artifact);
+        Box::pin(kept.map_err(io::Error::other))
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> ArtifactFuture<'a, Option<Artifact>> {
+        Box::pin(self.find(key).map_err(io::Error::other))
     }
 }
 

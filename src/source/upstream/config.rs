@@ -47,13 +47,14 @@ pub struct UpstreamConfig {
     pub disabled: bool,
     /// How long connecting to it may take, in seconds, starting a program included. Default: 30.
     pub connect_seconds: u64,
-    /// How long a call to it may take, in seconds. Default: 120.
-    pub timeout_seconds: u64,
+    /// How long a call to it may take, in seconds. Default: `upstreams_timeout_seconds`.
+    pub timeout_seconds: Option<u64>,
     /// Bytes of one message of its, 65536 to 268435456; one that sends more is disconnected. Default: 8388608, 8 MiB.
     pub message_bytes: usize,
     /// How many calls to it may be under way at once, and when it counts as down. Others are not affected.
     pub bulkhead: crate::net::BulkheadConfig,
-    /// What stands before the names of what it offers. Default: its own name and two underscores; `""` for nothing.
+    /// What stands before the names of what it offers; `""` for nothing. Default: its own name and two underscores, as
+    /// `upstreams_separator` and `upstreams_names` say.
     pub prefix: Option<String>,
     /// Tools to offer, and no others; `*` stands for any text. Default: all.
     #[serde(deserialize_with = "crate::environment::list")]
@@ -121,7 +122,7 @@ impl Default for UpstreamConfig {
             headers: BTreeMap::new(),
             disabled: false,
             connect_seconds: 30,
-            timeout_seconds: 120,
+            timeout_seconds: None,
             message_bytes: 8 * 1024 * 1024,
             bulkhead: crate::net::BulkheadConfig::default(),
             prefix: None,
@@ -164,7 +165,16 @@ impl UpstreamError {
     }
 }
 
+/// How long a call may take where nothing else is set, in seconds.
+pub(crate) const TIMEOUT_SECONDS: u64 = 120;
+
 impl UpstreamConfig {
+    /// How long a call to it may take.
+    pub(super) fn timeout(&self) -> Duration {
+        let seconds = self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
+        Duration::from_secs(seconds.max(1))
+    }
+
     /// Stands for all of this; secrets cannot be told from it.
     pub(super) fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
@@ -220,8 +230,8 @@ impl UpstreamConfig {
                     .map_err(|error| wrong(".url", error.to_string()))?;
                 let deadlines = Deadlines {
                     total: None,
-                    first_byte: Duration::from_secs(self.timeout_seconds.max(1)),
-                    idle: Duration::from_secs(self.timeout_seconds.max(60)),
+                    first_byte: self.timeout(),
+                    idle: self.timeout().max(Duration::from_secs(60)),
                     ..Deadlines::default()
                 };
                 let client = HttpClient::builder(guard)

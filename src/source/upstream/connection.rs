@@ -10,11 +10,13 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Background;
 use super::config::{OnDown, UpstreamConfig, UpstreamError};
 use super::listing::{self, Listing, Memory};
+use super::names::UriPrefix;
+use super::subscriptions::Wanted;
 use super::upkeep::Upkeep;
 use super::usage::Usage;
+use super::{Background, DISCOVERY};
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
 use crate::protocol::UriTemplate;
@@ -133,10 +135,11 @@ impl Upstream {
         Ok(known)
     }
 
-    /// Which of these resources are its own: those that it lists, and those that its templates are for.
-    pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+    /// Which of these resources are its own: those that it lists, and those that its templates are for. By what it calls
+    /// them, and with what they are called here.
+    pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> Wanted {
         let Some(known) = self.known.load_full().filter(|_| !uris.is_empty()) else {
-            return BTreeSet::new();
+            return Wanted::new();
         };
         let templates: Vec<UriTemplate> = known
             .templates
@@ -148,10 +151,23 @@ impl Upstream {
             .iter()
             .filter_map(|entry| entry["uri"].as_str())
             .collect();
-        let is_own = |uri: &&Arc<str>| {
-            listed.contains(&***uri) || templates.iter().any(|t| t.matches(uri).is_some())
+        let is_own = |uri: &&str| {
+            listed.contains(*uri) || templates.iter().any(|t| t.matches(uri).is_some())
         };
-        uris.iter().filter(is_own).cloned().collect()
+        let prefix = UriPrefix::of(&self.name);
+        let mut own = Wanted::new();
+        for uri in uris {
+            let there = [Some(&**uri), prefix.there(uri)].into_iter().flatten();
+            if let Some(there) = there.into_iter().find(is_own) {
+                own.entry(there.into()).or_default().push(Arc::clone(uri));
+            }
+        }
+        own
+    }
+
+    /// How long it may take to say what it offers, connecting to it included.
+    pub(super) fn discovery(&self) -> Duration {
+        Duration::from_secs(self.config.connect_seconds).saturating_add(DISCOVERY)
     }
 
     /// It is asked what it offers, and will answer in a while.
@@ -318,7 +334,7 @@ impl Upstream {
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.config.timeout_seconds.max(1))
+        self.config.timeout()
     }
 
     /// Makes a request; once more where the first cannot have happened, or `repeatable` says that twice is as good as

@@ -7,6 +7,7 @@
 mod config;
 mod connection;
 mod listing;
+mod names;
 mod offer;
 mod relay;
 mod subscriptions;
@@ -26,17 +27,19 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
+pub(crate) use config::TIMEOUT_SECONDS;
 pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
 use listing::Memory;
+pub use names::UpstreamNames;
+use names::{Chosen, Found, Names};
+pub(crate) use names::{Naming, SEPARATOR};
 
-use crate::catalog::{Announcer, Offered, Refused};
+use crate::catalog::{Announcer, Catalog, Offered, Refused};
 use crate::net::{BreakerState, BulkheadStats};
 
-/// How long a server may take to say what it offers.
+/// How long a server may take to say what it offers, once it is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
-/// How often connections are looked at that nobody uses.
-const REAPING: Duration = Duration::from_secs(30);
 /// How long a program has to end when it is not needed any more.
 const GRACE: Duration = Duration::from_secs(5);
 /// Servers that are asked at once at start.
@@ -44,9 +47,24 @@ const DISCOVERED_AT_ONCE: usize = 16;
 /// What they say one after another, once the start is over, is served together.
 const TOGETHER: Duration = Duration::from_millis(100);
 
+/// How all upstream servers of a configuration are dealt with.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamRules {
+    /// Where it is remembered what they offer.
+    pub(crate) folder: Option<PathBuf>,
+    /// How long the start waits until they have said what they offer.
+    pub(crate) patience: Duration,
+    /// How long a call may take, in seconds, where an upstream sets nothing else.
+    pub(crate) timeout_seconds: u64,
+    /// How often connections are looked at that nobody uses.
+    pub(crate) reaping: Duration,
+    pub(crate) naming: Naming,
+}
+
 /// All upstream servers of a configuration.
 pub(crate) struct Upstreams {
     upstreams: Vec<Arc<Upstream>>,
+    naming: Naming,
     memory: Memory,
     background: Option<Arc<Background>>,
     /// Each was asked what it offers, or is remembered.
@@ -129,9 +147,15 @@ impl Upstreams {
     /// Connects to none yet.
     pub(crate) fn new(
         configs: &BTreeMap<String, UpstreamConfig>,
-        folder: Option<PathBuf>,
-        patience: Duration,
+        rules: UpstreamRules,
     ) -> Result<Self, UpstreamError> {
+        let UpstreamRules {
+            folder,
+            patience,
+            timeout_seconds,
+            reaping,
+            naming,
+        } = rules;
         let used: Vec<_> = configs
             .iter()
             .filter(|(_, config)| !config.disabled)
@@ -139,6 +163,7 @@ impl Upstreams {
         if used.is_empty() {
             return Ok(Self {
                 upstreams: Vec::new(),
+                naming,
                 memory: Memory::new(None),
                 background: None,
                 asked: AtomicBool::new(false),
@@ -151,12 +176,18 @@ impl Upstreams {
         let background = Arc::new(background);
         let mut upstreams = Vec::new();
         for (name, config) in used {
-            let upstream = Upstream::new(name, config.clone(), Arc::clone(&background))?;
+            let mut config = config.clone();
+            config.timeout_seconds.get_or_insert(timeout_seconds);
+            let upstream = Upstream::new(name, config, Arc::clone(&background))?;
             upstreams.push(Arc::new(upstream));
         }
-        background.spawn(reap(upstreams.iter().map(Arc::downgrade).collect()));
+        background.spawn(reap(
+            upstreams.iter().map(Arc::downgrade).collect(),
+            reaping,
+        ));
         Ok(Self {
             upstreams,
+            naming,
             memory: Memory::new(folder),
             background: Some(background),
             asked: AtomicBool::new(false),
@@ -224,25 +255,34 @@ impl Upstreams {
         self.upstreams.iter().any(|upstream| upstream.is_awaited())
     }
 
-    /// What they offer. The first time they are asked, as far as they are not remembered. Those who have not answered
-    /// in time are listed when they do.
-    pub(crate) fn offer(&self) -> Result<Offered, UpstreamError> {
+    /// What they offer beside what `others` do. The first time they are asked, as far as they are not remembered. Those
+    /// who have not answered in time are listed when they do.
+    pub(crate) fn offer(&self, others: &Catalog) -> Result<Offered, UpstreamError> {
         if !self.asked.swap(true, Ordering::Relaxed) {
             self.discover()?;
         }
         let mut all = Offered::default();
+        let mut found = Vec::new();
         for upstream in &self.upstreams {
             if upstream.is_awaited() {
                 continue;
             }
             match upstream.offered() {
-                Ok(listing) => offer::add(upstream, &listing, &mut all),
+                Ok(listing) => found.push(Found {
+                    upstream: Arc::clone(upstream),
+                    listing,
+                    chosen: Chosen::new(upstream, &mut all),
+                }),
                 Err(problem) => {
                     let place = format!("upstreams.{}", upstream.name);
                     all.refused
                         .push(Refused::new(&upstream.name, place, problem));
                 }
             }
+        }
+        let mut names = Names::new(&self.naming, &found, others);
+        for found in &found {
+            offer::add(found, &mut names, &mut all);
         }
         Ok(all)
     }
@@ -396,7 +436,9 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), Strin
         upstream.recall(listing);
         return Ok(());
     }
-    let problem = match timeout(DISCOVERY, upstream.listing()).await {
+    // A program that is started for the first time may have to be installed first.
+    let patience = upstream.discovery();
+    let problem = match timeout(patience, upstream.listing()).await {
         Ok(Ok(fresh)) => {
             upstream.learn(fresh, memory);
             return Ok(());
@@ -404,7 +446,7 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), Strin
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!(
             "it did not say what it offers within {} s",
-            DISCOVERY.as_secs()
+            patience.as_secs()
         ),
     };
     match memory.recall_any(&upstream.name) {
@@ -457,8 +499,8 @@ fn describe(upstream: &Upstream) -> Value {
     described
 }
 
-async fn reap(upstreams: Vec<Weak<Upstream>>) {
-    let mut looks = tokio::time::interval(REAPING);
+async fn reap(upstreams: Vec<Weak<Upstream>>, every: Duration) {
+    let mut looks = tokio::time::interval(every);
     loop {
         looks.tick().await;
         let idle: Vec<Arc<Upstream>> = upstreams

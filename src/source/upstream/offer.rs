@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use globset::{Glob, GlobMatcher};
+use globset::Glob;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
-use super::listing::Listing;
+use super::names::{Chosen, Found, Names, UriPrefix};
 use super::relay::Relay;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
@@ -28,9 +28,12 @@ use crate::protocol::{
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Adds what one upstream offers.
-pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered) {
-    let prefix = upstream.prefix();
-    let chosen = Chosen::new(upstream, all);
+pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
+    let Found {
+        upstream,
+        listing,
+        chosen,
+    } = found;
     let mut refused = Vec::new();
     let mut refuse = |kind: &str, entry: &Value, problem: String| {
         let name = entry["name"]
@@ -60,28 +63,37 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
             );
             continue;
         }
-        match tool(upstream, &prefix, entry) {
+        match tool(upstream, names, entry) {
             Ok(tool) => all.tools.push(Arc::new(tool)),
             Err(problem) => refuse("tool", entry, problem),
         }
     }
     for entry in &listing.resources {
         match resource(entry, "uri") {
-            Ok(definition) => all
-                .resources
-                .push(AnyResource::Fixed(Arc::new(UpstreamResource {
+            Ok(mut definition) => {
+                let prefix = names.uri(upstream, definition.uri());
+                definition.uri = prefix.here(&definition.uri);
+                let resource = UpstreamResource {
                     upstream: Arc::clone(upstream),
                     definition,
-                }))),
+                    prefix,
+                };
+                all.resources.push(AnyResource::Fixed(Arc::new(resource)));
+            }
             Err(problem) => refuse("resource", entry, problem),
         }
     }
     for entry in &listing.templates {
         match resource(entry, "uriTemplate") {
-            Ok(definition) => {
+            Ok(mut definition) => {
+                let own = definition.uri.clone();
+                let prefix = names.uri(upstream, &own);
+                definition.uri = prefix.here(&own);
                 let template = UpstreamTemplate {
                     upstream: Arc::clone(upstream),
                     definition,
+                    own,
+                    prefix,
                     completes: listing.completes,
                 };
                 all.resources
@@ -91,7 +103,7 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
         }
     }
     for entry in &listing.prompts {
-        match prompt(upstream, &prefix, entry, listing.completes) {
+        match prompt(upstream, names, entry, listing.completes) {
             Ok(prompt) => all.prompts.push(Arc::new(prompt)),
             Err(problem) => refuse("prompt", entry, problem),
         }
@@ -99,14 +111,9 @@ pub(super) fn add(upstream: &Arc<Upstream>, listing: &Listing, all: &mut Offered
     all.refused.extend(refused);
 }
 
-/// Which tools the configuration wants.
-struct Chosen {
-    wanted: Vec<GlobMatcher>,
-    unwanted: Vec<GlobMatcher>,
-}
-
 impl Chosen {
-    fn new(upstream: &Upstream, all: &mut Offered) -> Self {
+    /// What cannot be understood of it is refused.
+    pub(super) fn new(upstream: &Upstream, all: &mut Offered) -> Self {
         let mut globs = |texts: &[String], setting: &str| {
             let mut found = Vec::new();
             for text in texts {
@@ -126,11 +133,6 @@ impl Chosen {
             unwanted: globs(&upstream.config.exclude_tools, "exclude_tools"),
         }
     }
-
-    fn has(&self, name: &str) -> bool {
-        let any = |globs: &[GlobMatcher]| globs.iter().any(|glob| glob.is_match(name));
-        (self.wanted.is_empty() || any(&self.wanted)) && !any(&self.unwanted)
-    }
 }
 
 fn part<T: Default + for<'de> Deserialize<'de>>(entry: &Value, member: &str) -> Result<T, String> {
@@ -140,9 +142,13 @@ fn part<T: Default + for<'de> Deserialize<'de>>(entry: &Value, member: &str) -> 
     }
 }
 
-fn tool(upstream: &Arc<Upstream>, prefix: &str, entry: &Value) -> Result<UpstreamTool, String> {
+fn tool(
+    upstream: &Arc<Upstream>,
+    names: &Names<'_>,
+    entry: &Value,
+) -> Result<UpstreamTool, String> {
     let name: String = part(entry, "name")?;
-    let mut definition = Definition::new(format!("{prefix}{name}"))
+    let mut definition = Definition::new(names.tool(upstream, &name))
         .annotations(part::<ToolAnnotations>(entry, "annotations")?)
         .timeout(upstream.timeout() + GRACE);
     if let Some(schema) = entry.get("inputSchema") {
@@ -212,7 +218,7 @@ fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
 
 fn prompt(
     upstream: &Arc<Upstream>,
-    prefix: &str,
+    names: &Names<'_>,
     entry: &Value,
     completes: bool,
 ) -> Result<UpstreamPrompt, String> {
@@ -220,7 +226,7 @@ fn prompt(
     if name.is_empty() {
         return Err("it has no name".to_owned());
     }
-    let mut definition = PromptDefinition::new(format!("{prefix}{name}"));
+    let mut definition = PromptDefinition::new(names.prompt(upstream, &name));
     if let Some(title) = part::<Option<String>>(entry, "title")? {
         definition = definition.title(shown(&title));
     }
@@ -242,26 +248,6 @@ fn prompt(
         name,
         completes,
     })
-}
-
-impl Upstream {
-    /// What stands before the names of what it offers.
-    fn prefix(&self) -> String {
-        match &self.config.prefix {
-            Some(prefix) => prefix.clone(),
-            // Names of tools have fewer characters than keys may have.
-            None => {
-                let plain = |c: char| {
-                    if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                        c
-                    } else {
-                        '_'
-                    }
-                };
-                format!("{}__", self.name.chars().map(plain).collect::<String>())
-            }
-        }
-    }
 }
 
 fn listener(context: &Arc<CallContext>) -> Option<Arc<dyn Listener>> {
@@ -424,16 +410,22 @@ fn told(upstream: &str, error: &CallError) -> String {
 struct UpstreamResource {
     upstream: Arc<Upstream>,
     definition: ResourceDefinition,
+    prefix: UriPrefix,
 }
 
 struct UpstreamTemplate {
     upstream: Arc<Upstream>,
     definition: ResourceDefinition,
+    /// The template as the upstream has it.
+    own: String,
+    prefix: UriPrefix,
     completes: bool,
 }
 
+/// Reads what has a URI here.
 async fn read(
     upstream: Arc<Upstream>,
+    prefix: UriPrefix,
     context: Arc<CallContext>,
     uri: String,
 ) -> Result<Vec<ResourceContents>, ResourceError> {
@@ -441,6 +433,7 @@ async fn read(
     struct Contents {
         contents: Vec<ResourceContents>,
     }
+    let uri = prefix.there(&uri).ok_or_else(ResourceError::not_found)?;
     let params = Params::new().with("uri", uri);
     let answered = upstream
         .request("resources/read", &params, listener(&context), true)
@@ -455,13 +448,20 @@ async fn read(
         }
         other => ResourceError::new(told(&upstream.name, &other)).caused_by(other),
     })?;
-    let contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
+    let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
         ResourceError::new(format!(
             "the upstream server {} answered what is no contents",
             upstream.name
         ))
         .caused_by(error)
     })?;
+    for part in contents
+        .contents
+        .iter_mut()
+        .filter(|part| !part.uri.is_empty())
+    {
+        part.uri = prefix.here(&part.uri);
+    }
     Ok(contents.contents)
 }
 
@@ -473,6 +473,7 @@ impl Resource for UpstreamResource {
     fn read(&self, context: Arc<CallContext>) -> ReadFuture {
         Box::pin(read(
             Arc::clone(&self.upstream),
+            self.prefix.clone(),
             context,
             self.definition.uri().to_owned(),
         ))
@@ -485,7 +486,13 @@ impl ResourceTemplate for UpstreamTemplate {
     }
 
     fn read(&self, context: Arc<CallContext>, uri: &str, _: Parameters) -> ReadFuture {
-        Box::pin(read(Arc::clone(&self.upstream), context, uri.to_owned()))
+        let prefix = self.prefix.clone();
+        Box::pin(read(
+            Arc::clone(&self.upstream),
+            prefix,
+            context,
+            uri.to_owned(),
+        ))
     }
 
     fn completes(&self, _: &str) -> bool {
@@ -493,7 +500,7 @@ impl ResourceTemplate for UpstreamTemplate {
     }
 
     fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> VariableFuture {
-        let reference = json!({"type": "ref/resource", "uri": self.definition.uri()});
+        let reference = json!({"type": "ref/resource", "uri": self.own});
         let upstream = Arc::clone(&self.upstream);
         Box::pin(async move {
             complete(&upstream, &context, reference, request)

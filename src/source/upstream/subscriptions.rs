@@ -3,7 +3,7 @@
 //! However many listen, the upstream is asked once, and no longer than the last of them listens. Where the connection
 //! breaks meanwhile it is made anew; what has changed in between nobody knows, so each resource is said to have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,10 +23,13 @@ const RETRY: Backoff = Backoff {
     max: Duration::from_secs(60),
 };
 
+/// Resources that somebody listens to: by what the upstream calls them, with what they are called here.
+pub(super) type Wanted = BTreeMap<Arc<str>, Vec<Arc<str>>>;
+
 /// What of one upstream's somebody listens to.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    wanted: Mutex<BTreeSet<Arc<str>>>,
+    wanted: Mutex<Wanted>,
     bell: Notify,
     announcer: OnceLock<Announcer>,
 }
@@ -44,13 +47,15 @@ impl Subscriptions {
 
     /// The upstream says that a resource has changed. What nobody listens to is of no interest.
     pub(super) fn updated(&self, uri: &str) {
-        let is_wanted = self.wanted().contains(uri);
-        if let (true, Some(announcer)) = (is_wanted, self.announcer.get()) {
-            announcer.resource_changed(uri);
+        let names = self.wanted().get(uri).cloned();
+        if let (Some(names), Some(announcer)) = (names, self.announcer.get()) {
+            for name in names {
+                announcer.resource_changed(name);
+            }
         }
     }
 
-    fn want(&self, uris: BTreeSet<Arc<str>>) {
+    fn want(&self, uris: Wanted) {
         let mut wanted = self.wanted();
         if *wanted != uris {
             *wanted = uris;
@@ -59,7 +64,7 @@ impl Subscriptions {
         }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +89,7 @@ pub(super) async fn share_out(
         for upstream in upstreams.iter().filter_map(Weak::upgrade) {
             let own = upstream.own_of(&left);
             // Where two have the same, what is read is the first one's.
-            left.retain(|uri| !own.contains(uri));
+            left.retain(|uri| !own.values().flatten().any(|own| own == uri));
             upstream.upkeep.subscriptions.want(own);
         }
         tokio::select! {
@@ -105,7 +110,7 @@ pub(super) async fn attend(upstream: Weak<Upstream>) {
         let Some(held) = upstream.upgrade() else {
             return;
         };
-        let wanted = held.upkeep.subscriptions.wanted().clone();
+        let wanted: BTreeSet<_> = held.upkeep.subscriptions.wanted().keys().cloned().collect();
         let outcome = ask(&held, &wanted, &mut asked, &mut has_told).await;
         let bell = Arc::clone(&held.upkeep);
         let name = held.name.clone();

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::GRACE;
 use super::connection::Upstream;
 use super::listing::Memory;
 use super::subscriptions::Subscriptions;
-use super::{DISCOVERY, GRACE};
 use crate::client::Events;
 use crate::net::{Backoff, chance};
 
@@ -126,7 +126,7 @@ pub(super) async fn attend(
         let was_stale = upkeep.stale.swap(false, Ordering::Relaxed);
         // Nobody is connected to only to be asked for news.
         if tries_again || was_stale && upstream.is_connected() {
-            match timeout(DISCOVERY, upstream.listing()).await {
+            match timeout(upstream.discovery(), upstream.listing()).await {
                 Ok(Ok(fresh)) => {
                     failures = 0;
                     if upstream.learn(fresh, &memory) {

@@ -176,7 +176,7 @@ pub struct HttpLimits {
     pub header_seconds: u32,
     /// Seconds in which a body has to arrive. Default: 30; beyond: 408.
     pub body_seconds: u32,
-    /// Bytes a second that a body has to arrive with after its first five seconds. Default: 1024; below: 408.
+    /// Bytes a second that a body has to arrive with after its first five seconds, be it over HTTP/1.1 or HTTP/2. Default: 1024; below: 408.
     pub body_bytes_per_second: u32,
     /// Seconds that a connection may do nothing. Default: 75.
     pub idle_seconds: u32,
@@ -192,6 +192,9 @@ pub struct HttpLimits {
     /// Streams of one HTTP/2 connection that its client has taken back before anybody has looked at them, 1000 at most;
     /// beyond, it is told to calm down, and the connection ends. Default: 20.
     pub http2_resets: u32,
+    /// Streams of one HTTP/2 connection that its client takes back in a second, be they answered or not; beyond, it is told
+    /// to calm down, and the connection ends. Default: 500.
+    pub http2_resets_per_second: u32,
     /// Seconds after which an HTTP/2 client that says nothing is asked for a sign of life, and seconds that it has to
     /// give one. Default: 20.
     pub http2_ping_seconds: u32,
@@ -243,6 +246,7 @@ impl Default for HttpLimits {
             connection_requests: 10_000,
             http2_streams: 100,
             http2_resets: 20,
+            http2_resets_per_second: 500,
             http2_ping_seconds: 20,
         }
     }

@@ -5,7 +5,7 @@
 //! connections ([`super::sweep`]).
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
@@ -38,6 +38,16 @@ pub(crate) struct ConnectionState {
     /// Bytes that came in since the phase began.
     received: AtomicU64,
     requests: AtomicU32,
+    /// Whether its requests lead to answers: above zero it is trusted.
+    credit: AtomicI32,
+    /// Where it stands in the line of those that are not trusted.
+    turn: AtomicU8,
+    /// How many turns it has had.
+    turns: AtomicU32,
+    /// HTTP/2: how many bytes may still be read from it until others had their turn.
+    room: AtomicU32,
+    /// HTTP/2: streams were taken back too often, and it is let go of.
+    restless: AtomicBool,
     /// The second from which on the connection is closed when its answer is sent.
     retire_at: AtomicU32,
     /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
@@ -72,6 +82,30 @@ pub(crate) enum Phase {
     /// HTTP/2, whose streams have timers of their own.
     Multiplexed,
 }
+
+/// Where a connection that is not trusted stands ([`super::turnstile`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Turn {
+    /// Nowhere.
+    None,
+    /// In line.
+    Awaited,
+    /// It may be looked at once.
+    Come,
+}
+
+/// The most that answers are worth: so much is lost before a connection is no longer trusted, and won back after.
+const CREDIT_MAX: i32 = 64;
+/// What a stream that is taken back costs: as much as so many answers are worth.
+const RESET_COST: i32 = 4;
+/// Turns after which there mostly is an answer, be it over TLS.
+const TURNS_NEW: u32 = 8;
+/// Bytes that are read from an HTTP/2 connection until others have their turn.
+const ROOM: u32 = 32 * 1024;
+/// The same of one that is not trusted, beside the rest of a frame: into 16 KiB go hundreds of streams that are opened and
+/// taken back, and nobody else is served until all have been looked at. Into these go fewer than h2 counts against it.
+const ROOM_UNTRUSTED: u32 = 512;
 
 /// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
 const LATE: u8 = 1;
@@ -111,6 +145,11 @@ impl ConnectionState {
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
             requests: AtomicU32::new(0),
+            credit: AtomicI32::new(0),
+            turn: AtomicU8::new(Turn::None as u8),
+            turns: AtomicU32::new(0),
+            room: AtomicU32::new(0),
+            restless: AtomicBool::new(false),
             retire_at: AtomicU32::new(retire_at),
             body_expired: AtomicU8::new(0),
             body_waker: Mutex::new(None),
@@ -196,6 +235,87 @@ impl ConnectionState {
         self.retires.load(Relaxed)
     }
 
+    /// Whether its requests lead to answers, as far as that is known.
+    #[inline]
+    pub(super) fn is_trusted(&self) -> bool {
+        0 < self.credit.load(Relaxed)
+    }
+
+    /// A request has its answer.
+    #[inline]
+    pub(super) fn has_answered(&self) {
+        let credit = self.credit.load(Relaxed);
+        if credit < CREDIT_MAX {
+            self.credit.store(credit + 1, Relaxed);
+        }
+    }
+
+    /// HTTP/2: the client has taken back so many streams. Whether they were answered does not matter: who takes back what
+    /// is answered at once makes just as much work.
+    pub(super) fn takes_back(&self, streams: u32) {
+        let cost = RESET_COST.saturating_mul(i32::try_from(streams).unwrap_or(i32::MAX));
+        let credit = self.credit.load(Relaxed).saturating_sub(cost);
+        self.credit.store(credit.max(-CREDIT_MAX), Relaxed);
+    }
+
+    /// HTTP/2: streams are taken back too often.
+    pub(super) fn is_too_restless(&self) {
+        self.restless.store(true, Relaxed);
+    }
+
+    /// Whether [`is_too_restless`](Self::is_too_restless) was called.
+    #[inline]
+    pub(super) fn is_restless(&self) -> bool {
+        self.restless.load(Relaxed)
+    }
+
+    pub(super) fn turn(&self) -> Turn {
+        match self.turn.load(Relaxed) {
+            0 => Turn::None,
+            1 => Turn::Awaited,
+            _ => Turn::Come,
+        }
+    }
+
+    pub(super) fn has_turn(&self, turn: Turn) {
+        self.turn.store(turn as u8, Relaxed);
+    }
+
+    /// It is looked at, without being trusted.
+    pub(super) fn takes_turn(&self) {
+        self.has_turn(Turn::None);
+        let turns = self.turns.load(Relaxed);
+        self.turns.store(turns.saturating_add(1), Relaxed);
+    }
+
+    /// Whether it has had so few turns that there may be no answer yet, and has done no harm.
+    pub(super) fn is_new(&self) -> bool {
+        self.turns.load(Relaxed) < TURNS_NEW && 0 <= self.credit.load(Relaxed)
+    }
+
+    /// HTTP/2: the connection is looked at, and may be read from for a while.
+    #[inline]
+    pub(super) fn begin_look(&self) {
+        let room = match self.is_trusted() {
+            true => ROOM,
+            false => ROOM_UNTRUSTED,
+        };
+        self.room.store(room, Relaxed);
+    }
+
+    /// HTTP/2: how many bytes may be read now.
+    #[inline]
+    pub(super) fn room(&self) -> u32 {
+        self.room.load(Relaxed)
+    }
+
+    /// HTTP/2: so many were read.
+    #[inline]
+    pub(super) fn takes_room(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.room.store(self.room().saturating_sub(bytes), Relaxed);
+    }
+
     /// Counts a stream of HTTP/2 until the guard is dropped.
     #[inline]
     pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
@@ -272,6 +392,7 @@ impl ConnectionState {
     /// where it has asked already.
     #[inline]
     pub(crate) fn answer_is_ready(&self) {
+        self.has_answered();
         if self.phase() == Phase::Answer {
             self.phase.store(Phase::Sending as u8, Relaxed);
         }

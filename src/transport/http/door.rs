@@ -42,6 +42,14 @@ pub(crate) struct SocketFile {
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 impl Door {
+    /// Clients come in by a port.
+    pub(super) fn port(listener: TcpListener) -> io::Result<Self> {
+        // On Linux whoever comes in has what is set here: four calls to the system less for each.
+        #[cfg(target_os = "linux")]
+        prepare(&listener)?;
+        Ok(Self::Port(listener))
+    }
+
     /// Where it is; `None` if it is a file.
     pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
         match self {
@@ -89,6 +97,7 @@ impl Arrived {
     pub(super) fn into_socket(self) -> io::Result<StdStream> {
         match self {
             Self::ByPort(stream, _) => {
+                #[cfg(not(target_os = "linux"))]
                 prepare(&stream)?;
                 stream.into_std()
             }
@@ -102,12 +111,13 @@ impl Arrived {
 }
 
 /// Small answers at once, and news of peers that are gone.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+fn prepare<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+    let socket = socket.into();
+    socket.set_tcp_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
         .with_interval(Duration::from_secs(10));
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    socket.set_tcp_keepalive(&keepalive)
 }
 
 #[cfg(unix)]
@@ -177,5 +187,28 @@ impl Drop for SocketFile {
             // Whoever comes next removes it.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_comes_in_is_answered_at_once_and_missed_when_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let door = Door::port(listener).expect("settings");
+        let address = door.address().expect("bound").expect("a port");
+        let _client = TcpStream::connect(address).await.expect("it listens");
+        let arrived = door.accept().await.expect("a client");
+        let socket = arrived.into_socket().expect("a socket");
+        assert!(socket.nodelay().expect("a setting"));
+        let socket = SockRef::from(&socket);
+        assert!(socket.keepalive().expect("a setting"));
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            socket.tcp_keepalive_time().expect("a setting"),
+            Duration::from_secs(30)
+        );
     }
 }

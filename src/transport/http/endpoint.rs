@@ -3,12 +3,12 @@
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
@@ -137,18 +137,51 @@ impl Endpoint {
         Ok(Reading {
             limits,
             reader: Reader::new(body, limits.body_bytes)?,
-            deadline: None,
+            watch: None,
         })
     }
 }
 
-/// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 a timer
-/// for each stream.
+/// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 one for
+/// each stream.
 struct Reading<'e> {
     limits: &'e HttpLimits,
     reader: Reader,
-    /// Mostly the body has come with the head, and no timer is needed.
-    deadline: Option<Pin<Box<Sleep>>>,
+    /// Mostly the body has come with the head, and none is needed.
+    watch: Option<Box<StreamWatch>>,
+}
+
+/// Looks each second whether a stream's body comes in time and fast enough, as the sweep does for connections of HTTP/1.
+struct StreamWatch {
+    began: Instant,
+    second: Pin<Box<Sleep>>,
+}
+
+impl StreamWatch {
+    fn begin() -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            second: Box::pin(sleep_until(began + Duration::from_secs(1))),
+        }
+    }
+
+    /// The limit that was hit, with so many bytes by now.
+    fn poll(&mut self, cx: &mut Context<'_>, received: usize, limits: &HttpLimits) -> Poll<Limit> {
+        loop {
+            ready!(self.second.as_mut().poll(cx));
+            let age = self.began.elapsed().as_secs();
+            if u64::from(limits.body_seconds) <= age {
+                return Poll::Ready(Limit::BodySeconds);
+            }
+            let least = age.saturating_sub(5) * u64::from(limits.body_bytes_per_second);
+            if (received as u64) < least {
+                return Poll::Ready(Limit::BodyRate);
+            }
+            let next = self.began + Duration::from_secs(age + 1);
+            self.second.as_mut().reset(next);
+        }
+    }
 }
 
 impl Reading<'_> {
@@ -175,13 +208,40 @@ impl Reading<'_> {
                 Poll::Pending
             }
             (Poll::Pending, _) => {
-                let limit = Duration::from_secs(u64::from(self.limits.body_seconds));
-                let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(limit)));
-                deadline
-                    .as_mut()
-                    .poll(cx)
-                    .map(|()| Err(Rejection::BodyTooSlow(Limit::BodySeconds)))
+                let watch = self
+                    .watch
+                    .get_or_insert_with(|| Box::new(StreamWatch::begin()));
+                let limit = ready!(watch.poll(cx, self.reader.received(), self.limits));
+                Poll::Ready(Err(Rejection::BodyTooSlow(limit)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// The second in which a body on a stream is given up, and why; `received` says how much has come by when.
+    async fn given_up(received: impl Fn(u64) -> usize) -> (u64, Limit) {
+        let limits = HttpLimits::default();
+        let mut watch = StreamWatch::begin();
+        let began = watch.began;
+        let limit = poll_fn(|cx| watch.poll(cx, received(began.elapsed().as_secs()), &limits));
+        let limit = limit.await;
+        (began.elapsed().as_secs(), limit)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_on_streams_have_five_seconds_and_then_a_least_speed() {
+        assert_eq!(given_up(|_| 0).await, (6, Limit::BodyRate));
+        assert_eq!(given_up(|_| 1023).await, (6, Limit::BodyRate));
+        assert_eq!(given_up(|_| 1024).await, (7, Limit::BodyRate));
+        // All the time that there is, and no more of it.
+        let just_enough = |second: u64| 1024 * second.saturating_sub(5) as usize;
+        assert_eq!(given_up(just_enough).await, (30, Limit::BodySeconds));
+        assert_eq!(given_up(|_| 1 << 20).await, (30, Limit::BodySeconds));
     }
 }

@@ -26,6 +26,7 @@ mod openapi;
 mod own;
 mod peers;
 mod playground;
+mod resets;
 mod rest;
 mod route;
 mod sending;
@@ -35,6 +36,7 @@ mod status;
 mod stream;
 mod timer;
 mod tls;
+mod turnstile;
 mod watch;
 mod worker;
 
@@ -99,7 +101,7 @@ impl Listener {
         let door = match (inherited()?, &config.unix_socket) {
             (Some(door), _) => door,
             (None, Some(path)) => socket_file(path, config.unix_socket_mode)?,
-            (None, None) => Door::Port(listen(SocketAddr::new(config.host, config.port))?),
+            (None, None) => Door::port(listen(SocketAddr::new(config.host, config.port))?)?,
         };
         Ok(Self {
             address: door.address()?,
@@ -276,7 +278,7 @@ fn inherited() -> io::Result<Option<Door>> {
         Ok(None) => return Ok(None),
         Ok(Some(listener)) => {
             listener.set_nonblocking(true)?;
-            Door::Port(TcpListener::from_std(listener)?)
+            Door::port(TcpListener::from_std(listener)?)?
         }
         // What is no port may be a file; it stays where it was until somebody takes it.
         Err(problem) => match handed.take_unix_listener(0) {

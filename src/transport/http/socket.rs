@@ -3,11 +3,12 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::{ConnectionState, Phase};
+use super::resets::ResetWatch;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
 
@@ -20,8 +21,11 @@ pub(crate) struct Socket {
     /// More may have come than was read.
     unread: bool,
     watch: HeadWatch,
-    /// HTTP/2 has frames, and no heads that could be read in two ways.
-    watched: bool,
+    /// HTTP/2 has frames, and no heads that could be read in two ways. What is watched there is how often streams are
+    /// taken back.
+    resets: Option<Box<ResetWatch>>,
+    /// What was written last may be the beginning of something.
+    unfinished: bool,
     /// Something was written since a request was last read.
     answered: bool,
 }
@@ -30,22 +34,64 @@ pub(crate) struct Socket {
 pub(crate) type Guards = Box<dyn Send + Sync>;
 
 impl Socket {
-    pub(crate) fn new(stream: Stream, state: Arc<ConnectionState>, guards: Guards) -> Self {
+    /// `resets` is how many streams may be taken back in a second, over HTTP/2.
+    pub(crate) fn new(
+        stream: Stream,
+        state: Arc<ConnectionState>,
+        guards: Guards,
+        resets: u32,
+    ) -> Self {
+        let multiplexed = state.phase() == Phase::Multiplexed;
         Self {
             stream,
             guards: Some(guards),
             unread: false,
             watch: HeadWatch::default(),
-            watched: state.phase() != Phase::Multiplexed,
+            resets: multiplexed.then(|| Box::new(ResetWatch::new(resets))),
+            unfinished: false,
             state,
             answered: false,
         }
     }
 
+    /// Reads no more than `room` bytes.
+    fn read_some(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        room: usize,
+    ) -> Poll<io::Result<()>> {
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let bytes = part.filled().len();
+        buffer.advance(bytes);
+        Poll::Ready(Ok(()))
+    }
+
     #[inline]
-    fn has_written(&mut self, progress: bool) {
+    fn has_written(&mut self, written: &Poll<io::Result<usize>>, wanted: usize) {
+        let progress = written.is_ready();
+        self.unfinished = !matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted);
         self.answered |= progress;
         self.state.has_written(progress, self.watch.has_more());
+    }
+
+    /// Tells a client of HTTP/2 why nothing more is said: GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 sections 6.8 and 7), which
+    /// hyper says only for reasons of its own. Whoever takes nothing, or has been told half of something, is told nothing.
+    #[cold]
+    fn tell_to_calm_down(&mut self) {
+        const GOAWAY: [u8; 17] = [
+            0, 0, 8, 7, 0, 0, 0, 0, 0, // eight bytes of a frame of this type
+            0x7f, 0xff, 0xff, 0xff, // any stream may have been looked at
+            0, 0, 0, 11, // ENHANCE_YOUR_CALM
+        ];
+        if self.unfinished {
+            return;
+        }
+        let cx = &mut Context::from_waker(Waker::noop());
+        if let Poll::Ready(Ok(_)) = Pin::new(&mut self.stream).poll_write(cx, &GOAWAY) {
+            let _: Poll<io::Result<()>> = Pin::new(&mut self.stream).poll_flush(cx);
+        }
     }
 }
 
@@ -57,7 +103,20 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let mut room = usize::MAX;
+        if let Some(watch) = &self.resets {
+            let left = self.state.room();
+            if left == 0 {
+                // There may be more, but others wait too.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            room = left as usize + watch.rest_of_frame();
+        }
+        let read = match room < buffer.remaining() {
+            true => self.read_some(cx, buffer, room),
+            false => Pin::new(&mut self.stream).poll_read(cx, buffer),
+        };
         let socket = &mut *self;
         socket.unread = read.is_ready() && before < buffer.filled().len();
         if read.is_pending() {
@@ -66,16 +125,32 @@ impl AsyncRead for Socket {
             return read;
         }
         let answered = std::mem::take(&mut socket.answered);
-        if socket.watched {
-            let familiar = &socket.state.familiar;
-            let at = match socket.state.phase() {
-                Phase::Idle if !familiar.waits() => At::Beginning,
-                Phase::Idle | Phase::Head => At::Head,
-                _ => At::Body,
-            };
-            let came = socket.watch.look(&mut buffer.filled_mut()[before..], at);
-            if at == At::Beginning {
-                familiar.note(came);
+        match &mut socket.resets {
+            None => {
+                let familiar = &socket.state.familiar;
+                let at = match socket.state.phase() {
+                    Phase::Idle if !familiar.waits() => At::Beginning,
+                    Phase::Idle | Phase::Head => At::Head,
+                    _ => At::Body,
+                };
+                let came = socket.watch.look(&mut buffer.filled_mut()[before..], at);
+                if at == At::Beginning {
+                    familiar.note(came);
+                }
+            }
+            Some(watch) => {
+                let read = &buffer.filled()[before..];
+                socket.state.takes_room(read.len());
+                let resets = watch.look(read, socket.state.now());
+                if 0 < resets.count {
+                    socket.state.takes_back(resets.count);
+                }
+                if resets.too_many {
+                    socket.state.is_too_restless();
+                    // Nothing of it is looked at: whoever drives the connection ends it.
+                    buffer.set_filled(before);
+                    return Poll::Pending;
+                }
             }
         }
         socket
@@ -93,7 +168,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.has_written(written.is_ready());
+        self.has_written(&written, bytes.len());
         written
     }
 
@@ -104,7 +179,7 @@ impl AsyncWrite for Socket {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.has_written(written.is_ready());
+        self.has_written(&written, pieces.iter().map(|piece| piece.len()).sum());
         written
     }
 
@@ -124,6 +199,10 @@ impl AsyncWrite for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        let restless = self.state.is_restless();
+        if restless {
+            self.tell_to_calm_down();
+        }
         if !self.unread || self.state.is_cut() {
             return;
         }
@@ -132,7 +211,10 @@ impl Drop for Socket {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();
             runtime.spawn(async move {
-                stream.linger().await;
+                match restless {
+                    true => stream.hold().await,
+                    false => stream.linger().await,
+                }
                 drop(guards);
             });
         }

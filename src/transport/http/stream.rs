@@ -32,6 +32,14 @@ impl Stream {
         };
         let _ = tokio::time::timeout(PATIENCE, lingering).await;
     }
+
+    /// Says that nothing more will be sent, and takes nothing more either: for those who would go on sending. It costs
+    /// nothing to have them wait.
+    pub(crate) async fn hold(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let _ = tokio::time::timeout(PATIENCE, self.shutdown()).await;
+        tokio::time::sleep(PATIENCE).await;
+    }
 }
 
 impl AsyncRead for Stream {

@@ -30,6 +30,7 @@ use super::socket::{Guards, Socket};
 use super::stream::Stream;
 use super::timer::{CoarseTimer, WorkerClock};
 use super::tls::{HTTP_2, Tls};
+use super::turnstile::Turnstile;
 use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::net::ConnectionWaker;
@@ -40,6 +41,10 @@ use crate::telemetry::{Life, QUEUE_TIME};
 const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
+/// Sockets that a worker takes on until those that it has are looked at again.
+const TAKEN_AT_ONCE: u64 = 16;
+/// Connections that have ended are forgotten once a second, or when there are so many and half of them have.
+const KEPT_MIN: usize = 1024;
 /// What a head may take before anything has looked at it.
 const HEAD_MAX: usize = 64 * 1024;
 /// What is read at once of a connection whose requests are large: arguments of 64 KiB mostly come in one piece then, which
@@ -115,6 +120,7 @@ impl Worker {
             load: Arc::clone(&load),
             clock: Arc::default(),
             connections: Arc::default(),
+            turnstile: Arc::default(),
             drain,
         };
         let connections = Arc::clone(&shared.connections);
@@ -198,6 +204,7 @@ struct Shared {
     clock: Arc<WorkerClock>,
     /// All connections, for the sweep.
     connections: Arc<Mutex<Vec<Swept>>>,
+    turnstile: Arc<Turnstile>,
     drain: Arc<Drain>,
 }
 
@@ -235,6 +242,8 @@ impl Shared {
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
         ));
+        let turnstile = Arc::clone(&self.turnstile);
+        tokio::spawn(async move { turnstile.keep().await });
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
@@ -243,6 +252,9 @@ impl Shared {
                 queue_time.record(accepted.at.elapsed());
                 let noise = std::hash::BuildHasher::hash_one(&random, taken);
                 self.adopt(accepted, &service, tls.as_ref(), &limits, noise);
+                if taken.is_multiple_of(TAKEN_AT_ONCE) {
+                    tokio::task::yield_now().await;
+                }
             }
         };
         tokio::select! {
@@ -266,7 +278,11 @@ impl Shared {
             place,
             ..
         } = accepted;
-        let guards = (LoadGuard(Arc::clone(&self.load)), self.life.client(), place);
+        let load = LoadGuard(Arc::clone(&self.load));
+        if has_gone(&stream) {
+            return;
+        }
+        let guards = (load, self.life.client(), place);
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -288,15 +304,32 @@ impl Shared {
             drain: Arc::clone(&self.drain),
             limits: limits.clone(),
         };
-        let task = tokio::spawn(serving.run(stream, Box::new(guards)));
+        let turnstile = Arc::clone(&self.turnstile);
+        let task = tokio::spawn(serving.in_turn(stream, Box::new(guards), turnstile));
         let mut connections = self
             .connections
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        if KEPT_MIN <= connections.len() && connections.len() == connections.capacity() {
+            connections.retain(|connection| !connection.task.is_finished());
+            // Unless half of them are gone, it is time for more room.
+            if connections.capacity() / 2 < connections.len() {
+                let more = connections.len();
+                connections.reserve(more);
+            }
+        }
         connections.push(Swept {
             state,
             task: task.abort_handle(),
         });
+    }
+}
+
+/// Whether a client has closed its connection before anything was looked at: then nothing needs to be set up for it.
+fn has_gone(stream: &StdStream) -> bool {
+    match stream.peek(&mut [0]) {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
     }
 }
 
@@ -356,6 +389,17 @@ struct Serving {
 }
 
 impl Serving {
+    /// To its end, and whenever it is its turn.
+    async fn in_turn(self, stream: TcpStream, guards: Guards, turnstile: Arc<Turnstile>) {
+        let state = Arc::clone(&self.state);
+        let mut serving = pin!(self.run(stream, guards));
+        std::future::poll_fn(|cx| match turnstile.lets_pass(&state, cx) {
+            true => serving.as_mut().poll(cx),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
     /// To its end.
     async fn run(self, stream: TcpStream, guards: Guards) {
         let begun = match &self.tls {
@@ -418,7 +462,12 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     } else {
         Phase::Idle
     });
-    let io = TokioIo::new(Socket::new(stream, Arc::clone(&state), guards));
+    let io = TokioIo::new(Socket::new(
+        stream,
+        Arc::clone(&state),
+        guards,
+        limits.http2_resets_per_second,
+    ));
     let hits = Arc::clone(&service.limits().hits);
     let served = Arc::new(Served::new(service, Arc::clone(&state)));
     let respond =
@@ -447,6 +496,14 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
             .serve_connection(io, service_fn(respond));
         let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
         until_drained(connection, &drain, None, ConnectionWaker::standing_for, end).await
+    };
+    let Some(ended) = ended else {
+        hits.count(Limit::Http2ResetRate);
+        tracing::debug!(
+            setting = Limit::Http2ResetRate.setting(),
+            "a client takes streams back too often: its connection was closed"
+        );
+        return;
     };
     if let Err(error) = ended {
         if let Some(limit) = limit_of(&error, multiplexed, &state, limits.header_bytes) {
@@ -523,14 +580,15 @@ async fn speaks_http2(
 }
 
 /// Drives a connection, and asks it to end once the server stops, or once its state says so. While the server runs that
-/// costs one load at each poll. `waker_of` makes what the connection wakes of what wakes its task.
+/// costs one load at each poll. `waker_of` makes what the connection wakes of what wakes its task. `None` once streams are
+/// taken back too often.
 async fn until_drained<C: Future>(
     connection: C,
     drain: &Drain,
     retiring: Option<&ConnectionState>,
     waker_of: fn(&Waker) -> Waker,
     end: impl Fn(Pin<&mut C>),
-) -> C::Output {
+) -> Option<C::Output> {
     let mut connection = pin!(connection);
     let mut news = pin!(drain.news.notified());
     let mut listening = false;
@@ -540,20 +598,58 @@ async fn until_drained<C: Future>(
         // It is always the same task that polls this.
         let waker = waker.get_or_insert_with(|| waker_of(cx.waker()));
         let cx = &mut Context::from_waker(waker);
+        if let Some(state) = retiring {
+            state.begin_look();
+        }
         if !listening {
             listening = true;
             // Only to be woken; whether there is news is read from the flag.
             let _: Poll<()> = news.as_mut().poll(cx);
             // What has come already is read first: a connection without a request would be closed.
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(ended);
+                return Poll::Ready(Some(ended));
             }
         }
         if !ended && (drain.has_begun() || retiring.is_some_and(|state| state.retires(cx))) {
             ended = true;
             end(connection.as_mut());
         }
-        connection.as_mut().poll(cx)
+        match connection.as_mut().poll(cx) {
+            Poll::Pending if retiring.is_some_and(ConnectionState::is_restless) => {
+                Poll::Ready(None)
+            }
+            ended => ended.map(Some),
+        }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn only_who_has_closed_without_a_word_has_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let connect = || {
+            let client = StdStream::connect(listener.local_addr().expect("bound"));
+            let (socket, _) = listener.accept().expect("a client");
+            (client.expect("it listens"), socket)
+        };
+        // Blocking, so that what has been done is seen for certain.
+        let (silent, socket) = connect();
+        socket.set_nonblocking(true).expect("a setting");
+        assert!(!has_gone(&socket));
+        drop(silent);
+        let (gone, socket) = connect();
+        drop(gone);
+        assert!(has_gone(&socket));
+        let (mut hurried, socket) = connect();
+        hurried.write_all(b"GET").expect("sent");
+        drop(hurried);
+        assert!(!has_gone(&socket));
+    }
 }

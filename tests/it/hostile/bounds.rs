@@ -236,8 +236,11 @@ fn bounds_that_cannot_be_meant_are_told_of_at_start() {
     for (setting, value, least_or_most) in [
         ("http.limits.header_fields", 101, "16 to 100"),
         ("http.limits.http2_resets", 0, "1 to 1000"),
+        ("http.limits.http2_resets_per_second", 0, "1 to 1000000"),
         ("auth.key_bytes", 63, "64 to 512"),
         ("auth.token_bytes", 16_385, "1024 to 16384"),
+        ("upstreams_reap_seconds", 0, "1 to 3600"),
+        ("upstreams_reap_seconds", 3601, "1 to 3600"),
         ("server.session_seconds", 59, "60 to 86400"),
         ("server.session_seconds", 86_401, "60 to 86400"),
         ("server.streams.queue_messages", 0, "1 to 65536"),
@@ -291,56 +294,78 @@ fn sub_03_streams_have_their_number_of_resources_and_it_is_counted() {
     counted(&server, "server.streams.subscriptions", 1);
 }
 
-#[test]
-fn http_2_clients_that_take_all_back_are_told_to_calm_down_and_counted() {
+/// What an HTTP/2 client is told that opens so many streams and takes each back at once: the code of GOAWAY, or nothing.
+fn told_for_resets(server: &Running, resets: u32) -> Option<u32> {
     const SETTINGS: u8 = 4;
     const HEADERS: u8 = 1;
     const RESET: u8 = 3;
     const GOAWAY: u8 = 7;
-    const ENHANCE_YOUR_CALM: u32 = 11;
     // GET, http, / and the authority, in the form that everybody begins with.
     let head = b"\x82\x86\x84\x41\x09localhost";
-    for (resets, ends) in [(5, false), (60, true)] {
-        let server = narrow(|c| c.http.limits.http2_resets = 10);
-        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        sent.extend(frame(SETTINGS, 0, 0, b""));
-        for n in 0..resets {
-            sent.extend(frame(HEADERS, 5, 2 * n + 1, head));
-            sent.extend(frame(RESET, 0, 2 * n + 1, &8_u32.to_be_bytes()));
-        }
-        // PING, whose answer comes behind everything before it.
-        sent.extend(frame(6, 0, 0, b"12345678"));
-        let mut wire = super::Wire::open(&server);
-        wire.0.write_all(&sent).expect("sent");
-        let told = loop {
-            let mut rest = &wire.1[..];
-            let found = loop {
-                let Some((head, more)) = rest.split_first_chunk::<9>() else {
-                    break None;
-                };
-                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-                let Some((payload, more)) = more.split_at_checked(length) else {
-                    break None;
-                };
-                match (head[3], head[4]) {
-                    (GOAWAY, _) => {
-                        let code = payload[4..8].try_into().expect("four bytes");
-                        break Some(Some(u32::from_be_bytes(code)));
-                    }
-                    (6, 1) => break Some(None),
-                    _ => rest = more,
-                }
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(SETTINGS, 0, 0, b""));
+    for n in 0..resets {
+        sent.extend(frame(HEADERS, 5, 2 * n + 1, head));
+        sent.extend(frame(RESET, 0, 2 * n + 1, &8_u32.to_be_bytes()));
+    }
+    // PING, whose answer comes behind everything before it.
+    sent.extend(frame(6, 0, 0, b"12345678"));
+    let mut wire = super::Wire::open(server);
+    wire.0.write_all(&sent).expect("sent");
+    let told = loop {
+        let mut rest = &wire.1[..];
+        let found = loop {
+            let Some((head, more)) = rest.split_first_chunk::<9>() else {
+                break None;
             };
-            match found {
-                Some(told) => break told,
-                None => wire.more().expect("an answer"),
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let Some((payload, more)) = more.split_at_checked(length) else {
+                break None;
+            };
+            match (head[3], head[4]) {
+                (GOAWAY, _) => {
+                    let code = payload[4..8].try_into().expect("four bytes");
+                    break Some(Some(u32::from_be_bytes(code)));
+                }
+                (6, 1) => break Some(None),
+                _ => rest = more,
             }
         };
-        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
-        if ends {
-            while wire.more().is_ok() {}
+        match found {
+            Some(told) => break told,
+            None => wire.more().expect("an answer"),
         }
+    };
+    if told.is_some() {
+        while wire.more().is_ok() {}
+    }
+    told
+}
+
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+#[test]
+fn http_2_clients_that_take_all_back_are_told_to_calm_down_and_counted() {
+    for (resets, ends) in [(5, false), (60, true)] {
+        let server = narrow(|c| c.http.limits.http2_resets = 10);
+        let told = told_for_resets(&server, resets);
+        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
         counted(&server, "http.limits.http2_resets", u64::from(ends));
+    }
+}
+
+#[test]
+fn http_2_clients_that_take_back_too_much_in_a_second_are_told_to_calm_down_and_counted() {
+    for (resets, ends) in [(10, false), (11, true)] {
+        let server = narrow(|c| {
+            c.http.limits.http2_resets = 1000;
+            c.http.limits.http2_resets_per_second = 10;
+        });
+        let told = told_for_resets(&server, resets);
+        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
+        let limit = "http.limits.http2_resets_per_second";
+        counted(&server, limit, u64::from(ends));
+        counted(&server, "http.limits.http2_resets", 0);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::{Case, Era, META, Wire, run_on, server};
+use super::{Case, Era, META, Wire, run_on, serve};
 
 /// What comes back first that is about the request, or the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,8 @@ fn first(wire: &mut Wire) -> Result<First, String> {
 
 #[test]
 fn http_2_what_breaks_its_rules_ends_the_stream_or_the_connection_and_nothing_else() {
-    let server = server();
+    // Whichever of the two limits it is that streams are taken back against.
+    let server = serve().limits(|l| l.http2_resets_per_second = 50).start();
     let big = "y".repeat(8000);
     let cases: Vec<(&str, Vec<u8>, First)> = vec![
         ("a good one", and(&[]), First::Status(200)),

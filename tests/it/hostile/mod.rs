@@ -45,12 +45,15 @@ async fn numbers(small: u8, wide: Option<i64>, real: Option<f64>) -> String {
 }
 
 fn server() -> Running {
+    serve().start()
+}
+
+fn serve() -> Serve {
     Serve::new()
         .tool(say)
         .tool(anything)
         .tool(numbers)
         .configured(|c| c.toolsets.push("demo".to_owned()))
-        .start()
 }
 
 /// One exchange and what it has to be.

@@ -251,3 +251,26 @@ fn operators_see_how_each_upstream_is_doing() {
         "what is behind is for those who run it"
     );
 }
+
+#[test]
+fn one_that_nobody_uses_is_ended_and_started_again_by_the_next_call() {
+    let folder = folder("Idle.");
+    let server = with_upstream(&folder, |c| c["idle_seconds"] = json!(1))
+        .configured(|c| c.upstreams_reap_seconds = Some(1))
+        .admin()
+        .start();
+    let call = || {
+        let called = server.session("2025-11-25").call("x__count", &json!({}));
+        called.result()["content"][0]["text"].clone()
+    };
+    call();
+    let state = || {
+        let text = "GET /health/detailed HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let health = server.connect_to_admin().send(text).receive().json();
+        health["backends"][0]["state"].clone()
+    };
+    becomes(|| state() == "idle");
+    let before = starts(folder.path());
+    call();
+    assert_eq!(starts(folder.path()), before + 1);
+}

@@ -55,9 +55,10 @@ fn pair(how: &str, change: impl FnOnce(Serve) -> Serve) -> Pair {
     let folder = tempfile::tempdir().expect("a folder");
     let good = everything();
     let mut bad = stdio(&misbehaving(folder.path(), how));
-    bad.timeout_seconds = 2;
     bad.bulkhead.breaker_failures = 3;
-    let server = change(behind([("bad", bad), ("good", http(&good))])).start();
+    let both = behind([("bad", bad), ("good", http(&good))]);
+    let both = both.configured(|c| c.upstreams_timeout_seconds = Some(2));
+    let server = change(both).start();
     Pair {
         folder,
         server,

@@ -4,6 +4,7 @@ mod changes;
 mod eras;
 mod misbehaving;
 mod modern;
+mod names;
 mod subscriptions;
 mod tokens;
 

@@ -16,7 +16,7 @@ fn subscribe(session: &Session<'_>, method: &str, uri: &str) {
 }
 
 /// How many resources a server's streams have subscribed to.
-fn subscriptions(server: &Running) -> String {
+pub(super) fn subscriptions(server: &Running) -> String {
     let text = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let metrics = server.connect_to_admin().send(text).receive().body;
     let line = metrics

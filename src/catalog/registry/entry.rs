@@ -1,0 +1,139 @@
+//! What a catalog has of each thing that it offers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::CatalogError;
+use crate::catalog::schema::{self, Compiled, HeaderParameter, says_no_more_than_type};
+use crate::catalog::{
+    Arguments, InvalidArguments, Output, Prompt, Resource, ResourceTemplate, Tool,
+};
+use crate::protocol::UriTemplate;
+use crate::telemetry::OperationId;
+
+/// A tool with what was computed from its definition once.
+pub(crate) struct CatalogTool {
+    pub(crate) tool: Arc<dyn Tool>,
+    /// Arguments that HTTP headers mirror.
+    pub(crate) header_parameters: Vec<HeaderParameter>,
+    /// `None` where the tool checks its arguments itself.
+    input: Option<Compiled>,
+    output: Option<Compiled>,
+    /// What its calls are counted under.
+    pub(crate) operation: OperationId,
+}
+
+/// A resource at one URI.
+pub(crate) struct CatalogResource {
+    pub(crate) resource: Arc<dyn Resource>,
+}
+
+/// Resources of one shape.
+pub(crate) struct CatalogTemplate {
+    pub(crate) template: Arc<dyn ResourceTemplate>,
+    pub(crate) uri: UriTemplate,
+}
+
+/// A prompt.
+pub(crate) struct CatalogPrompt {
+    pub(crate) prompt: Arc<dyn Prompt>,
+    /// What its uses are counted under.
+    pub(crate) operation: OperationId,
+}
+
+impl CatalogTool {
+    pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, CatalogError> {
+        let definition = tool.definition();
+        let failed = |which| {
+            let tool = definition.name.clone();
+            move |source| CatalogError::Schema {
+                tool,
+                which,
+                source,
+            }
+        };
+        // A schema that says no more than a type was written by one, and is sound; nobody will check anything with it.
+        let input = if tool.checks_arguments() && says_no_more_than_type(&definition.input_schema) {
+            None
+        } else {
+            let compiled = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
+            (!tool.checks_arguments()).then_some(compiled)
+        };
+        let header_parameters =
+            schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;
+        let output = match &definition.output_schema {
+            Some(schema) if !(tool.checks_output() && says_no_more_than_type(schema)) => {
+                let compiled = Compiled::output(schema).map_err(failed("output"))?;
+                (!tool.checks_output()).then_some(compiled)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            input,
+            output,
+            header_parameters,
+            operation: OperationId::OTHER,
+            tool,
+        })
+    }
+
+    /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
+    /// for it stays one.
+    pub(crate) fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
+        let Some(schema) = &self.input else {
+            return Ok(arguments);
+        };
+        let tree = Value::Object(arguments.to_map()?);
+        schema.check(&tree)?;
+        match tree {
+            Value::Object(object) => Ok(Arguments::from(object)),
+            _ => Ok(arguments),
+        }
+    }
+
+    /// Checks a structured result against the output schema, unless the tool's type vouches for it.
+    pub(crate) fn check_output(&self, output: &Output) -> Result<(), String> {
+        let Some(schema) = &self.output else {
+            return Ok(());
+        };
+        let Some(structured) = &output.structured else {
+            return Err(
+                "it declares an output schema, but its result is not structured".to_owned(),
+            );
+        };
+        let tree: Value = serde_json::from_str(structured).map_err(|e| e.to_string())?;
+        schema.check(&tree).map_err(|e| e.to_string())
+    }
+}
+
+impl fmt::Debug for CatalogTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogTool")
+            .field(&self.tool.definition().name())
+            .finish()
+    }
+}
+
+impl fmt::Debug for CatalogResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogResource")
+            .field(&self.resource.definition().uri())
+            .finish()
+    }
+}
+
+impl fmt::Debug for CatalogTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogTemplate").field(&self.uri).finish()
+    }
+}
+
+impl fmt::Debug for CatalogPrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CatalogPrompt")
+            .field(&self.prompt.definition().name())
+            .finish()
+    }
+}

@@ -1,0 +1,82 @@
+//! Why something cannot be offered.
+
+use crate::catalog::schema::SchemaError;
+use crate::protocol::TemplateError;
+
+/// Why something cannot be offered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// Two tools of one name.
+    #[error("tool {name:?} was added twice; give one of them another name")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A name that clients would not accept.
+    #[error(
+        "tool name {name:?} is not valid: a name has 1 to 128 characters of A-Z, a-z, 0-9, '_', '-' and '.'"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A schema that cannot be used.
+    #[error("tool {tool:?}: its {which} schema cannot be used")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// `input` or `output`.
+        which: &'static str,
+        /// What is wrong with it, and where.
+        #[source]
+        source: SchemaError,
+    },
+    /// Two resources of one URI.
+    #[error("resource {uri:?} was added twice; give one of them another URI")]
+    DuplicateResource {
+        /// The URI.
+        uri: String,
+    },
+    /// What should be a URI is none.
+    #[error("resource {uri:?}: that is no URI, {problem}")]
+    Uri {
+        /// What should be a URI.
+        uri: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A template that cannot be used.
+    #[error("resource {template:?}: the template cannot be used")]
+    Template {
+        /// The template.
+        template: String,
+        /// What is wrong with it.
+        #[source]
+        source: TemplateError,
+    },
+    /// Two templates that match the same URIs.
+    #[error("the templates {one:?} and {other:?} match the same URIs; drop one of them")]
+    AmbiguousTemplates {
+        /// The one that was added first.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A member of a resource's or a prompt's definition that clients would not accept.
+    #[error("{what} {name:?}: {problem}")]
+    Definition {
+        /// `resource`, `prompt`, `tool` or `extension`.
+        what: &'static str,
+        /// Its URI or name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Two prompts of one name.
+    #[error("prompt {name:?} was added twice; give one of them another name")]
+    DuplicatePrompt {
+        /// The name.
+        name: String,
+    },
+}

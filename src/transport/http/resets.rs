@@ -1,0 +1,159 @@
+//! How often an HTTP/2 client takes streams back.
+//!
+//! hyper and h2 count the streams that are taken back before anybody has looked at them; one that is taken back a moment
+//! later costs as much and is counted by nobody (CVE-2023-44487). So the frames that come in are followed here, from
+//! header to header, and those that take a stream back (RST_STREAM, RFC 9113 section 6.4) are counted.
+
+/// What a client says before its first frame (RFC 9113 section 3.4).
+const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+/// The header of a frame: length, type, flags, stream.
+const HEADER_BYTES: usize = 9;
+const RST_STREAM: u8 = 3;
+
+/// Follows the frames of one connection.
+#[derive(Debug)]
+pub(super) struct ResetWatch {
+    /// More than that in a second are too many.
+    limit: u32,
+    second: u32,
+    /// How many there were in that second.
+    count: u32,
+    /// Bytes until the next header.
+    skip: usize,
+    /// What has come of a header that came in parts.
+    header: [u8; HEADER_BYTES],
+    begun: usize,
+}
+
+/// What some bytes came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resets {
+    /// Streams that were taken back by them.
+    pub(super) count: u32,
+    /// With them there are more in this second than there may be.
+    pub(super) too_many: bool,
+}
+
+impl ResetWatch {
+    /// Nothing has come yet; `limit` are allowed in a second.
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            limit,
+            second: 0,
+            count: 0,
+            skip: PREFACE_BYTES,
+            header: [0; HEADER_BYTES],
+            begun: 0,
+        }
+    }
+
+    /// Follows what came next, in the second `now`.
+    #[inline]
+    pub(super) fn look(&mut self, bytes: &[u8], now: u32) -> Resets {
+        let count = self.follow(bytes);
+        if count == 0 {
+            return Resets {
+                count,
+                too_many: false,
+            };
+        }
+        if self.second != now {
+            (self.second, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(count);
+        Resets {
+            count,
+            too_many: self.limit < self.count,
+        }
+    }
+
+    /// Bytes that belong to the frame that has begun to come.
+    pub(super) fn rest_of_frame(&self) -> usize {
+        self.skip
+    }
+
+    fn follow(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut count = 0;
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
+                return count;
+            }
+            // Mostly it has come whole.
+            let header = match bytes.split_first_chunk::<HEADER_BYTES>() {
+                Some((header, rest)) if self.begun == 0 => {
+                    bytes = rest;
+                    header
+                }
+                _ => {
+                    let part = (HEADER_BYTES - self.begun).min(bytes.len());
+                    self.header[self.begun..self.begun + part].copy_from_slice(&bytes[..part]);
+                    self.begun += part;
+                    bytes = &bytes[part..];
+                    if self.begun < HEADER_BYTES {
+                        return count;
+                    }
+                    self.begun = 0;
+                    &self.header
+                }
+            };
+            self.skip = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+            count += u32::from(header[3] == RST_STREAM);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+        let mut frame = length[1..].to_vec();
+        frame.extend([kind, 0, 0, 0, 0, 1]);
+        frame.extend(payload);
+        frame
+    }
+
+    /// HEADERS and RST_STREAM, so many times; payloads look like frames themselves.
+    fn streams(count: usize) -> Vec<u8> {
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        sent.extend(frame(4, b""));
+        for _ in 0..count {
+            sent.extend(frame(1, &frame(RST_STREAM, &[3; 4])));
+            sent.extend(frame(RST_STREAM, &8_u32.to_be_bytes()));
+        }
+        sent
+    }
+
+    #[test]
+    fn frames_are_counted_however_they_are_cut() {
+        let sent = streams(7);
+        for size in 1..=sent.len() {
+            let mut watch = ResetWatch::new(100);
+            let seen = sent.chunks(size).map(|part| watch.look(part, 1).count);
+            assert_eq!(seen.sum::<u32>(), 7, "{size}");
+            assert_eq!(watch.rest_of_frame(), 0);
+        }
+        let mut watch = ResetWatch::new(100);
+        watch.look(&streams(0), 1);
+        watch.look(&frame(0, b"data")[..10], 1);
+        assert_eq!(watch.rest_of_frame(), 3);
+    }
+
+    #[test]
+    fn so_many_in_a_second_and_not_one_more() {
+        let mut watch = ResetWatch::new(5);
+        assert!(!watch.look(&streams(5), 1).too_many);
+        let one = frame(RST_STREAM, &[0; 4]);
+        assert!(!watch.look(&one, 2).too_many, "another second");
+        for _ in 0..4 {
+            assert!(!watch.look(&one, 2).too_many);
+        }
+        // What takes nothing back is told of nothing.
+        assert!(!watch.look(&frame(0, b"data"), 2).too_many);
+        assert!(watch.look(&one, 2).too_many);
+    }
+}

@@ -1,0 +1,263 @@
+//! Who has proved nothing yet waits for a turn: strangers cannot make those wait who are being served.
+//!
+//! A worker does one thing after the other. A thousand connections that are always ready, with streams that they take back
+//! at once for example, would each be looked at between any two looks at a good one. So only those that are trusted, since
+//! their requests were answered lately ([`ConnectionState::is_trusted`]), are looked at whenever there is something. All
+//! others share a few turns for each round of the worker, and stand in line where those are used up: in one line those who
+//! have just come, and in another, which gets a quarter of the turns, those who have had some and still have no answer, or
+//! have taken streams back.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::Notify;
+
+use super::connection::{ConnectionState, Turn};
+
+/// Turns for each round, in which everything runs once that was ready when it began.
+const TURNS: usize = 8;
+/// Those of them that are kept for connections that are not new, where any of these wait.
+const TURNS_OLD: usize = TURNS / 4;
+
+/// The line of one worker.
+#[derive(Debug)]
+pub(super) struct Turnstile {
+    line: Mutex<Line>,
+    used_up: Notify,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// Turns that are left of this round.
+    left: usize,
+    /// Each connection stands here once at most: those that have come lately, and the others.
+    new: VecDeque<Waiting>,
+    old: VecDeque<Waiting>,
+}
+
+type Waiting = (Arc<ConnectionState>, Waker);
+
+impl Default for Turnstile {
+    fn default() -> Self {
+        Self {
+            line: Mutex::new(Line {
+                left: TURNS,
+                new: VecDeque::new(),
+                old: VecDeque::new(),
+            }),
+            used_up: Notify::new(),
+        }
+    }
+}
+
+impl Turnstile {
+    /// Whether a connection may be looked at now. If not, `cx` is woken when it is its turn.
+    #[inline]
+    pub(super) fn lets_pass(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
+        state.is_trusted() || self.takes_turn(state, cx)
+    }
+
+    fn takes_turn(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
+        match state.turn() {
+            Turn::Come => {
+                state.takes_turn();
+                return true;
+            }
+            Turn::Awaited => return false,
+            Turn::None => {}
+        }
+        let mut line = self.line();
+        let passes = 0 < line.left;
+        if passes {
+            line.left -= 1;
+            state.takes_turn();
+        } else {
+            state.has_turn(Turn::Awaited);
+            let waiting = (Arc::clone(state), cx.waker().clone());
+            match state.is_new() {
+                true => line.new.push_back(waiting),
+                false => line.old.push_back(waiting),
+            }
+        }
+        if line.left == 0 {
+            self.used_up.notify_one();
+        }
+        passes
+    }
+
+    /// Gives turns, round after round, for as long as any are wanted. Only in a task of its own is it in line with the
+    /// others: what the turns of a round have led to, such as a task for each stream, is done before the next but one.
+    pub(super) async fn keep(&self) {
+        loop {
+            self.used_up.notified().await;
+            loop {
+                to_the_end_of_the_line().await;
+                let given = self.begin_round();
+                if given == 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn begin_round(&self) -> usize {
+        let mut line = self.line();
+        let Line { left, new, old } = &mut *line;
+        let kept = old.len().min(TURNS_OLD);
+        let of_new = new.len().min(TURNS - kept);
+        let of_old = old.len().min(TURNS - of_new);
+        for (state, waker) in new.drain(..of_new).chain(old.drain(..of_old)) {
+            state.has_turn(Turn::Come);
+            waker.wake();
+        }
+        *left = TURNS - of_new - of_old;
+        of_new + of_old
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Until everything has run that is ready now. tokio's `yield_now` lasts only until sockets are looked at, which the runtime
+/// does after 61 tasks, be there thousands.
+async fn to_the_end_of_the_line() {
+    let mut there = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut there, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+    use crate::transport::http::timer::WorkerClock;
+
+    fn connection() -> Arc<ConnectionState> {
+        let clock = Arc::new(WorkerClock::default());
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Arc::new(ConnectionState::new(clock, peer, 1_000))
+    }
+
+    #[test]
+    fn strangers_have_so_many_turns_a_round_and_then_stand_in_line() {
+        let turnstile = Turnstile::default();
+        let cx = Context::from_waker(Waker::noop());
+        let all: Vec<_> = (0..TURNS * 2 + 1).map(|_| connection()).collect();
+        let pass = || {
+            let passed = all.iter().map(|state| turnstile.lets_pass(state, &cx));
+            passed.filter(|passes| *passes).count()
+        };
+        assert_eq!(pass(), TURNS);
+        // Who has had a turn stands at the end for another one; nobody passes those who wait.
+        assert_eq!(pass(), 0);
+        assert_eq!(turnstile.begin_round(), TURNS);
+        assert_eq!(pass(), TURNS);
+        assert_eq!(turnstile.line().new.len(), TURNS + 1);
+        assert!(all[TURNS..TURNS * 2].iter().all(|s| s.turn() == Turn::None));
+        assert_eq!(turnstile.begin_round(), TURNS);
+        assert_eq!(turnstile.begin_round(), 1);
+        assert_eq!(turnstile.begin_round(), 0);
+        assert_eq!(turnstile.line().left, TURNS);
+    }
+
+    #[test]
+    fn who_has_just_come_goes_first_and_leaves_the_others_a_quarter() {
+        let turnstile = Turnstile::default();
+        let cx = Context::from_waker(Waker::noop());
+        let bad: Vec<_> = (0..100).map(|_| connection()).collect();
+        for state in &bad {
+            // One way to be known is as good as the other.
+            match turnstile.line().old.len() % 2 {
+                0 => (0..100).for_each(|_| state.takes_turn()),
+                _ => state.takes_back(1),
+            }
+            turnstile.lets_pass(state, &cx);
+        }
+        assert_eq!(turnstile.line().old.len(), 100 - TURNS);
+        let good: Vec<_> = (0..TURNS).map(|_| connection()).collect();
+        for state in &good {
+            assert!(!turnstile.lets_pass(state, &cx));
+        }
+        assert_eq!(turnstile.begin_round(), TURNS);
+        let come = |all: &[Arc<ConnectionState>]| {
+            let come = all.iter().filter(|state| state.turn() == Turn::Come);
+            come.count()
+        };
+        assert_eq!((come(&good), come(&bad)), (TURNS - TURNS_OLD, TURNS_OLD));
+        turnstile.begin_round();
+        assert_eq!(come(&good), TURNS);
+    }
+
+    #[test]
+    fn who_is_trusted_waits_for_nobody_and_takes_no_turn() {
+        let turnstile = Turnstile::default();
+        let cx = Context::from_waker(Waker::noop());
+        let good = connection();
+        good.has_answered();
+        assert!((0..100).all(|_| turnstile.lets_pass(&good, &cx)));
+        assert_eq!(turnstile.line().left, TURNS);
+        let strangers: Vec<_> = (0..100).map(|_| connection()).collect();
+        for stranger in &strangers {
+            turnstile.lets_pass(stranger, &cx);
+        }
+        assert!(turnstile.lets_pass(&good, &cx));
+        // Trust is lost faster than it is won.
+        good.takes_back(1);
+        assert!(!turnstile.lets_pass(&good, &cx));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everybody_comes_to_a_turn() {
+        let turnstile = Arc::new(Turnstile::default());
+        let keeping = tokio::spawn({
+            let turnstile = Arc::clone(&turnstile);
+            async move { turnstile.keep().await }
+        });
+        let waiting: Vec<_> = (0..500)
+            .map(|_| {
+                let (state, turnstile) = (connection(), Arc::clone(&turnstile));
+                tokio::spawn(async move {
+                    for _ in 0..3 {
+                        poll_fn(|cx| match turnstile.lets_pass(&state, cx) {
+                            true => Poll::Ready(()),
+                            false => Poll::Pending,
+                        })
+                        .await;
+                    }
+                })
+            })
+            .collect();
+        for waits in waiting {
+            waits.await.expect("no panic");
+        }
+        for _ in 0..4 {
+            to_the_end_of_the_line().await;
+        }
+        assert_eq!(turnstile.line().left, TURNS);
+        keeping.abort();
+    }
+
+    #[tokio::test]
+    async fn a_round_ends_when_all_have_run_that_were_ready() {
+        let ran = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        for _ in 0..1000 {
+            let ran = Arc::clone(&ran);
+            tokio::spawn(async move { ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed) });
+        }
+        let round = tokio::spawn(async move {
+            to_the_end_of_the_line().await;
+            ran.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        assert_eq!(round.await.expect("no panic"), 1000);
+    }
+}

@@ -1,0 +1,162 @@
+//! What upstreams offer by names that nothing else here has.
+
+use std::collections::BTreeSet;
+
+use longshore::source::UpstreamNames;
+use serde_json::{Value, json};
+
+use super::subscriptions::subscriptions;
+use super::{behind, counting, everything, folder, http, listed, result, stdio};
+use crate::lasting::{becomes, open};
+use crate::support::{Running, Serve};
+
+fn names(server: &Running) -> Vec<String> {
+    listed(server).into_keys().collect()
+}
+
+fn uris(server: &Running, method: &str, list: &str, member: &str) -> BTreeSet<String> {
+    let listed = result(server, "2025-11-25", method, json!({}));
+    let entries = listed[list].as_array().expect("a list");
+    let text = |entry: &Value| entry[member].as_str().expect("a URI").to_owned();
+    entries.iter().map(text).collect()
+}
+
+/// A server of one tool, with a name of its own.
+fn called(folder: &tempfile::TempDir, name: &str) -> String {
+    counting(folder.path()).replace(r#""name":"count""#, &format!(r#""name":"{name}""#))
+}
+
+#[test]
+fn only_names_that_two_have_get_a_prefix_if_that_is_wished_for() {
+    let (one, two, three) = (folder("One."), folder("Two."), folder("Three."));
+    let upstreams = [
+        ("a", stdio(&counting(one.path()))),
+        ("b", stdio(&counting(two.path()))),
+        ("c", stdio(&called(&three, "other"))),
+        // The demo's own tool has this name.
+        ("d", stdio(&called(&three, "echo"))),
+    ];
+    let server = behind(upstreams)
+        .configured(|c| {
+            c.toolsets.push("demo".to_owned());
+            c.upstreams_names = UpstreamNames::Collision;
+            c.upstreams_separator = Some("-".to_owned());
+        })
+        .start();
+    let names = names(&server);
+    let wanted = ["a-count", "b-count", "other", "d-echo", "echo"];
+    for name in wanted {
+        assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+    }
+    assert!(
+        !names
+            .iter()
+            .any(|name| name == "count" || name == "c-other")
+    );
+    for name in ["a-count", "other", "d-echo"] {
+        let called = server.session("2025-11-25").call(name, &json!({})).result();
+        assert_eq!(called["isError"], false, "{name}: {called}");
+    }
+}
+
+#[test]
+fn without_prefixes_the_second_of_two_is_refused_and_one_of_its_own_counts() {
+    let (one, two, three) = (folder("One."), folder("Two."), folder("Three."));
+    let mut prefixed = stdio(&counting(three.path()));
+    prefixed.prefix = Some("my_".to_owned());
+    let server = behind([
+        ("a", stdio(&counting(one.path()))),
+        ("b", stdio(&counting(two.path()))),
+        ("c", prefixed),
+    ])
+    .configured(|c| c.upstreams_names = UpstreamNames::Never)
+    .start();
+    assert_eq!(names(&server), ["count", "my_count"]);
+    assert_eq!(listed(&server)["count"], "One.");
+    let health = server
+        .connect()
+        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .receive()
+        .json();
+    assert_eq!(
+        health["refused"],
+        json!([{"source": "upstreams", "place": "tool count"}])
+    );
+}
+
+#[test]
+fn a_name_that_is_too_long_with_its_prefix_is_shortened_and_called_by_its_own() {
+    let folder = folder("Long.");
+    let long = "n".repeat(64);
+    let server = behind([("up", stdio(&called(&folder, &long)))]).start();
+    let names = names(&server);
+    assert_eq!(names.len(), 1);
+    assert_eq!(names[0].len(), 64);
+    assert!(names[0].starts_with("up__nnnn"), "{names:?}");
+    let called = server.session("2025-11-25").call(&names[0], &json!({}));
+    assert_eq!(called.result()["isError"], false);
+}
+
+#[test]
+fn res_01_of_two_resources_with_one_uri_the_second_has_its_servers_name_before_it() {
+    let (one, two) = (everything(), everything());
+    let server = behind([("one", http(&one)), ("two", http(&two))]).start();
+    let listed = uris(&server, "resources/list", "resources", "uri");
+    let twice: Vec<_> = listed
+        .iter()
+        .filter(|uri| uri.starts_with("two+"))
+        .collect();
+    assert!(!twice.is_empty(), "{listed:?}");
+    for uri in &twice {
+        let plain = uri.strip_prefix("two+").expect("a prefix");
+        assert!(listed.contains(plain), "{plain} in {listed:?}");
+    }
+    assert!(listed.iter().all(|uri| !uri.starts_with("one+")));
+
+    let read = |uri: &str| {
+        let read = result(&server, "2025-11-25", "resources/read", json!({"uri": uri}));
+        read["contents"][0].clone()
+    };
+    let (own, other) = (read("test://static-text"), read("two+test://static-text"));
+    assert_eq!(own["uri"], "test://static-text");
+    assert_eq!(other["uri"], "two+test://static-text");
+    assert_eq!(own["text"], other["text"]);
+
+    let templates = uris(
+        &server,
+        "resources/templates/list",
+        "resourceTemplates",
+        "uriTemplate",
+    );
+    assert!(
+        templates.contains("two+test://template/{id}/data"),
+        "{templates:?}"
+    );
+    let filled = read("two+test://template/7/data");
+    assert_eq!(filled["uri"], "two+test://template/7/data");
+    assert!(filled["text"].as_str().expect("a text").contains('7'));
+}
+
+#[test]
+fn sub_08_who_listens_to_one_that_was_renamed_is_told_by_the_name_it_has_here() {
+    const RENAMED: &str = "two+test://watched-resource";
+    let one = everything();
+    let two = Serve::new()
+        .configured(|c| c.toolsets.push("everything".to_owned()))
+        .admin()
+        .start();
+    let server = behind([("one", http(&one)), ("two", http(&two))]).start();
+    let session = server.session("2025-11-25");
+    session
+        .request("resources/subscribe", &json!({"uri": RENAMED}))
+        .result();
+    let mut stream = open(&server, &session);
+    becomes(|| subscriptions(&two) == "1");
+    for upstream in [&one, &two] {
+        let session = upstream.session("2025-11-25");
+        session.call("touch_watched_resource", &json!({})).result();
+    }
+    let event = stream.event().expect("an event");
+    assert_eq!(event["method"], "notifications/resources/updated");
+    assert_eq!(event["params"]["uri"], RENAMED);
+}
