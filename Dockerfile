@@ -21,6 +21,9 @@ RUN apt-get update \
     && cargo install --locked cargo-auditable --version 0.7.7
 WORKDIR /src
 
+# As .cargo/config.toml, which says why.
+ENV AWS_LC_SYS_NO_JITTER_ENTROPY=1
+
 # Dependencies are a layer of their own: they are built again when a manifest changes, not when the code does.
 FROM toolchain AS dependencies
 COPY Cargo.toml Cargo.lock ./

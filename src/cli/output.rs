@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -81,13 +82,20 @@ impl Level {
     }
 }
 
+/// What is written down of what. The HTTP/2 library warns of each client that breaks its rules: strangers would decide how
+/// much is logged, of what is counted as a limit that was hit. It is heard where it is named, or where much is logged anyway.
 fn filter(level: &str) -> Result<EnvFilter, AppError> {
-    EnvFilter::builder().parse(level).map_err(|error| {
+    let filter = EnvFilter::builder().parse(level).map_err(|error| {
         AppError::from(ConfigError::Contradictions(vec![Finding {
             problem: format!("log.level is {level:?}: {error}"),
             advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
                 .to_owned(),
         }]))
+    })?;
+    let hears_much = filter.max_level_hint() > Some(LevelFilter::INFO);
+    Ok(match "h2=error".parse() {
+        Ok(quiet) if !hears_much && !level.contains("h2") => filter.add_directive(quiet),
+        _ => filter,
     })
 }
 
@@ -200,6 +208,18 @@ mod tests {
 
     fn shown(address: SocketAddr, tools: usize, page: bool) -> String {
         greeting(&root_url("http", address), address, ("demo", tools), page)
+    }
+
+    #[test]
+    fn the_library_of_http_2_is_heard_where_somebody_wants_to_hear_it() {
+        let shown = |level: &str| filter(level).expect("a level").to_string();
+        for level in ["info", "warn", "warn,longshore=info"] {
+            assert!(shown(level).contains("h2=error"), "{level}");
+        }
+        for level in ["debug", "info,h2=warn", "warn,longshore=debug"] {
+            assert!(!shown(level).contains("h2=error"), "{level}");
+        }
+        assert!(filter("loud=and=clear").is_err());
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub struct ServerConfig {
     /// Keep from the model what errors say that were not written for it: those that a tool passes on with `?`, of a database
     /// or a file system. They are logged instead. What a tool says by `ToolError::new` is always told. Default: false.
     pub mask_errors: bool,
-    /// What becomes of requests whose session is not known here, or is older than a day. Default: `refuse`.
+    /// What becomes of requests whose session is not known here, or is older than `session_seconds`. Default:
+    /// `refuse`.
     pub stale_sessions: StaleSessions,
     /// Streams that stay open, and what is kept of those that break.
     pub streams: StreamsConfig,

@@ -15,6 +15,7 @@ mod instruments;
 mod life;
 mod metrics;
 mod names;
+mod outbox;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod process;

@@ -11,11 +11,11 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 
 use super::cells::OperationKey;
 use super::metrics::Counter;
 use super::names::OperationId;
+use super::outbox::Outbox;
 use super::redact::Redaction;
 use crate::protocol::message::{self, Meta, Params, Request};
 
@@ -267,7 +267,7 @@ pub(crate) struct Tracer {
     pub(crate) arguments: Option<Redaction>,
     /// Names of arguments that schemas call secret.
     pub(crate) secrets: ArcSwap<BTreeSet<String>>,
-    pub(crate) spans: mpsc::Sender<Box<Span>>,
+    pub(crate) spans: Outbox<Box<Span>>,
     pub(crate) dropped: Counter,
 }
 
@@ -397,7 +397,7 @@ impl Draft {
             error: ending.error,
             said,
         };
-        if tracer.spans.try_send(Box::new(span)).is_err() {
+        if !tracer.spans.put(Box::new(span)) {
             tracer.dropped.add(1);
         }
     }

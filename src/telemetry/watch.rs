@@ -87,18 +87,23 @@ impl Telemetry {
     ) -> Watch<'a> {
         cells.operation_begins();
         let tracer = self.tracer.as_ref();
-        Watch {
+        let traced = tracer.map(|tracer| tracer.begin(request, seen.headers, seen.peer));
+        let mut watch = Watch {
             cells,
-            started: Instant::now(),
+            started: None,
             wire: seen.wire,
             id: Cell::new(None),
             revision: Cell::new(None),
             session: Cell::new(None),
-            traced: tracer.map(|tracer| tracer.begin(request, seen.headers, seen.peer)),
+            traced,
             witness: None,
             barred: false,
             goes_on: Cell::new(false),
+        };
+        if self.counting || watch.is_recorded() {
+            watch.started = Some(Instant::now());
         }
+        watch
     }
 }
 
@@ -123,7 +128,8 @@ impl Seen<'static> {
 /// A request that is being looked at. What it is about becomes known on the way.
 pub(crate) struct Watch<'a> {
     cells: &'a Arc<Cells>,
-    started: Instant,
+    /// `None` if nobody asks how long it takes, as of a request that is not sampled.
+    started: Option<Instant>,
     wire: Wire,
     id: Cell<Option<OperationId>>,
     revision: Cell<Option<Revision>>,
@@ -165,6 +171,7 @@ impl fmt::Debug for Watch<'_> {
 impl Watch<'_> {
     /// Has somebody told how it ends.
     pub(crate) fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
+        self.started.get_or_insert_with(Instant::now);
         self.witness = Some(witness);
         self
     }
@@ -235,7 +242,7 @@ impl Watch<'_> {
             verdict,
         };
         let id = self.id.get().unwrap_or(OperationId::OTHER);
-        let elapsed = self.started.elapsed();
+        let elapsed = since(self.started);
         self.cells.operation_ends(id, key, elapsed);
         let session = self.session.take();
         if let Some(witness) = self.witness {
@@ -280,11 +287,16 @@ impl Watch<'_> {
     }
 }
 
+#[inline]
+fn since(started: Option<Instant>) -> Duration {
+    started.map_or(Duration::ZERO, |started| started.elapsed())
+}
+
 /// A request whose answer has to be waited for. If it is dropped before it ends, nobody waits any more.
 #[derive(Debug)]
 pub(crate) struct WatchedLater {
     cells: Arc<Cells>,
-    started: Instant,
+    started: Option<Instant>,
     wire: Wire,
     id: OperationId,
     revision: Option<Revision>,
@@ -320,7 +332,7 @@ impl WatchedLater {
             wire: self.wire,
             verdict,
         };
-        let elapsed = self.started.elapsed();
+        let elapsed = since(self.started);
         self.cells.operation_ends(self.id, key, elapsed);
         let session = self.session.take();
         if let Some(witness) = self.witness.take() {

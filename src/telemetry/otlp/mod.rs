@@ -20,6 +20,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::SpanNames;
 use super::metrics::Metrics;
+use super::outbox::Outbox;
 use super::records::Record;
 use super::settings::ExportSettings;
 use super::trace::Span;
@@ -33,7 +34,7 @@ pub(crate) struct Exporter {
     stop: oneshot::Sender<()>,
     done: oneshot::Receiver<()>,
     /// Where spans go, if there is a place for them.
-    pub(super) spans: Option<mpsc::Sender<Box<Span>>>,
+    pub(super) spans: Option<Outbox<Box<Span>>>,
     /// Where log records go, if there is a place for them.
     pub(super) records: Option<mpsc::Sender<Record>>,
 }
@@ -48,14 +49,14 @@ impl Exporter {
         for doubt in &settings.doubts {
             tracing::warn!("{doubt}");
         }
-        let (spans, mut span_inbox) = mpsc::channel(settings.spans.queue);
+        let spans = Outbox::new(settings.spans.queue, settings.spans.batch);
         let (records, mut record_inbox) = mpsc::channel(settings.records.queue);
         let (stop, mut stopped) = oneshot::channel();
         let (tell_done, done) = oneshot::channel();
         let exporter = Self {
             stop,
             done,
-            spans: settings.traces.is_some().then_some(spans),
+            spans: settings.traces.is_some().then(|| spans.clone()),
             records: settings.logs.is_some().then_some(records),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -67,9 +68,7 @@ impl Exporter {
                 runtime.block_on(async move {
                     let collector = Collector::new(&settings, metrics, names);
                     let mut round = Round::new(&settings, collector);
-                    round
-                        .run(&mut span_inbox, &mut record_inbox, &mut stopped)
-                        .await;
+                    round.run(&spans, &mut record_inbox, &mut stopped).await;
                     let _ = tell_done.send(());
                 });
             })?;
@@ -90,9 +89,7 @@ impl Exporter {
 /// What the thread does, over and over.
 struct Round {
     collector: Collector,
-    spans: Vec<Span>,
     records: Vec<Record>,
-    span_batch: usize,
     record_batch: usize,
     span_ticks: Interval,
     record_ticks: Interval,
@@ -108,9 +105,7 @@ impl Round {
         };
         Self {
             collector,
-            spans: Vec::new(),
             records: Vec::new(),
-            span_batch: settings.spans.batch,
             record_batch: settings.records.batch,
             span_ticks: ticks(settings.spans.delay),
             record_ticks: ticks(settings.records.delay),
@@ -120,7 +115,7 @@ impl Round {
 
     async fn run(
         &mut self,
-        spans: &mut mpsc::Receiver<Box<Span>>,
+        spans: &Outbox<Box<Span>>,
         records: &mut mpsc::Receiver<Record>,
         stopped: &mut oneshot::Receiver<()>,
     ) {
@@ -132,37 +127,33 @@ impl Round {
             tokio::select! {
                 biased;
                 _ = &mut *stopped => break,
-                Some(span) = spans.recv() => {
-                    self.spans.push(*span);
-                    if self.span_batch <= self.spans.len() {
-                        self.send_spans().await;
-                    }
-                }
+                () = spans.filled() => self.send_spans(|| spans.take_batch()).await,
                 Some(record) = records.recv() => {
                     self.records.push(record);
                     if self.record_batch <= self.records.len() {
                         self.send_records().await;
                     }
                 }
-                _ = self.span_ticks.tick() => self.send_spans().await,
+                _ = self.span_ticks.tick() => self.send_spans(|| spans.take_some()).await,
                 _ = self.record_ticks.tick() => self.send_records().await,
                 _ = self.metric_ticks.tick() => self.collector.send_metrics().await,
             }
         }
-        while let Ok(span) = spans.try_recv() {
-            self.spans.push(*span);
-        }
         while let Ok(record) = records.try_recv() {
             self.records.push(record);
         }
-        self.send_spans().await;
+        self.send_spans(|| spans.take_some()).await;
         self.send_records().await;
         self.collector.send_metrics().await;
     }
 
-    async fn send_spans(&mut self) {
-        if !self.spans.is_empty() {
-            let spans = std::mem::take(&mut self.spans);
+    /// Sends what is taken, until there is nothing to take.
+    async fn send_spans(&mut self, take: impl Fn() -> Vec<Box<Span>>) {
+        loop {
+            let spans = take();
+            if spans.is_empty() {
+                return;
+            }
             self.collector.send_spans(spans).await;
         }
     }

@@ -111,7 +111,7 @@ impl Collector {
         }
     }
 
-    pub(super) async fn send_spans(&mut self, spans: Vec<Span>) {
+    pub(super) async fn send_spans(&mut self, spans: Vec<Box<Span>>) {
         let Some((exporter, health)) = &mut self.spans else {
             return;
         };
@@ -119,7 +119,7 @@ impl Collector {
         let names = self.counted.names();
         let spans = spans.into_iter().map(|span| {
             let operation = names.get(span.operation);
-            let mut span = span_data(span, &operation, self.names, &self.scope);
+            let mut span = span_data(*span, &operation, self.names, &self.scope);
             span.dropped_attributes_count = self.span_limits.apply(&mut span.attributes);
             span
         });

@@ -44,8 +44,8 @@ pub(crate) struct ConnectionState {
     turn: AtomicU8,
     /// How many turns it has had.
     turns: AtomicU32,
-    /// HTTP/2: how often it may still be read from until others had their turn.
-    reads: AtomicU8,
+    /// HTTP/2: how many bytes may still be read from it until others had their turn.
+    room: AtomicU32,
     /// HTTP/2: streams were taken back too often, and it is let go of.
     restless: AtomicBool,
     /// The second from which on the connection is closed when its answer is sent.
@@ -101,11 +101,11 @@ const CREDIT_MAX: i32 = 64;
 const RESET_COST: i32 = 4;
 /// Turns after which there mostly is an answer, be it over TLS.
 const TURNS_NEW: u32 = 8;
-/// How often an HTTP/2 connection is read from, 8 KiB each time, until others have their turn.
-const READS: u8 = 4;
-/// The same of one that is not trusted, of which little is read each time ([`super::socket`]). What is sent at once mostly
-/// takes one, and another one to see that this was all.
-const READS_UNTRUSTED: u8 = 2;
+/// Bytes that are read from an HTTP/2 connection until others have their turn.
+const ROOM: u32 = 32 * 1024;
+/// The same of one that is not trusted, beside the rest of a frame: into 16 KiB go hundreds of streams that are opened and
+/// taken back, and nobody else is served until all have been looked at. Into these go fewer than h2 counts against it.
+const ROOM_UNTRUSTED: u32 = 512;
 
 /// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
 const LATE: u8 = 1;
@@ -148,7 +148,7 @@ impl ConnectionState {
             credit: AtomicI32::new(0),
             turn: AtomicU8::new(Turn::None as u8),
             turns: AtomicU32::new(0),
-            reads: AtomicU8::new(READS),
+            room: AtomicU32::new(0),
             restless: AtomicBool::new(false),
             retire_at: AtomicU32::new(retire_at),
             body_expired: AtomicU8::new(0),
@@ -293,22 +293,27 @@ impl ConnectionState {
         self.turns.load(Relaxed) < TURNS_NEW && 0 <= self.credit.load(Relaxed)
     }
 
-    /// HTTP/2: the connection is looked at, and may be read from a few times.
+    /// HTTP/2: the connection is looked at, and may be read from for a while.
     #[inline]
     pub(super) fn begin_look(&self) {
-        let reads = match self.is_trusted() {
-            true => READS,
-            false => READS_UNTRUSTED,
+        let room = match self.is_trusted() {
+            true => ROOM,
+            false => ROOM_UNTRUSTED,
         };
-        self.reads.store(reads, Relaxed);
+        self.room.store(room, Relaxed);
     }
 
-    /// HTTP/2: whether it may be read from now.
+    /// HTTP/2: how many bytes may be read now.
     #[inline]
-    pub(super) fn may_read(&self) -> bool {
-        let reads = self.reads.load(Relaxed);
-        self.reads.store(reads.saturating_sub(1), Relaxed);
-        0 < reads
+    pub(super) fn room(&self) -> u32 {
+        self.room.load(Relaxed)
+    }
+
+    /// HTTP/2: so many were read.
+    #[inline]
+    pub(super) fn takes_room(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.room.store(self.room().saturating_sub(bytes), Relaxed);
     }
 
     /// Counts a stream of HTTP/2 until the guard is dropped.

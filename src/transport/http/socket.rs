@@ -30,10 +30,6 @@ pub(crate) struct Socket {
     answered: bool,
 }
 
-/// What is read at once of an HTTP/2 connection that is not trusted, beside the rest of a frame: into 16 KiB go hundreds of
-/// streams that are opened and taken back, and nobody else is served until all have been looked at.
-const UNTRUSTED_BYTES: usize = 512;
-
 /// Places that a connection has for as long as its socket is open.
 pub(crate) type Guards = Box<dyn Send + Sync>;
 
@@ -109,14 +105,13 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         let mut room = usize::MAX;
         if let Some(watch) = &self.resets {
-            if !self.state.may_read() {
+            let left = self.state.room();
+            if left == 0 {
                 // There may be more, but others wait too.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if !self.state.is_trusted() {
-                room = watch.rest_of_frame() + UNTRUSTED_BYTES;
-            }
+            room = left as usize + watch.rest_of_frame();
         }
         let read = match room < buffer.remaining() {
             true => self.read_some(cx, buffer, room),
@@ -144,7 +139,9 @@ impl AsyncRead for Socket {
                 }
             }
             Some(watch) => {
-                let resets = watch.look(&buffer.filled()[before..], socket.state.now());
+                let read = &buffer.filled()[before..];
+                socket.state.takes_room(read.len());
+                let resets = watch.look(read, socket.state.now());
                 if 0 < resets.count {
                     socket.state.takes_back(resets.count);
                 }

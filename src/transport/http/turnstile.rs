@@ -8,15 +8,15 @@
 //! have taken streams back.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
-use tokio::task::yield_now;
 
 use super::connection::{ConnectionState, Turn};
 
-/// Turns for each round, in which the runtime otherwise runs up to 61 tasks and then looks what sockets have to say.
+/// Turns for each round, in which everything runs once that was ready when it began.
 const TURNS: usize = 8;
 /// Those of them that are kept for connections that are not new, where any of these wait.
 const TURNS_OLD: usize = TURNS / 4;
@@ -87,13 +87,13 @@ impl Turnstile {
         passes
     }
 
-    /// Gives turns, round after round, for as long as any are wanted.
+    /// Gives turns, round after round, for as long as any are wanted. Only in a task of its own is it in line with the
+    /// others: what the turns of a round have led to, such as a task for each stream, is done before the next but one.
     pub(super) async fn keep(&self) {
         loop {
             self.used_up.notified().await;
             loop {
-                // Until all others had theirs, and the sockets were looked at.
-                yield_now().await;
+                to_the_end_of_the_line().await;
                 let given = self.begin_round();
                 if given == 0 {
                     break;
@@ -119,6 +119,20 @@ impl Turnstile {
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Until everything has run that is ready now. tokio's `yield_now` lasts only until sockets are looked at, which the runtime
+/// does after 61 tasks, be there thousands.
+async fn to_the_end_of_the_line() {
+    let mut there = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut there, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[cfg(test)]
@@ -214,9 +228,9 @@ mod tests {
                 let (state, turnstile) = (connection(), Arc::clone(&turnstile));
                 tokio::spawn(async move {
                     for _ in 0..3 {
-                        std::future::poll_fn(|cx| match turnstile.lets_pass(&state, cx) {
-                            true => std::task::Poll::Ready(()),
-                            false => std::task::Poll::Pending,
+                        poll_fn(|cx| match turnstile.lets_pass(&state, cx) {
+                            true => Poll::Ready(()),
+                            false => Poll::Pending,
                         })
                         .await;
                     }
@@ -227,9 +241,23 @@ mod tests {
             waits.await.expect("no panic");
         }
         for _ in 0..4 {
-            yield_now().await;
+            to_the_end_of_the_line().await;
         }
         assert_eq!(turnstile.line().left, TURNS);
         keeping.abort();
+    }
+
+    #[tokio::test]
+    async fn a_round_ends_when_all_have_run_that_were_ready() {
+        let ran = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        for _ in 0..1000 {
+            let ran = Arc::clone(&ran);
+            tokio::spawn(async move { ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed) });
+        }
+        let round = tokio::spawn(async move {
+            to_the_end_of_the_line().await;
+            ran.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        assert_eq!(round.await.expect("no panic"), 1000);
     }
 }

@@ -242,6 +242,8 @@ impl Shared {
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
         ));
+        let turnstile = Arc::clone(&self.turnstile);
+        tokio::spawn(async move { turnstile.keep().await });
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
@@ -257,7 +259,6 @@ impl Shared {
         };
         tokio::select! {
             () = take => {}
-            () = self.turnstile.keep() => {}
             _ = stopped => {}
         }
     }

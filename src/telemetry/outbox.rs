@@ -1,0 +1,115 @@
+//! What waits to be sent: many put in, one takes out.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A bounded queue whose reader is woken once for each batch. A channel would wake it for each thing that is put in, which is
+/// a call to the system, and another thread that takes a worker's core for a moment. Clones are the same.
+#[derive(Debug)]
+pub(crate) struct Outbox<T>(Arc<Shared<T>>);
+
+#[derive(Debug)]
+struct Shared<T> {
+    waiting: Mutex<VecDeque<T>>,
+    max: usize,
+    batch: usize,
+    filled: Notify,
+}
+
+impl<T> Clone for Outbox<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+#[cfg_attr(not(feature = "otlp"), allow(dead_code))]
+impl<T> Outbox<T> {
+    /// Room for `max`, which are taken out `batch` at a time.
+    pub(crate) fn new(max: usize, batch: usize) -> Self {
+        Self(Arc::new(Shared {
+            waiting: Mutex::default(),
+            max,
+            batch: batch.clamp(1, max.max(1)),
+            filled: Notify::new(),
+        }))
+    }
+
+    /// Puts something in. Says whether there was room.
+    pub(crate) fn put(&self, thing: T) -> bool {
+        let mut waiting = self.waiting();
+        if self.0.max <= waiting.len() {
+            return false;
+        }
+        waiting.push_back(thing);
+        let is_filled = self.0.batch <= waiting.len();
+        drop(waiting);
+        if is_filled {
+            self.0.filled.notify_one();
+        }
+        true
+    }
+
+    /// Waits until there was a batch.
+    pub(crate) async fn filled(&self) {
+        self.0.filled.notified().await;
+    }
+
+    /// Takes out the next batch, if there is a whole one.
+    pub(crate) fn take_batch(&self) -> Vec<T> {
+        let mut waiting = self.waiting();
+        match self.0.batch <= waiting.len() {
+            true => waiting.drain(..self.0.batch).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Takes out a batch, or what there is.
+    pub(crate) fn take_some(&self) -> Vec<T> {
+        let mut waiting = self.waiting();
+        let count = self.0.batch.min(waiting.len());
+        waiting.drain(..count).collect()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_reader_is_woken_for_a_batch_and_not_for_less() {
+        let outbox = Outbox::new(5, 2);
+        assert!(outbox.put(1));
+        assert!(outbox.filled().now_or_never().is_none());
+        assert!(outbox.take_batch().is_empty());
+        assert!(outbox.clone().put(2));
+        assert!(outbox.filled().now_or_never().is_some());
+        assert!(outbox.filled().now_or_never().is_none());
+        assert!(outbox.put(3));
+        assert_eq!(outbox.take_batch(), [1, 2]);
+        assert!(outbox.take_batch().is_empty());
+        assert_eq!(outbox.take_some(), [3]);
+        assert!(outbox.take_some().is_empty());
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_not_kept() {
+        let outbox = Outbox::new(3, 512);
+        assert_eq!(
+            [1, 2, 3, 4].map(|n| outbox.put(n)),
+            [true, true, true, false]
+        );
+        assert_eq!(outbox.take_some(), [1, 2, 3]);
+        assert!(outbox.put(5));
+    }
+}
