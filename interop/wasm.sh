@@ -13,7 +13,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 cache=${LONGSHORE_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/longshore-interop}
 case ${1:-} in -h | --help) sed -n '2,/^set /{s/^# \{0,1\}//;/^set /!p}' "${BASH_SOURCE[0]}"; exit 0 ;; esac
-while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ | grep -v '^LONGSHORE_INTEROP_CACHE$' || :; echo PORT)
+while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ || :; echo PORT)
 
 cd "$root"
 if [ "${1:-}" != --example-only ]; then
@@ -60,7 +60,7 @@ for _ in $(seq 600); do
   kill -0 "$server" 2>/dev/null || { cat log >&2; exit 1; }
   sleep 0.2
 done
-call() { "$longshore" call "http://127.0.0.1:$port/mcp" "$@" --json 2>&1 || :; }
+call() { "$longshore" call "http://127.0.0.1:$port/mcp" "$@" --json 2>/dev/null || :; }
 text() { node -e 'const r = JSON.parse(require("fs").readFileSync(0)); console.log(r.content[0].text, r.isError ?? false)'; }
 structured() { node -e 'console.log(JSON.stringify(JSON.parse(require("fs").readFileSync(0)).structuredContent))'; }
 check "a record" '{"characters":11,"words":3,"lines":2}' "$(call text__count '{"text": "one two\nthr"}' | structured)"

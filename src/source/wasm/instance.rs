@@ -65,7 +65,7 @@ pub(super) enum CallError {
     Broken { problem: String },
 }
 
-/// How many elements of a table count as one byte of memory, the other way round: what one takes.
+/// What an element of a table counts as, in bytes of memory.
 const TABLE_ELEMENT_BYTES: usize = 16;
 /// How many files, streams and timers an instance may have at once.
 const RESOURCES: usize = 10_000;

@@ -2,10 +2,9 @@
 
 use std::io::Read as _;
 use std::path::Path;
-
-use aws_lc_rs::digest::{SHA256, digest};
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
