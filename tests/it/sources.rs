@@ -86,19 +86,24 @@ fn where_nothing_can_be_offered_nothing_is_served() {
 #[test]
 #[cfg(not(feature = "wasm"))]
 fn a_build_without_components_says_how_to_have_them() {
+    let component = json!({"name": "text", "component": {"path": "./text.wasm"}});
     let server = serve(json!([
         {"name": "files", "command": {"tools": [{"name": "say", "argv": ["printf", "hello"]}]}},
-        {"name": "text", "component": {"path": "./text.wasm"}},
+        component,
     ]))
     .start();
     assert_eq!(names(&server), ["say"]);
-    let refused = &health(&server)["refused"][0];
-    assert_eq!(refused["place"], "sources[1].component");
-    let problem = refused["problem"].as_str().expect("a text");
-    assert!(
-        problem.contains("build it with --features wasm"),
-        "{problem}"
+    assert_eq!(
+        health(&server)["refused"][0]["place"],
+        "sources[1].component"
     );
+    let config = longshore::Config {
+        sources: serde_json::from_value(json!([component])).expect("sources"),
+        ..longshore::Config::default()
+    };
+    let app = longshore::App::new().config(config);
+    let error = app.harness().map(drop).expect_err("refused").to_string();
+    assert!(error.contains("build it with --features wasm"), "{error}");
 }
 
 #[test]
