@@ -38,7 +38,8 @@
 //!
 //! `cli` (default): the `longshore` program, with its log output and allocator. Without it this is a library that
 //! leaves both to the application. `otlp` (default): traces, metrics and logs to an OpenTelemetry collector.
-//! `redis` (default): the state that replicas share. `git`, `sql`: the built-in toolsets of these names.
+//! `redis` (default): the state that replicas share. `git`, `sql`: the built-in toolsets of these names. `wasm`:
+//! WebAssembly components as tools.
 
 // `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
 #[allow(unused_extern_crates)]

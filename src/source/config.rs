@@ -10,9 +10,10 @@ use super::command::{self, CommandSourceConfig};
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::openapi::{self, OpenApiSourceConfig};
+use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
 
-/// Tools that need no code. Each source is of one kind: `http`, `openapi` or `command`.
+/// Tools that need no code. Each source is of one kind: `http`, `openapi`, `command` or `component`.
 ///
 /// ```yaml
 /// sources:
@@ -31,8 +32,8 @@ use crate::catalog::{Offered, Refused};
 pub struct SourceConfig {
     /// What it is called in logs and in the server's health.
     pub name: String,
-    /// What stands before the names of its tools. Default: for `openapi` the source's name and two underscores, for
-    /// others nothing.
+    /// What stands before the names of its tools. Default: for `openapi` and `component` the source's name and two
+    /// underscores, for others nothing.
     pub prefix: Option<String>,
     /// Requests to an HTTP API, each described as a tool.
     pub http: Option<HttpSourceConfig>,
@@ -40,6 +41,8 @@ pub struct SourceConfig {
     pub openapi: Option<OpenApiSourceConfig>,
     /// Command lines, each described as a tool.
     pub command: Option<CommandSourceConfig>,
+    /// Functions of a WebAssembly component, each of which becomes a tool. Needs a program built with the feature `wasm`.
+    pub component: Option<ComponentSourceConfig>,
 }
 
 /// How much and how long, for requests to other servers.
@@ -164,16 +167,27 @@ impl Collector {
     }
 
     async fn collect(&mut self, config: &SourceConfig) {
-        match (&config.http, &config.openapi, &config.command) {
-            (Some(http), None, None) => http::collect(http, self),
-            (None, Some(openapi), None) => openapi::collect(openapi, &config.name, self).await,
-            (None, None, Some(command)) => command::collect(command, self),
-            (None, None, None) => {
-                self.refuse("", "it says not what it is; give it http, openapi or command");
+        let SourceConfig {
+            http,
+            openapi,
+            command,
+            component,
+            ..
+        } = config;
+        match (http, openapi, command, component) {
+            (Some(http), None, None, None) => http::collect(http, self),
+            (None, Some(openapi), None, None) => {
+                openapi::collect(openapi, &config.name, self).await;
             }
+            (None, None, Some(command), None) => command::collect(command, self),
+            (None, None, None, Some(component)) => wasm::collect(component, &config.name, self),
+            (None, None, None, None) => self.refuse(
+                "",
+                "it says not what it is; give it http, openapi, command or component",
+            ),
             _ => self.refuse(
                 "",
-                "it is of several kinds; make a source of its own of each of http, openapi and command",
+                "it is of several kinds; make a source of its own of each of http, openapi, command and component",
             ),
         }
     }

@@ -10,7 +10,7 @@ use crate::net::{Bulkhead, BulkheadStats};
 pub(crate) struct Gauge {
     /// What it is called: a source, or a tool of one whose tools are asked each by itself.
     pub(crate) name: String,
-    /// `http`, `openapi`, `command` or `artifacts`.
+    /// `http`, `openapi`, `command`, `component` or `artifacts`.
     pub(crate) kind: &'static str,
     read: Arc<dyn Fn() -> Option<Figures> + Send + Sync>,
 }

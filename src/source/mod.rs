@@ -1,5 +1,5 @@
-//! Tools that need no code: HTTP calls, operations of an OpenAPI document and command lines, as configuration describes
-//! them; and those that come with the program.
+//! Tools that need no code: HTTP calls, operations of an OpenAPI document, command lines and WebAssembly components, as
+//! configuration describes them; and those that come with the program.
 //!
 //! A mistake in one of them keeps that one from being offered, and no other; see [`Refused`](crate::catalog::Refused).
 
@@ -15,11 +15,13 @@ mod http;
 mod login;
 mod name;
 mod openapi;
+mod pattern;
 #[cfg(feature = "cli")]
 mod registry;
 mod response;
 mod template;
 mod upstream;
+mod wasm;
 
 pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
@@ -53,3 +55,4 @@ pub(crate) use upstream::{
     Naming, SEPARATOR, TIMEOUT_SECONDS, UpstreamGauge, UpstreamRules, UpstreamStates, Upstreams,
 };
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError, UpstreamNames};
+pub use wasm::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, DirectoryConfig};

@@ -17,6 +17,8 @@ mod cli;
 mod collector;
 mod client;
 mod composition;
+#[cfg(feature = "wasm")]
+mod components;
 mod compression;
 mod docs;
 #[cfg(all(feature = "cli", unix))]

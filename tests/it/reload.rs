@@ -250,3 +250,38 @@ fn changed_limits_hold_without_a_new_start() {
     program.wait_for("is in force");
     assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 200"));
 }
+
+#[cfg(feature = "wasm")]
+#[test]
+fn a_component_that_is_another_is_served_after_the_file_is_read_again() {
+    let component = |name: &str| {
+        format!(
+            "(component (core module $m (func (export \"f\") (result i32) (i32.const 7)))
+               (core instance $m (instantiate $m))
+               (func (export \"{name}\") (result u8) (canon lift (core func $m \"f\"))))"
+        )
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("c.wasm");
+    fs::write(&file, component("first")).expect("written");
+    let sources = |more: &str| {
+        let path = file.display();
+        let sources = format!("sources:\n  - {{name: c, component: {{path: {path}{more}}}}}\n");
+        settings("one", KEY, &sources)
+    };
+    let mut program = Program::start(&sources(""), &[]);
+    assert!(program.get("/tools", KEY).contains("c__first"));
+    fs::write(&file, component("second")).expect("written");
+    program.write(&sources(", limits: {timeout_seconds: 5}"));
+    program.wait_for("is in force");
+    let tools = program.get("/tools", KEY);
+    assert!(
+        tools.contains("c__second") && !tools.contains("c__first"),
+        "{tools}"
+    );
+    // What cannot be served leaves what is.
+    fs::write(&file, "nothing").expect("written");
+    program.write(&sources(""));
+    program.wait_for("stays in force");
+    assert!(program.get("/tools", KEY).contains("c__second"));
+}

@@ -84,6 +84,29 @@ fn where_nothing_can_be_offered_nothing_is_served() {
 }
 
 #[test]
+#[cfg(not(feature = "wasm"))]
+fn a_build_without_components_says_how_to_have_them() {
+    let component = json!({"name": "text", "component": {"path": "./text.wasm"}});
+    let server = serve(json!([
+        {"name": "files", "command": {"tools": [{"name": "say", "argv": ["printf", "hello"]}]}},
+        component,
+    ]))
+    .start();
+    assert_eq!(names(&server), ["say"]);
+    assert_eq!(
+        health(&server)["refused"][0]["place"],
+        "sources[1].component"
+    );
+    let config = longshore::Config {
+        sources: serde_json::from_value(json!([component])).expect("sources"),
+        ..longshore::Config::default()
+    };
+    let app = longshore::App::new().config(config);
+    let error = app.harness().map(drop).expect_err("refused").to_string();
+    assert!(error.contains("build it with --features wasm"), "{error}");
+}
+
+#[test]
 fn the_example_of_the_readme_is_a_configuration() {
     let readme = include_str!("../../README.md");
     let documents = include_str!("../../docs/sources.md");
@@ -109,5 +132,5 @@ fn the_example_of_the_readme_is_a_configuration() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 4);
+    assert_eq!(examples, 5);
 }

@@ -1,0 +1,174 @@
+//! What all components of the process share: the engine that compiles them, the threads that they run on, and the clock
+//! that takes turns from them.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use wasmtime::component::Linker;
+use wasmtime::{Config, Engine};
+
+use super::instance::State;
+use super::load::Compiled;
+
+/// Made for the first component, and there for as long as the process is.
+pub(super) struct Host {
+    pub(super) engine: Engine,
+    /// What components may import.
+    pub(super) linker: Linker<State>,
+    runtime: Runtime,
+    ticker: Arc<Ticker>,
+    /// What was compiled and is still in use, by the digest of its file: a configuration that is read again compiles only
+    /// what is new.
+    compiled: Mutex<HashMap<[u8; 32], Weak<Compiled>>>,
+}
+
+/// How long a component computes until the others have their turn, and until it is noticed that nobody waits for it.
+const TURN: Duration = Duration::from_millis(10);
+/// Threads for what blocks, which is reading and writing files.
+const BLOCKING_THREADS: usize = 32;
+
+/// The host.
+///
+/// # Errors
+///
+/// This machine cannot run components.
+pub(super) fn host() -> Result<&'static Host, String> {
+    static HOST: OnceLock<Result<Host, String>> = OnceLock::new();
+    HOST.get_or_init(|| Host::new().map_err(|e| format!("components cannot be run here: {e}")))
+        .as_ref()
+        .map_err(Clone::clone)
+}
+
+impl Host {
+    fn new() -> Result<Self, String> {
+        let mut config = Config::new();
+        config.wasm_component_model(true).epoch_interruption(true);
+        let engine = Engine::new(&config).map_err(|e| format!("{e:#}"))?;
+        let mut linker = Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|e| format!("{e:#}"))?;
+        // One is left to those who serve. What computes gives way after each turn, so more threads would serve nobody.
+        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads.saturating_sub(1).max(1))
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_name("longshore-wasm")
+            .enable_all()
+            .build()
+            .map_err(|e| e.to_string())?;
+        Ok(Self {
+            ticker: Ticker::start(&engine).map_err(|e| e.to_string())?,
+            engine,
+            linker,
+            runtime,
+            compiled: Mutex::default(),
+        })
+    }
+
+    /// Runs a call on threads of its own, so that whoever serves others is not held up while it computes. The call ends
+    /// when this is dropped, within a turn.
+    ///
+    /// # Panics
+    ///
+    /// The call did.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let ticking = self.ticker.hold();
+        let mut task = Task(self.runtime.spawn(async move {
+            let _ticking = ticking;
+            call.await
+        }));
+        match (&mut task.0).await {
+            Ok(value) => Some(value),
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    }
+
+    /// What was compiled of a file with this digest, or what is compiled of it now.
+    ///
+    /// # Errors
+    ///
+    /// As `compile` has it.
+    pub(super) fn compiled(
+        &self,
+        digest: [u8; 32],
+        compile: impl FnOnce() -> Result<Compiled, String>,
+    ) -> Result<Arc<Compiled>, String> {
+        if let Some(known) = self.known().get(&digest).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let compiled = Arc::new(compile()?);
+        let mut known = self.known();
+        known.retain(|_, compiled| compiled.strong_count() > 0);
+        known.insert(digest, Arc::downgrade(&compiled));
+        Ok(compiled)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<[u8; 32], Weak<Compiled>>> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task that ends with whoever waits for it.
+struct Task<T>(JoinHandle<T>);
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Ends turns, as long as something runs. It is a thread: all others may be computing.
+struct Ticker {
+    running: Mutex<usize>,
+    began: Condvar,
+}
+
+/// Something that runs; until it is dropped.
+struct Ticking(Arc<Ticker>);
+
+impl Ticker {
+    fn start(engine: &Engine) -> std::io::Result<Arc<Self>> {
+        let ticker = Arc::new(Self {
+            running: Mutex::new(0),
+            began: Condvar::new(),
+        });
+        let (engine, own) = (engine.clone(), Arc::clone(&ticker));
+        std::thread::Builder::new()
+            .name("longshore-turns".to_owned())
+            .spawn(move || {
+                loop {
+                    let running = own.running();
+                    let began = own.began.wait_while(running, |running| *running == 0);
+                    drop(began);
+                    std::thread::sleep(TURN);
+                    engine.increment_epoch();
+                }
+            })?;
+        Ok(ticker)
+    }
+
+    fn hold(self: &Arc<Self>) -> Ticking {
+        *self.running() += 1;
+        self.began.notify_one();
+        Ticking(Arc::clone(self))
+    }
+
+    fn running(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        *self.0.running() -= 1;
+    }
+}

@@ -1,0 +1,39 @@
+//! WebAssembly components as tools, where the program was built with the feature `wasm`.
+
+#[cfg(feature = "wasm")]
+mod capture;
+mod config;
+#[cfg(feature = "wasm")]
+mod host;
+#[cfg(feature = "wasm")]
+mod instance;
+#[cfg(feature = "wasm")]
+mod load;
+#[cfg(feature = "wasm")]
+mod name;
+#[cfg(feature = "wasm")]
+mod shape;
+#[cfg(feature = "wasm")]
+mod tool;
+#[cfg(feature = "wasm")]
+mod value;
+
+pub use config::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, DirectoryConfig};
+
+#[cfg(feature = "wasm")]
+pub(super) use tool::collect;
+
+#[cfg(not(feature = "wasm"))]
+pub(super) fn collect(
+    _: &ComponentSourceConfig,
+    _: &str,
+    collector: &mut super::config::Collector,
+) {
+    collector.refuse(
+        "component",
+        "this program was built without WebAssembly; build it with --features wasm, or take the source away",
+    );
+}
+
+#[cfg(all(test, feature = "wasm"))]
+mod tests;

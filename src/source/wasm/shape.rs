@@ -1,0 +1,398 @@
+//! What a component's types are in JSON.
+
+use serde_json::{Map, Value, json};
+use wasmtime::component::Type;
+use wasmtime::component::types::ComponentFunc;
+
+/// A type that values of JSON can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Bool,
+    Integer(Width),
+    F32,
+    F64,
+    Char,
+    Text,
+    /// A list of bytes: Base64.
+    Bytes,
+    List(Box<Shape>),
+    Record(Vec<(String, Shape)>),
+    Tuple(Vec<Shape>),
+    Variant(Vec<(String, Option<Shape>)>),
+    Enum(Vec<String>),
+    Option(Box<Shape>),
+    Result(Option<Box<Shape>>, Option<Box<Shape>>),
+    Flags(Vec<String>),
+}
+
+/// Which whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    U8,
+    U16,
+    U32,
+    U64,
+    S8,
+    S16,
+    S32,
+    S64,
+}
+
+/// Who writes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Argument,
+    Result,
+}
+
+/// What a function takes and gives.
+#[derive(Clone, Debug)]
+pub(super) struct Signature {
+    pub(super) parameters: Vec<(String, Shape)>,
+    pub(super) result: Option<Shape>,
+    /// As the language of components writes it, without the names of types.
+    pub(super) text: String,
+}
+
+/// How many parts the types of a function may consist of. Types that refer to one another twice double with each step.
+const PARTS_MAX: usize = 4000;
+/// How deep they may be.
+const DEPTH_MAX: usize = 48;
+/// How much of a signature is shown.
+const TEXT_CHARACTERS: usize = 1000;
+
+impl Width {
+    pub(super) fn range(self) -> (i128, i128) {
+        match self {
+            Self::U8 => (0, u8::MAX.into()),
+            Self::U16 => (0, u16::MAX.into()),
+            Self::U32 => (0, u32::MAX.into()),
+            Self::U64 => (0, u64::MAX.into()),
+            Self::S8 => (i8::MIN.into(), i8::MAX.into()),
+            Self::S16 => (i16::MIN.into(), i16::MAX.into()),
+            Self::S32 => (i32::MIN.into(), i32::MAX.into()),
+            Self::S64 => (i64::MIN.into(), i64::MAX.into()),
+        }
+    }
+
+    fn schema(self) -> Value {
+        match self {
+            Self::U64 => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+            Self::S64 => json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX}),
+            Self::U8 => json!({"type": "integer", "minimum": 0, "maximum": u8::MAX}),
+            Self::U16 => json!({"type": "integer", "minimum": 0, "maximum": u16::MAX}),
+            Self::U32 => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+            Self::S8 => json!({"type": "integer", "minimum": i8::MIN, "maximum": i8::MAX}),
+            Self::S16 => json!({"type": "integer", "minimum": i16::MIN, "maximum": i16::MAX}),
+            Self::S32 => json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX}),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::S8 => "s8",
+            Self::S16 => "s16",
+            Self::S32 => "s32",
+            Self::S64 => "s64",
+        }
+    }
+}
+
+impl Signature {
+    /// # Errors
+    ///
+    /// It takes or gives something that JSON has no form for.
+    pub(super) fn new(name: &str, function: &ComponentFunc) -> Result<Self, String> {
+        if function.async_() {
+            return Err(
+                "it is asynchronous, which is not supported; export one that is not".to_owned(),
+            );
+        }
+        let mut parts = PARTS_MAX;
+        let mut parameters = Vec::new();
+        for (parameter, kind) in function.params() {
+            let shape = Shape::new(&kind, DEPTH_MAX, &mut parts)
+                .map_err(|problem| format!("its argument {parameter} {problem}"))?;
+            parameters.push((parameter.to_owned(), shape));
+        }
+        let mut result = None;
+        for kind in function.results() {
+            let shape = Shape::new(&kind, DEPTH_MAX, &mut parts)
+                .map_err(|problem| format!("its result {problem}"))?;
+            result = Some(shape);
+        }
+        let text = signature_text(name, &parameters, result.as_ref());
+        Ok(Self {
+            parameters,
+            result,
+            text,
+        })
+    }
+
+    /// The schema of its arguments, with what is told of each.
+    pub(super) fn input_schema(&self, meanings: impl Fn(&str) -> Option<String>) -> Value {
+        let mut schema = record_schema(&self.parameters, Side::Argument);
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+        for (name, property) in properties.into_iter().flatten() {
+            if let (Some(meaning), Value::Object(property)) = (meanings(name), property) {
+                property.insert("description".to_owned(), meaning.into());
+            }
+        }
+        schema
+    }
+
+    /// The schema of its results, where they are more than a text.
+    pub(super) fn output_schema(&self) -> Option<Value> {
+        let given = match self.result.as_ref()? {
+            Shape::Result(good, _) => good.as_deref()?,
+            other => other,
+        };
+        (!given.is_text()).then(|| given.schema(Side::Result))
+    }
+}
+
+impl Shape {
+    fn new(kind: &Type, depth: usize, parts: &mut usize) -> Result<Self, String> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(format!("is more than {DEPTH_MAX} types deep"));
+        };
+        *parts = parts
+            .checked_sub(1)
+            .ok_or_else(|| format!("is of a type of more than {PARTS_MAX} parts"))?;
+        let mut shape = |kind: &Type| Self::new(kind, depth, parts);
+        Ok(match kind {
+            Type::Bool => Self::Bool,
+            Type::U8 => Self::Integer(Width::U8),
+            Type::U16 => Self::Integer(Width::U16),
+            Type::U32 => Self::Integer(Width::U32),
+            Type::U64 => Self::Integer(Width::U64),
+            Type::S8 => Self::Integer(Width::S8),
+            Type::S16 => Self::Integer(Width::S16),
+            Type::S32 => Self::Integer(Width::S32),
+            Type::S64 => Self::Integer(Width::S64),
+            Type::Float32 => Self::F32,
+            Type::Float64 => Self::F64,
+            Type::Char => Self::Char,
+            Type::String => Self::Text,
+            Type::List(list) => match list.ty() {
+                Type::U8 => Self::Bytes,
+                element => Self::List(Box::new(shape(&element)?)),
+            },
+            Type::Record(record) => Self::Record(
+                record
+                    .fields()
+                    .map(|field| Ok((field.name.to_owned(), shape(&field.ty)?)))
+                    .collect::<Result<_, String>>()?,
+            ),
+            Type::Tuple(tuple) => Self::Tuple(
+                tuple
+                    .types()
+                    .map(|element| shape(&element))
+                    .collect::<Result<_, _>>()?,
+            ),
+            Type::Variant(variant) => Self::Variant(
+                variant
+                    .cases()
+                    .map(|case| {
+                        let payload = case.ty.as_ref().map(&mut shape).transpose()?;
+                        Ok((case.name.to_owned(), payload))
+                    })
+                    .collect::<Result<_, String>>()?,
+            ),
+            Type::Enum(names) => Self::Enum(names.names().map(str::to_owned).collect()),
+            Type::Option(option) => Self::Option(Box::new(shape(&option.ty())?)),
+            Type::Result(result) => {
+                let good = result.ok().as_ref().map(&mut shape).transpose()?;
+                let bad = result.err().as_ref().map(&mut shape).transpose()?;
+                Self::Result(good.map(Box::new), bad.map(Box::new))
+            }
+            Type::Flags(flags) => Self::Flags(flags.names().map(str::to_owned).collect()),
+            Type::Own(_) | Type::Borrow(_) => {
+                return Err("is a resource, which has no form in JSON".to_owned());
+            }
+            Type::Stream(_) => return Err("is a stream, which has no form in JSON".to_owned()),
+            Type::Future(_) => return Err("is a future, which has no form in JSON".to_owned()),
+            _ => return Err("is of a type that is not supported".to_owned()),
+        })
+    }
+
+    /// Whether its values are told as a text, and not as JSON.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Self::Text | Self::Char)
+    }
+
+    /// Whether one of its values is `null`. An option of such a shape says `{"some": ...}`, since there would be two
+    /// meanings of `null` otherwise.
+    pub(super) fn has_null(&self) -> bool {
+        matches!(self, Self::Option(_))
+    }
+
+    pub(super) fn schema(&self, side: Side) -> Value {
+        match self {
+            Self::Bool => json!({"type": "boolean"}),
+            Self::Integer(width) => width.schema(),
+            // JSON has no other way to write what is no number.
+            Self::F32 | Self::F64 if side == Side::Result => json!({
+                "anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}],
+            }),
+            Self::F32 | Self::F64 => json!({"type": "number"}),
+            Self::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
+            Self::Text => json!({"type": "string"}),
+            Self::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
+            Self::List(element) => json!({"type": "array", "items": element.schema(side)}),
+            Self::Record(fields) => record_schema(fields, side),
+            Self::Tuple(elements) => {
+                let each: Vec<Value> = elements.iter().map(|one| one.schema(side)).collect();
+                let length = each.len();
+                json!({"type": "array", "prefixItems": each, "minItems": length, "maxItems": length})
+            }
+            Self::Variant(cases) => {
+                let plain: Vec<&str> = cases
+                    .iter()
+                    .filter(|(_, payload)| payload.is_none())
+                    .map(|(name, _)| &**name)
+                    .collect();
+                let mut each = Vec::new();
+                if !plain.is_empty() {
+                    each.push(json!({"type": "string", "enum": plain}));
+                }
+                for (name, payload) in cases {
+                    if let Some(payload) = payload {
+                        each.push(tagged(name, &payload.schema(side)));
+                    }
+                }
+                one_of(each)
+            }
+            Self::Enum(names) => json!({"type": "string", "enum": names}),
+            Self::Option(some) if some.has_null() => or_null(tagged("some", &some.schema(side))),
+            Self::Option(some) => or_null(some.schema(side)),
+            Self::Result(good, bad) => {
+                let schema = |shape: &Option<Box<Shape>>| match shape {
+                    Some(shape) => shape.schema(side),
+                    None => json!({"type": "null"}),
+                };
+                one_of(vec![
+                    tagged("ok", &schema(good)),
+                    tagged("err", &schema(bad)),
+                ])
+            }
+            Self::Flags(names) => json!({
+                "type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": true,
+            }),
+        }
+    }
+
+    /// As the language of components writes it, without the names of types.
+    fn text(&self, to: &mut String) {
+        let list = |to: &mut String, name: &str, each: &mut dyn Iterator<Item = &Shape>| {
+            to.push_str(name);
+            to.push('<');
+            for (position, shape) in each.enumerate() {
+                if position > 0 {
+                    to.push_str(", ");
+                }
+                shape.text(to);
+            }
+            to.push('>');
+        };
+        match self {
+            Self::Bool => to.push_str("bool"),
+            Self::Integer(width) => to.push_str(width.name()),
+            Self::F32 => to.push_str("f32"),
+            Self::F64 => to.push_str("f64"),
+            Self::Char => to.push_str("char"),
+            Self::Text => to.push_str("string"),
+            Self::Bytes => to.push_str("list<u8>"),
+            Self::List(element) => list(to, "list", &mut std::iter::once(&**element)),
+            Self::Tuple(elements) => list(to, "tuple", &mut elements.iter()),
+            Self::Option(some) => list(to, "option", &mut std::iter::once(&**some)),
+            Self::Result(None, None) => to.push_str("result"),
+            Self::Result(good, bad) => {
+                to.push_str("result<");
+                match good {
+                    Some(good) => good.text(to),
+                    None => to.push('_'),
+                }
+                if let Some(bad) = bad {
+                    to.push_str(", ");
+                    bad.text(to);
+                }
+                to.push('>');
+            }
+            Self::Record(_) => to.push_str("record"),
+            Self::Variant(_) => to.push_str("variant"),
+            Self::Enum(_) => to.push_str("enum"),
+            Self::Flags(_) => to.push_str("flags"),
+        }
+    }
+}
+
+/// The schema of an object that has these members.
+fn record_schema(fields: &[(String, Shape)], side: Side) -> Value {
+    let mut properties = Map::new();
+    let mut required: Vec<&str> = Vec::new();
+    for (name, shape) in fields {
+        properties.insert(name.clone(), shape.schema(side));
+        // A result has all of its members; who gives arguments may leave out what is optional.
+        if side == Side::Result || !shape.has_null() {
+            required.push(name);
+        }
+    }
+    let mut schema = json!({"type": "object"});
+    if !properties.is_empty() {
+        schema["properties"] = properties.into();
+    }
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    schema["additionalProperties"] = false.into();
+    schema
+}
+
+/// The schema of `{"name": ...}`.
+fn tagged(name: &str, schema: &Value) -> Value {
+    json!({
+        "type": "object",
+        "properties": {name: schema},
+        "required": [name],
+        "additionalProperties": false,
+    })
+}
+
+fn one_of(mut schemas: Vec<Value>) -> Value {
+    match schemas.len() {
+        1 => schemas.remove(0),
+        _ => json!({ "oneOf": schemas }),
+    }
+}
+
+fn or_null(mut schema: Value) -> Value {
+    let is_plain = schema.get("enum").is_none();
+    if let Some(kind) = schema.get_mut("type").filter(|_| is_plain) {
+        *kind = json!([kind.take(), "null"]);
+        return schema;
+    }
+    json!({"anyOf": [schema, {"type": "null"}]})
+}
+
+fn signature_text(name: &str, parameters: &[(String, Shape)], result: Option<&Shape>) -> String {
+    let mut text = format!("{name}(");
+    for (position, (parameter, shape)) in parameters.iter().enumerate() {
+        if position > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(parameter);
+        text.push_str(": ");
+        shape.text(&mut text);
+    }
+    text.push(')');
+    if let Some(shape) = result {
+        text.push_str(" -> ");
+        shape.text(&mut text);
+    }
+    text.chars().take(TEXT_CHARACTERS).collect()
+}

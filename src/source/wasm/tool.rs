@@ -1,0 +1,339 @@
+//! One function of a component as a tool.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use wasmtime::component::{ComponentExportIndex, Val};
+
+use super::config::{ComponentSourceConfig, ComponentToolConfig};
+use super::host::{Host, host};
+use super::instance::{Bounds, CallError, Ended};
+use super::load::{Compiled, Function, load};
+use super::name::tool_names;
+use super::shape::{Shape, Signature};
+use super::value::{Room, lower_all, to_json};
+use crate::catalog::{
+    Arguments, CallContext, CallFuture, Definition, InvalidArguments, Output, OutputContent, Tool,
+    ToolError,
+};
+use crate::net::{Bulkhead, BulkheadConfig};
+use crate::protocol::ToolAnnotations;
+use crate::source::config::{Collector, GRACE};
+use crate::source::gauge::Gauge;
+use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
+use crate::source::pattern::matches;
+
+/// A tool that calls one function.
+pub(super) struct ComponentTool {
+    definition: Definition,
+    plan: Arc<Plan>,
+}
+
+struct Plan {
+    component: Arc<Loaded>,
+    function: ComponentExportIndex,
+    signature: Signature,
+    /// What the function is called in the log.
+    id: String,
+}
+
+/// What all functions of a component share.
+struct Loaded {
+    host: &'static Host,
+    source: String,
+    compiled: Arc<Compiled>,
+    bounds: Bounds,
+    bulkhead: Arc<Bulkhead>,
+}
+
+/// How much of an error of the component's own the model is shown.
+const ERROR_CHARACTERS: usize = 10_000;
+
+/// What a component offers.
+pub(in crate::source) fn collect(
+    config: &ComponentSourceConfig,
+    name: &str,
+    collector: &mut Collector,
+) {
+    let component = match Loaded::new(config, &collector.source) {
+        Ok(component) => Arc::new(component),
+        Err((setting, problem)) => {
+            return collector.refuse(&format!("component.{setting}"), problem);
+        }
+    };
+    collector.count(Gauge::of_bulkhead(
+        &collector.source,
+        "component",
+        &component.bulkhead,
+    ));
+    let default = match name {
+        "" => String::new(),
+        name => format!("{}__", sanitized(name)),
+    };
+    let prefix = collector.prefix(&default);
+    let functions = &component.compiled.functions;
+    let names = tool_names(
+        functions
+            .iter()
+            .map(|function| (function.interface.as_deref(), &*function.name)),
+    );
+    let mut taken: HashMap<String, String> = HashMap::new();
+    for (function, own_name) in functions.iter().zip(names) {
+        let id = function.id();
+        if !wants(config, &function.name, &id) {
+            continue;
+        }
+        let place = format!("component ({id})");
+        let told = config
+            .tools
+            .get(&id)
+            .or_else(|| config.tools.get(&function.name));
+        let tool_name = told.and_then(|told| told.name.clone()).unwrap_or(own_name);
+        let tool_name = shortened(&format!("{prefix}{tool_name}"), NAME_CHARACTERS_MAX);
+        if let Some(other) = taken.get(&tool_name) {
+            let problem =
+                format!("its name {tool_name} is taken by {other}; give it one in component.tools");
+            collector.refuse(&place, problem);
+            continue;
+        }
+        match ComponentTool::new(&component, function, &tool_name, told) {
+            Ok(tool) => {
+                taken.insert(tool_name, id);
+                collector.offer(tool);
+            }
+            Err(problem) => collector.refuse(&place, problem),
+        }
+    }
+    for told in config.tools.keys() {
+        let is_one = |function: &Function| function.name == *told || function.id() == *told;
+        if !functions.iter().any(is_one) {
+            let known: Vec<String> = functions.iter().map(Function::id).collect();
+            collector.refuse(
+                &format!("component.tools.{told}"),
+                format!("there is no such function; it exports {}", known.join(", ")),
+            );
+        }
+    }
+    if taken.is_empty() {
+        collector.refuse("component", "no function of the component became a tool");
+    }
+}
+
+fn wants(config: &ComponentSourceConfig, name: &str, id: &str) -> bool {
+    let among = |patterns: &[String]| {
+        patterns
+            .iter()
+            .any(|pattern| matches(pattern, id) || matches(pattern, name))
+    };
+    (config.include.is_empty() || among(&config.include)) && !among(&config.exclude)
+}
+
+impl Loaded {
+    fn new(config: &ComponentSourceConfig, source: &str) -> Result<Self, (String, String)> {
+        let of_file = |problem: String| ("path".to_owned(), problem);
+        let bounds = Bounds::new(config)?;
+        let host = host().map_err(of_file)?;
+        let compiled = load(host, &config.path).map_err(of_file)?;
+        let bulkhead = BulkheadConfig {
+            concurrency: config.limits.concurrency,
+            queue_ms: config.limits.queue_ms,
+            // Each call has an instance of its own; that one has failed says nothing of the next.
+            breaker_failures: 0,
+            ..BulkheadConfig::default()
+        };
+        Ok(Self {
+            host,
+            source: source.to_owned(),
+            compiled,
+            bounds,
+            bulkhead: Arc::new(Bulkhead::new(source, &bulkhead)),
+        })
+    }
+}
+
+impl ComponentTool {
+    fn new(
+        component: &Arc<Loaded>,
+        function: &Function,
+        name: &str,
+        told: Option<&ComponentToolConfig>,
+    ) -> Result<Self, String> {
+        let signature = function.signature.clone()?;
+        let none = ComponentToolConfig::default();
+        let told = told.unwrap_or(&none);
+        for argument in told.arguments.keys() {
+            if signature
+                .parameters
+                .iter()
+                .all(|(name, _)| name != argument)
+            {
+                return Err(format!(
+                    "component.tools tells of an argument {argument}, which it has not: {}",
+                    signature.text
+                ));
+            }
+        }
+        let hints = ToolAnnotations {
+            // It has nothing that it could change, unless it is given a folder.
+            read_only_hint: Some(
+                told.read_only
+                    .unwrap_or_else(|| !component.bounds.may_write()),
+            ),
+            destructive_hint: told.destructive,
+            idempotent_hint: told.idempotent,
+            open_world_hint: Some(false),
+            ..ToolAnnotations::default()
+        };
+        let description = told.description.as_ref().unwrap_or(&signature.text);
+        let mut definition = Definition::new(name)
+            .description(description)
+            .input_schema(signature.input_schema(|name| told.arguments.get(name).cloned()))
+            .annotations(hints)
+            .timeout(component.bounds.limits.timeout() + GRACE);
+        if let Some(title) = &told.title {
+            definition = definition.title(title);
+        }
+        if let Some(schema) = signature.output_schema() {
+            definition = definition.output_schema(schema);
+        }
+        Ok(Self {
+            definition,
+            plan: Arc::new(Plan {
+                component: Arc::clone(component),
+                function: function.index,
+                signature,
+                id: function.id(),
+            }),
+        })
+    }
+}
+
+impl Tool for ComponentTool {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn call(&self, _: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+        let plan = self.plan.clone();
+        Box::pin(async move {
+            let host = plan.component.host;
+            let done = host.run(async move { plan.run(&arguments).await }).await;
+            done.unwrap_or_else(|| Err(ToolError::internal("the server is shutting down")))
+        })
+    }
+
+    fn checks_output(&self) -> bool {
+        true
+    }
+}
+
+impl Plan {
+    async fn run(&self, arguments: &Arguments) -> Result<Output, ToolError> {
+        let bounds = &self.component.bounds;
+        let pass = self.component.bulkhead.enter().await?;
+        let arguments = arguments.to_map()?;
+        let mut room = Room::new(bounds.limits.memory_bytes);
+        let parameters = lower_all(&self.signature.parameters, &arguments, &mut room)
+            .map_err(|misfit| InvalidArguments::new(misfit.to_string()))?;
+        drop(arguments);
+        let results = usize::from(self.signature.result.is_some());
+        let compiled = &self.component.compiled;
+        let ended = bounds
+            .call(compiled, &self.function, &parameters, results)
+            .await;
+        self.tell(&ended);
+        match &ended.result {
+            Ok(value) => {
+                pass.succeeded();
+                self.output(value.as_ref())
+            }
+            Err(error) => {
+                pass.failed();
+                Err(failure(error, &ended))
+            }
+        }
+    }
+
+    /// Puts what the component has written into the log.
+    fn tell(&self, ended: &Ended) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let (stdout, stderr) = (ended.stdout.text(), ended.stderr.text());
+        if !stdout.is_empty() || !stderr.is_empty() {
+            tracing::debug!(
+                source = self.component.source,
+                function = self.id,
+                stdout,
+                stderr,
+                "a component has written something"
+            );
+        }
+    }
+
+    fn output(&self, value: Option<&Val>) -> Result<Output, ToolError> {
+        let max = self.component.bounds.limits.output_bytes;
+        let too_much = || ToolError::new(CallError::TooMuch { max }.to_string());
+        let (shape, value) = match (&self.signature.result, value) {
+            (Some(Shape::Result(good, bad)), Some(Val::Result(result))) => match result {
+                Ok(value) => (good.as_deref(), value.as_deref()),
+                Err(value) => return Err(refusal(bad.as_deref(), value.as_deref(), max)),
+            },
+            (shape, value) => (shape.as_ref(), value),
+        };
+        match shape.zip(value) {
+            None => Ok(Output::text("done")),
+            Some((_, Val::String(text))) if max < text.len() => Err(too_much()),
+            Some((_, Val::String(text))) => Ok(Output::text(text.clone())),
+            Some((_, Val::Char(one))) => Ok(Output::text(one.to_string())),
+            Some((shape, value)) => Ok(Output {
+                content: OutputContent::Structured,
+                structured: Some(to_json(shape, value, max).map_err(|_| too_much())?),
+                ..Output::default()
+            }),
+        }
+    }
+}
+
+/// What a function says of why it gives no result.
+fn refusal(shape: Option<&Shape>, value: Option<&Val>, max: usize) -> ToolError {
+    let text = match shape.zip(value) {
+        None => return ToolError::new("the function failed, and does not say why"),
+        Some((_, Val::String(text))) => text.chars().take(ERROR_CHARACTERS).collect::<String>(),
+        Some((shape, value)) => match to_json(shape, value, max) {
+            Ok(json) => json.chars().take(ERROR_CHARACTERS).collect(),
+            Err(_) => "the function failed, and says too much about why".to_owned(),
+        },
+    };
+    ToolError::new(text)
+}
+
+/// What the model is told of a call that came to no result. What the component has written is for the log, since it may
+/// name whatever was on the machine that built it.
+fn failure(error: &CallError, ended: &Ended) -> ToolError {
+    /// How much of it the log is told.
+    const SHOWN: usize = 2000;
+    let mut cause = match error {
+        CallError::Broken { problem } => problem.clone(),
+        _ => String::new(),
+    };
+    let complaint = ended.stderr.text();
+    if !complaint.is_empty() {
+        let shown: String = complaint.chars().take(SHOWN).collect();
+        cause.push_str(&format!("it wrote: {shown}"));
+    }
+    let told = ToolError::new(error.to_string());
+    match cause.is_empty() {
+        true => told,
+        false => told.caused_by(cause),
+    }
+}
+
+impl fmt::Debug for ComponentTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ComponentTool")
+            .field(&self.definition.name)
+            .finish()
+    }
+}
