@@ -111,6 +111,10 @@ impl Collector {
         }
     }
 
+    #[expect(
+        clippy::vec_box,
+        reason = "they come boxed, since they are large and moved often"
+    )]
     pub(super) async fn send_spans(&mut self, spans: Vec<Box<Span>>) {
         let Some((exporter, health)) = &mut self.spans else {
             return;

@@ -72,6 +72,10 @@ pub(crate) struct Summary {
 
 /// What a request's headers say, found out now or before.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each request"
+)]
 pub(crate) enum Said {
     Now(Summary),
     Before(Arc<Summary>),
