@@ -248,12 +248,26 @@ impl App {
     ) -> std::result::Result<Built, AppError> {
         self.offers.metrics = telemetry.metrics.clone();
         tell_state(&telemetry);
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        let is_shared = self.state.is_some() || config.state.is_shared();
+        let store = match self.state {
+            Some(store) => store,
+            None => crate::state::open(&config.state)?,
+        };
+        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
+        let store = if is_shared && keys.is_shared() {
+            Arc::new(SealedState::new(store, Arc::clone(&keys)))
+        } else {
+            store
+        };
+        let within = Duration::from_millis(config.state.timeout_ms);
+        let state = SharedState::new(store, within);
+        self.offers.tokens.are_in(state.clone());
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
         let complete = !self.offers.await_some();
         tell_of_refused(&catalog, complete)?;
         check_verbs(&config.server, &catalog)?;
-        let keys = Arc::new(KeyRing::new(&config.seal)?);
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http
             && !config.http.host.is_loopback()
@@ -272,20 +286,8 @@ impl App {
             policy: policy_for(&config.policy, &catalog, complete)?,
             proved,
         };
-        let is_shared = self.state.is_some() || config.state.is_shared();
-        let store = match self.state {
-            Some(store) => store,
-            None => crate::state::open(&config.state)?,
-        };
-        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
-        let store = if is_shared && keys.is_shared() {
-            Arc::new(SealedState::new(store, Arc::clone(&keys)))
-        } else {
-            store
-        };
-        let within = Duration::from_millis(config.state.timeout_ms);
         let shared = Shared {
-            state: SharedState::new(store, within),
+            state,
             is_shared,
             announcer: self.offers.announcer,
             mount: None,

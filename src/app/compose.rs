@@ -23,7 +23,7 @@ use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
-    TIMEOUT_SECONDS, UpstreamRules, Upstreams, builtin, offered,
+    SharedTokens, TIMEOUT_SECONDS, UpstreamRules, Upstreams, builtin, offered,
 };
 use crate::telemetry::Metrics;
 
@@ -46,6 +46,8 @@ pub(super) struct Offers {
     pub(super) artifacts: Option<Arc<Artifacts>>,
     /// Where they are kept, if that is not for the settings to say.
     pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
+    /// Where tokens are that replicas share.
+    pub(super) tokens: SharedTokens,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
@@ -80,7 +82,8 @@ impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
         if !config.upstreams.is_empty() {
-            let upstreams = Upstreams::new(&config.upstreams, rules_for_upstreams(config))?;
+            let upstreams =
+                Upstreams::new(&config.upstreams, rules_for_upstreams(config, &self.tokens))?;
             self.upstreams = Some(Arc::new(upstreams));
         }
         let keys = KeyRing::new(&config.seal)?;
@@ -129,7 +132,7 @@ impl Offers {
             gathered.prompts.extend(toolset.prompts);
             gathered.skills.extend(toolset.skills);
         }
-        gathered.sources = offered(&config.sources)?;
+        gathered.sources = offered(&config.sources, &self.tokens)?;
         gathered.mounted = self.ask()?;
         Ok(gathered)
     }
@@ -227,7 +230,7 @@ impl Offers {
     }
 }
 
-fn rules_for_upstreams(config: &Config) -> UpstreamRules {
+fn rules_for_upstreams(config: &Config, tokens: &SharedTokens) -> UpstreamRules {
     let seconds = |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
     UpstreamRules {
         folder: config.upstreams_folder.clone(),
@@ -241,6 +244,7 @@ fn rules_for_upstreams(config: &Config) -> UpstreamRules {
                 .clone()
                 .unwrap_or_else(|| SEPARATOR.to_owned()),
         },
+        tokens: tokens.clone(),
     }
 }
 

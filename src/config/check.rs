@@ -140,6 +140,25 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
+    if config.state.is_shared() && config.seal.keys.is_empty() {
+        let upstreams = config.upstreams.iter();
+        let upstreams =
+            upstreams.map(|(name, upstream)| (format!("upstreams.{name}.auth"), &upstream.auth));
+        let sources = config.sources.iter().enumerate().flat_map(|(at, source)| {
+            let http = source.http.as_ref().map(|http| ("http", &http.auth));
+            let openapi = source.openapi.as_ref().map(|api| ("openapi", &api.auth));
+            let both = http.into_iter().chain(openapi);
+            both.map(move |(kind, auth)| (format!("sources[{at}].{kind}.auth"), auth))
+        });
+        for (place, auth) in upstreams.chain(sources) {
+            if auth.oauth.as_ref().is_some_and(|oauth| oauth.share) {
+                find(
+                    format!("{place}.oauth.share would put tokens into state.url as they are"),
+                    "set seal.keys, which encrypts them, to the same on all replicas",
+                );
+            }
+        }
+    }
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if let Some(separator) = &config.upstreams_separator
         && !(matches!(separator.len(), 1..=8) && separator.chars().all(is_part))
@@ -375,3 +394,37 @@ const WORKERS_MAX: usize = 1024;
 const PER_SESSION_MAX: usize = 200;
 /// What hyper keeps of a request until its head is complete.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_shared_only_where_they_are_encrypted() {
+        let oauth = json!({"token_url": "https://issuer.example/token", "client_id": "a", "refresh_token": "b", "share": true});
+        let mut config: Config = serde_json::from_value(json!({
+            "state": {"url": "redis://127.0.0.1:1"},
+            "upstreams": {"up": {"url": "https://up.example/mcp", "auth": {"oauth": oauth}}},
+            "sources": [{}, {"name": "api", "http": {"auth": {"oauth": oauth}}}],
+        }))
+        .expect("a configuration");
+        let problems = |config: &Config| -> Vec<String> {
+            let findings = errors(config, &Probe::default(), false).into_iter();
+            let problems = findings.map(|finding| finding.problem);
+            problems
+                .filter(|problem| problem.contains("share"))
+                .collect()
+        };
+        assert_eq!(
+            problems(&config),
+            [
+                "upstreams.up.auth.oauth.share would put tokens into state.url as they are",
+                "sources[1].http.auth.oauth.share would put tokens into state.url as they are",
+            ]
+        );
+        config.seal.keys = vec!["a".repeat(32).into()];
+        assert_eq!(problems(&config), [""; 0]);
+    }
+}

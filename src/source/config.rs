@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{self, CommandSourceConfig};
+use super::credentials::SharedTokens;
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::openapi::{self, OpenApiSourceConfig};
@@ -97,7 +98,10 @@ pub(crate) struct Collected {
 /// # Errors
 ///
 /// The system has no thread to give.
-pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<Collected>> {
+pub(crate) fn offered(
+    sources: &[SourceConfig],
+    tokens: &SharedTokens,
+) -> std::io::Result<Vec<Collected>> {
     if sources.is_empty() {
         return Ok(Vec::new());
     }
@@ -107,14 +111,16 @@ pub(crate) fn offered(sources: &[SourceConfig]) -> std::io::Result<Vec<Collected
             .build()?;
         let thread = std::thread::Builder::new()
             .name("longshore-sources".to_owned())
-            .spawn_scoped(scope, move || runtime.block_on(collect_all(sources)))?;
+            .spawn_scoped(scope, move || {
+                runtime.block_on(collect_all(sources, tokens))
+            })?;
         thread
             .join()
             .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
     })
 }
 
-async fn collect_all(sources: &[SourceConfig]) -> Vec<Collected> {
+async fn collect_all(sources: &[SourceConfig], tokens: &SharedTokens) -> Vec<Collected> {
     let each = sources
         .iter()
         .enumerate()
@@ -129,6 +135,7 @@ async fn collect_all(sources: &[SourceConfig]) -> Vec<Collected> {
                     .iter()
                     .any(|other| other.name == config.name);
             let mut one = Collector::new(&name, &place, config.prefix.as_deref());
+            one.tokens = tokens.clone();
             if twice {
                 one.refuse(
                     "name",
@@ -153,6 +160,8 @@ pub(super) struct Collector {
     prefix: Option<String>,
     pub(super) offered: Offered,
     gauges: Vec<Gauge>,
+    /// Where tokens are that replicas share.
+    pub(super) tokens: SharedTokens,
 }
 
 impl Collector {
@@ -163,6 +172,7 @@ impl Collector {
             prefix: prefix.map(str::to_owned),
             offered: Offered::default(),
             gauges: Vec::new(),
+            tokens: SharedTokens::default(),
         }
     }
 

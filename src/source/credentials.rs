@@ -1,26 +1,26 @@
 //! How this program proves itself to other servers: with what configuration holds, and with nothing of a caller's.
 
+mod oauth;
+
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use data_encoding::HEXLOWER;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 use url::Url;
 
+use self::oauth::OAuth;
+pub(crate) use self::oauth::SharedTokens;
 use super::login::LoggedIn;
 use crate::environment::Secret;
-use crate::net::{Client, Deadlines, FetchError, Fetched, Guard, Outgoing};
+use crate::net::{FetchError, Fetched, Outgoing};
+use crate::state::StateError;
 
 /// How to prove oneself to another server: in one of these ways.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -105,6 +105,10 @@ pub struct OAuthConfig {
     /// issuer, client and resource, which nobody else may read. Without it they are forgotten when the process ends.
     #[serde(default)]
     pub store: Option<PathBuf>,
+    /// Keeps them in the state that replicas share (`state`) instead of in a folder, encrypted with `seal.keys`. One replica at
+    /// a time gets the next token, so that issuers which accept a refresh token once see each one once. Default: false.
+    #[serde(default)]
+    pub share: bool,
     /// A file with a token that is exchanged for one for the other server: that of a service account, for example. It is read
     /// again each time.
     #[serde(default)]
@@ -150,6 +154,14 @@ pub(crate) enum CredentialError {
     NoToken,
     #[error("its issuer of tokens cannot be asked: {0}")]
     Client(String),
+    #[error("the token that gets others is in a state that cannot be asked: {0}")]
+    State(#[from] StateError),
+    #[error(
+        "the token that gets others is in the state of a server (oauth.share), which this command has no part in"
+    )]
+    NoState,
+    #[error("another replica has been getting a token for too long; try again")]
+    Busy,
     #[error("nobody has logged in; do so with `longshore login`")]
     NoLogin,
     #[error("the login has ended; log in again with `longshore login`")]
@@ -157,6 +169,13 @@ pub(crate) enum CredentialError {
 }
 
 impl Credentials {
+    /// Where tokens are that replicas share, if there are any of these.
+    pub(super) fn share(&mut self, tokens: &SharedTokens) {
+        if let Self::OAuth(oauth) = self {
+            oauth.share(tokens.clone());
+        }
+    }
+
     /// What a configuration describes.
     ///
     /// # Errors
@@ -274,12 +293,7 @@ impl Credentials {
     pub(super) async fn refused(&self, request: &Outgoing) -> bool {
         match self {
             Self::OAuth(oauth) => {
-                let mut token = oauth.token.lock().await;
-                let used = request.headers.get(AUTHORIZATION);
-                // Another call may have got a new one already.
-                if token.as_ref().map(|token| &token.value) == used {
-                    *token = None;
-                }
+                oauth.refused(request.headers.get(AUTHORIZATION)).await;
                 true
             }
             Self::Login(login) => {
@@ -343,221 +357,6 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Tokens from an issuer, one at a time.
-pub(super) struct OAuth {
-    config: OAuthConfig,
-    url: Url,
-    client: Client,
-    token: Mutex<Option<Token>>,
-    /// The refresh token that is good now, once the issuer has given another than the configured one.
-    refresh: std::sync::Mutex<Option<Secret>>,
-}
-
-struct Token {
-    value: HeaderValue,
-    /// When it is got anew.
-    until: Instant,
-}
-
-#[derive(Deserialize)]
-struct TokenAnswer {
-    access_token: String,
-    expires_in: Option<f64>,
-    refresh_token: Option<Secret>,
-}
-
-/// Where the issuer does not say how long a token is good.
-const TOKEN_LIFE: Duration = Duration::from_secs(300);
-/// So long before it expires a token is got anew.
-const TOKEN_MARGIN: Duration = Duration::from_secs(30);
-const TOKEN_BYTES: usize = 64 * 1024;
-const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
-
-impl OAuth {
-    fn new(config: &OAuthConfig) -> Result<Self, String> {
-        let url: Url = config
-            .token_url
-            .parse()
-            .map_err(|_| format!("token_url {:?} is no URL", config.token_url))?;
-        let guard = Guard::public().trust(&url);
-        guard
-            .check_url(&url)
-            .map_err(|e| format!("token_url: {e}"))?;
-        let client = Client::builder(guard)
-            .deadlines(Deadlines::total(ISSUER_TIMEOUT))
-            .max_body(TOKEN_BYTES)
-            .build()
-            .map_err(|e| e.to_string())?;
-        if config.refresh_token.is_some() && config.subject_token_file.is_some() {
-            return Err(
-                "oauth has a refresh_token and a subject_token_file; keep one of them".to_owned(),
-            );
-        }
-        if config.store.is_some() && config.refresh_token.is_none() {
-            return Err("oauth.store keeps refresh tokens; give it the first one".to_owned());
-        }
-        if config.client_secret.is_none()
-            && config.refresh_token.is_none()
-            && config.subject_token_file.is_none()
-        {
-            return Err(
-                "oauth needs a client_secret, a refresh_token or a subject_token_file".to_owned(),
-            );
-        }
-        let oauth = Self {
-            config: config.clone(),
-            url,
-            client,
-            token: Mutex::new(None),
-            refresh: std::sync::Mutex::new(None),
-        };
-        *oauth.refresh() = oauth.stored()?;
-        Ok(oauth)
-    }
-
-    fn refresh(&self) -> std::sync::MutexGuard<'_, Option<Secret>> {
-        self.refresh
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Where the refresh token is kept: one place for each issuer, client, resource, and token to begin with.
-    fn store(&self) -> Option<PathBuf> {
-        let config = &self.config;
-        let first = config.refresh_token.as_ref()?;
-        let mut hash = Sha256::new();
-        let resource = config.resource.as_deref().unwrap_or_default();
-        for part in [
-            self.url.as_str(),
-            &config.client_id,
-            resource,
-            first.expose(),
-        ] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let host = self.url.host_str().unwrap_or("issuer");
-        let digest = hash.finalize();
-        let name = HEXLOWER.encode(&digest[..8]);
-        Some(config.store.as_ref()?.join(format!("{host}-{name}.token")))
-    }
-
-    fn stored(&self) -> Result<Option<Secret>, String> {
-        let Some(file) = self.store() else {
-            return Ok(None);
-        };
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder)
-                .map_err(|error| format!("oauth.store {}: {error}", folder.display()))?;
-        }
-        match read_token(&file) {
-            Ok(token) => Ok(Some(Secret::from(token))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("oauth.store {}: {error}", file.display())),
-        }
-    }
-
-    /// Keeps a refresh token that the issuer has given instead of the one before.
-    fn keep(&self, token: Secret) {
-        if let Some(file) = self.store()
-            && let Err(error) = write_secret(&file, token.expose())
-        {
-            tracing::warn!(file = %file.display(), %error, "a refresh token cannot be kept: after a restart the one before it is used");
-        }
-        *self.refresh() = Some(token);
-    }
-
-    /// A token that is good for a while. Those who ask while one is being got wait for it.
-    async fn token(&self) -> Result<HeaderValue, CredentialError> {
-        let mut token = self.token.lock().await;
-        if let Some(token) = &*token
-            && Instant::now() < token.until
-        {
-            return Ok(token.value.clone());
-        }
-        let new = self.fetch().await?;
-        let value = new.value.clone();
-        *token = Some(new);
-        Ok(value)
-    }
-
-    /// What the issuer is asked.
-    fn request(&self) -> Result<Outgoing, CredentialError> {
-        let config = &self.config;
-        let mut form = url::form_urlencoded::Serializer::new(String::new());
-        if let Some(first) = &config.refresh_token {
-            let newer = self.refresh().clone();
-            form.append_pair("grant_type", "refresh_token");
-            form.append_pair("refresh_token", newer.as_ref().unwrap_or(first).expose());
-        } else if let Some(file) = &config.subject_token_file {
-            let subject = read_token(file).map_err(CredentialError::File)?;
-            let kind = config.subject_token_type.as_deref();
-            form.append_pair("grant_type", TOKEN_EXCHANGE);
-            form.append_pair("subject_token", &subject);
-            form.append_pair("subject_token_type", kind.unwrap_or(JWT));
-            form.append_pair("requested_token_type", ACCESS_TOKEN);
-        } else {
-            form.append_pair("grant_type", "client_credentials");
-        }
-        if !config.scopes.is_empty() {
-            form.append_pair("scope", &config.scopes.join(" "));
-        }
-        if let Some(audience) = &config.audience {
-            form.append_pair("audience", audience);
-        }
-        if let Some(resource) = &config.resource {
-            form.append_pair("resource", resource);
-        }
-        let proof = match &config.client_secret {
-            Some(secret) => {
-                // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
-                let encode = |text: &str| {
-                    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>()
-                };
-                let proof = basic_value(&encode(&config.client_id), &encode(secret.expose()));
-                Some(proof.map_err(|_| CredentialError::NotText)?)
-            }
-            None => {
-                form.append_pair("client_id", &config.client_id);
-                None
-            }
-        };
-        let request = Outgoing::post(
-            self.url.clone(),
-            "application/x-www-form-urlencoded",
-            form.finish(),
-        )
-        .header(
-            http::header::ACCEPT,
-            HeaderValue::from_static("application/json"),
-        );
-        Ok(match proof {
-            Some(proof) => request.header(AUTHORIZATION, proof),
-            None => request,
-        })
-    }
-
-    async fn fetch(&self) -> Result<Token, CredentialError> {
-        let request = self.request()?;
-        let answer: TokenAnswer = read_answer(&self.client.fetch(request).await?)?;
-        let value = bearer_value(&answer.access_token).map_err(|_| CredentialError::NoToken)?;
-        if let Some(newer) = answer.refresh_token
-            && self.config.refresh_token.is_some()
-        {
-            self.keep(newer);
-        }
-        let life = answer
-            .expires_in
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .unwrap_or(TOKEN_LIFE)
-            .min(Duration::from_secs(24 * 3600));
-        Ok(Token {
-            value,
-            until: Instant::now() + life.saturating_sub(TOKEN_MARGIN).max(life / 2),
-        })
-    }
-}
-
 /// What an issuer answers to a request for a token.
 pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
     answer: &Fetched,
@@ -567,10 +366,6 @@ pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
     }
     serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
 }
-
-const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 
 /// Writes a file that nobody else may read, beside and renamed, so that it is whole whenever it is read.
 pub(super) fn write_secret(file: &std::path::Path, secret: &str) -> std::io::Result<()> {
@@ -585,6 +380,9 @@ pub(super) fn write_secret(file: &std::path::Path, secret: &str) -> std::io::Res
     open.sync_all()?;
     std::fs::rename(&temporary, file)
 }
+
+/// How large a file or an answer with a token may be.
+const TOKEN_BYTES: usize = 64 * 1024;
 
 /// The first line of a small file.
 fn read_token(path: &std::path::Path) -> std::io::Result<String> {

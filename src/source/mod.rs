@@ -42,6 +42,7 @@ pub use command::{
 pub(crate) use command::{Discovery, discover};
 pub(crate) use config::{Collected, offered};
 pub use config::{ExchangeLimits, SourceConfig};
+pub(crate) use credentials::SharedTokens;
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;
 #[cfg(feature = "cli")]

@@ -54,7 +54,13 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
         .filter_map(|tool| request::own_base(&tool.url));
     bases.extend(own);
     let source = collector.source.clone();
-    let exchange = Exchange::new(&source, &bases, &http.egress, &http.auth, &http.limits);
+    let exchange = Exchange::new(
+        &source,
+        &bases,
+        &http.egress,
+        (&http.auth, &collector.tokens),
+        &http.limits,
+    );
     let exchange = match exchange {
         Ok(exchange) => Arc::new(exchange),
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),

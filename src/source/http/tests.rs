@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -6,6 +7,8 @@ use super::*;
 use crate::catalog::OutputContent;
 use crate::net::testing::{response, serve};
 use crate::protocol::Content;
+use crate::source::credentials::SharedTokens;
+use crate::state::{Memory, SharedState};
 
 fn config(server: SocketAddr, tool: Value) -> HttpSourceConfig {
     let mut config = json!({
@@ -27,13 +30,22 @@ fn config(server: SocketAddr, tool: Value) -> HttpSourceConfig {
 }
 
 fn collected(config: &HttpSourceConfig) -> Collector {
+    collected_with(config, SharedTokens::default())
+}
+
+fn collected_with(config: &HttpSourceConfig, tokens: SharedTokens) -> Collector {
     let mut collector = Collector::new("api", "sources[0]", None);
+    collector.tokens = tokens;
     collect(config, &mut collector);
     collector
 }
 
 fn tool(server: SocketAddr, tool: Value) -> Arc<dyn Tool> {
-    let mut collector = collected(&config(server, tool));
+    tool_with(server, tool, SharedTokens::default())
+}
+
+fn tool_with(server: SocketAddr, tool: Value, tokens: SharedTokens) -> Arc<dyn Tool> {
+    let mut collector = collected_with(&config(server, tool), tokens);
     assert_eq!(collector.offered.refused, []);
     collector.offered.tools.remove(0)
 }
@@ -460,6 +472,77 @@ async fn a_refresh_token_is_used_replaced_and_kept_for_the_next_start() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = kept[0].metadata().expect("there").permissions().mode();
     assert_eq!(mode & 0o077, 0, "nobody else may read it");
+}
+
+/// An issuer that accepts each refresh token once, gives access tokens that have ended already, and tells what it was shown;
+/// and a server that takes anything.
+async fn strict() -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>, SocketAddr) {
+    let good = std::sync::Mutex::new("first".to_owned());
+    let (issuer, asked) = serve(move |request| {
+        let mut good = good.lock().expect("no panic");
+        let body = body_of(request);
+        if !body.contains(&format!("refresh_token={good}&")) {
+            return response("400 Bad Request", b"{}");
+        }
+        let next = match good.strip_prefix("refresh") {
+            None => 0,
+            Some(number) => number.parse::<u32>().expect("a number") + 1,
+        };
+        *good = format!("refresh{next}");
+        let body = format!(
+            r#"{{"access_token": "access{next}", "refresh_token": "{good}", "expires_in": 0}}"#
+        );
+        response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+    })
+    .await;
+    let (server, _) = serve(|_| response("200 OK\r\ncontent-type: text/plain", b"in")).await;
+    (issuer, asked, server)
+}
+
+fn sharing(issuer: SocketAddr) -> Value {
+    let oauth = json!({
+        "token_url": format!("http://{issuer}/token"), "client_id": "app", "refresh_token": "first", "share": true,
+    });
+    json!({"url": "/", "source": {"auth": {"oauth": oauth}}})
+}
+
+#[tokio::test]
+async fn replicas_that_share_refresh_tokens_show_each_one_once() {
+    let (issuer, asked, server) = strict().await;
+    let state = SharedState::new(Arc::new(Memory::new(1 << 20)), Duration::from_secs(5));
+    let replicas = [(); 3].map(|()| {
+        let tokens = SharedTokens::default();
+        tokens.are_in(state.clone());
+        tool_with(server, sharing(issuer), tokens)
+    });
+    let calls = (0..4).flat_map(|_| &replicas);
+    let called = futures_util::future::join_all(calls.map(|tool| call(tool, json!({})))).await;
+    for called in called {
+        assert_eq!(text(&called.expect("in")), "in");
+    }
+    // One that is started later goes on where they were.
+    let tokens = SharedTokens::default();
+    tokens.are_in(state);
+    let late = tool_with(server, sharing(issuer), tokens);
+    assert_eq!(text(&call(&late, json!({})).await.expect("in")), "in");
+    let asked = asked.lock().expect("no panic");
+    assert_eq!(asked.len(), 13);
+    for (number, request) in asked.iter().enumerate() {
+        let shown = match number {
+            0 => "first".to_owned(),
+            number => format!("refresh{}", number - 1),
+        };
+        let wanted = format!("grant_type=refresh_token&refresh_token={shown}&client_id=app");
+        assert_eq!(body_of(request), wanted);
+    }
+}
+
+#[tokio::test]
+async fn without_the_state_that_refresh_tokens_are_in_none_is_used() {
+    let (issuer, asked, server) = strict().await;
+    let alone = tool(server, sharing(issuer));
+    call(&alone, json!({})).await.expect_err("no state");
+    assert_eq!(asked.lock().expect("no panic").len(), 0);
 }
 
 #[tokio::test]

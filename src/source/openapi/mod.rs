@@ -207,7 +207,7 @@ impl<'a> Import<'a> {
             &collector.source,
             &trusted,
             &config.egress,
-            &config.auth,
+            (&config.auth, &collector.tokens),
             &config.limits,
         )?;
         let mut headers = HeaderMap::new();

@@ -15,7 +15,7 @@ use url::Url;
 use crate::client::Target;
 use crate::environment::Secret;
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
-use crate::source::credentials::{AuthConfig, Credentials};
+use crate::source::credentials::{AuthConfig, Credentials, SharedTokens};
 
 /// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
 /// `mcpServers` of other products' files can be used as they are.
@@ -265,6 +265,7 @@ impl UpstreamConfig {
     pub(super) fn credentials(
         &self,
         name: &str,
+        tokens: &SharedTokens,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
         let wrong = |problem| UpstreamError {
             name: name.to_owned(),
@@ -275,7 +276,10 @@ impl UpstreamConfig {
         match Credentials::new(&self.auth, url.as_ref()).map_err(wrong)? {
             Credentials::None => Ok(None),
             _ if self.url.is_none() => Err(wrong("it is for servers with a url".to_owned())),
-            credentials => Ok(Some(Arc::new(credentials))),
+            mut credentials => {
+                credentials.share(tokens);
+                Ok(Some(Arc::new(credentials)))
+            }
         }
     }
 
@@ -289,7 +293,7 @@ impl UpstreamConfig {
         &self,
         name: &str,
     ) -> Result<Option<Arc<dyn crate::client::Credentials>>, UpstreamError> {
-        let credentials = self.credentials(name)?;
+        let credentials = self.credentials(name, &SharedTokens::default())?;
         Ok(credentials.map(|credentials| credentials as Arc<dyn crate::client::Credentials>))
     }
 

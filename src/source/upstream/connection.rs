@@ -20,7 +20,7 @@ use super::{Background, DISCOVERY};
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
 use crate::protocol::UriTemplate;
-use crate::source::credentials::Credentials;
+use crate::source::credentials::{Credentials, SharedTokens};
 
 pub(super) struct Upstream {
     pub(super) name: String,
@@ -65,9 +65,10 @@ impl Upstream {
         name: &str,
         config: UpstreamConfig,
         background: Arc<Background>,
+        tokens: &SharedTokens,
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
-        let credentials = config.credentials(name)?;
+        let credentials = config.credentials(name, tokens)?;
         Ok(Self {
             fingerprint: config.fingerprint(),
             bulkhead: Bulkhead::new(name, &config.bulkhead),

@@ -37,6 +37,7 @@ pub(crate) use names::{Naming, SEPARATOR};
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
 use crate::net::{BreakerState, BulkheadStats};
+use crate::source::credentials::SharedTokens;
 
 /// How long a server may take to say what it offers, once it is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
@@ -59,6 +60,8 @@ pub(crate) struct UpstreamRules {
     /// How often connections are looked at that nobody uses.
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
+    /// Where tokens are that replicas share.
+    pub(crate) tokens: SharedTokens,
 }
 
 /// All upstream servers of a configuration.
@@ -155,6 +158,7 @@ impl Upstreams {
             timeout_seconds,
             reaping,
             naming,
+            tokens,
         } = rules;
         let used: Vec<_> = configs
             .iter()
@@ -178,7 +182,7 @@ impl Upstreams {
         for (name, config) in used {
             let mut config = config.clone();
             config.timeout_seconds.get_or_insert(timeout_seconds);
-            let upstream = Upstream::new(name, config, Arc::clone(&background))?;
+            let upstream = Upstream::new(name, config, Arc::clone(&background), &tokens)?;
             upstreams.push(Arc::new(upstream));
         }
         background.spawn(reap(
