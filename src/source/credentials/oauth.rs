@@ -296,11 +296,11 @@ impl OAuth {
         let used = self.refresh().clone();
         let token = self.ask().await?;
         let newest = self.refresh().clone();
-        if let Some(newest) = newest.filter(|newest| used.as_ref() != Some(newest)) {
-            if let Err(error) = state.put(key, kept(&newest), SHARED_LIFE).await {
-                self.unkept.store(true, Ordering::Relaxed);
-                tracing::warn!(%error, "a refresh token cannot be shared: other replicas have the one before it until it can");
-            }
+        if let Some(newest) = newest.filter(|newest| used.as_ref() != Some(newest))
+            && let Err(error) = state.put(key, kept(&newest), SHARED_LIFE).await
+        {
+            self.unkept.store(true, Ordering::Relaxed);
+            tracing::warn!(%error, "a refresh token cannot be shared: other replicas have the one before it until it can");
         }
         Ok(token)
     }
