@@ -98,7 +98,8 @@ fn lh_13_a_stream_is_taken_up_where_its_client_lands() {
     becomes(|| {
         let mut back = resume(&other.server, &there, id_of(&first));
         back.any_event().expect("its beginning");
-        one.announcer.resources_changed();
+        // Here, where it is heard at once, whatever is still on its way from the other one.
+        other.announcer.resources_changed();
         told.clear();
         // The last of the three is new each time, so there is something to be told in any case.
         while told.last() != Some(&changed("resources")) {
