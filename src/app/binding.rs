@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compose::{Composer, Gathered, Offers, tell_of_refused};
+use super::compose::{Composer, Extent, Gathered, Offers, tell_of_refused};
 use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
 use super::serving::Bound;
@@ -172,9 +172,10 @@ impl App {
         Ok(Harness::new(self.server()?))
     }
 
-    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    /// Goes as far as serving would, but for the address; returns how many tools there are, and how much of what the
+    /// settings name cannot be offered.
     #[cfg(feature = "cli")]
-    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+    pub(crate) fn check(mut self) -> std::result::Result<(usize, usize), AppError> {
         let (config, _) = self.take_config()?;
         let mounts = mounts::places(&config, &self.beside)?;
         let place = Place {
@@ -187,7 +188,8 @@ impl App {
         let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
-        Ok(self.config(config).server()?.tool_count())
+        let server = self.config(config).server()?;
+        Ok((server.tool_count(), server.refusals().len()))
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
@@ -265,8 +267,8 @@ impl App {
         self.offers.tokens.are_in(state.clone());
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
-        let complete = !self.offers.await_some();
-        tell_of_refused(&catalog, complete)?;
+        let extent = self.offers.extent();
+        tell_of_refused(&catalog, extent)?;
         check_verbs(&config.server, &catalog)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http
@@ -276,14 +278,15 @@ impl App {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let limited = config.limits.tools.keys();
-        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
+        let is_missing = |tool: &str| extent == Extent::Whole && catalog.tool(tool).is_none();
+        for tool in limited.filter(|tool| is_missing(tool)) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
                 "there is no such tool: the limit applies to nothing"
             );
         }
         let admission = Admission {
-            policy: policy_for(&config.policy, &catalog, complete)?,
+            policy: policy_for(&config.policy, &catalog, extent)?,
             proved,
         };
         let shared = Shared {
@@ -367,10 +370,10 @@ pub(super) fn check_verbs(
 pub(super) fn policy_for(
     config: &PolicyConfig,
     catalog: &Catalog,
-    complete: bool,
+    extent: Extent,
 ) -> std::result::Result<Option<Policy>, PolicyError> {
     let policy = Policy::new(config)?;
-    if !complete {
+    if extent != Extent::Whole {
         // A rule may be for what is not known yet.
         return Ok(policy);
     }

@@ -52,6 +52,16 @@ pub(super) struct Offers {
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
 
+/// How much of what there will be a catalog has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// Of an upstream server it is not known what it offers, and there is no telling whether it ever will be.
+    WithoutSome,
+    /// An upstream server has not answered yet, or is down.
+    Part,
+}
+
 /// What has been put together from code and settings. What upstream servers offer is not in it, since that changes.
 #[derive(Clone)]
 pub(super) struct Gathered {
@@ -97,11 +107,13 @@ impl Offers {
         Ok(())
     }
 
-    /// Whether an upstream server has still to say what it offers.
-    pub(super) fn await_some(&self) -> bool {
-        self.upstreams
-            .as_ref()
-            .is_some_and(|upstreams| upstreams.are_awaited())
+    /// How much of what there will be is known.
+    pub(super) fn extent(&self) -> Extent {
+        match &self.upstreams {
+            Some(upstreams) if upstreams.are_awaited() || upstreams.may_come() => Extent::Part,
+            Some(upstreams) if !upstreams.are_known() => Extent::WithoutSome,
+            _ => Extent::Whole,
+        }
     }
 
     /// Puts together what the settings name. Documents may have to be fetched for that.
@@ -256,12 +268,11 @@ fn unusable(error: ArtifactError) -> AppError {
     ConfigError::Contradictions(vec![finding]).into()
 }
 
-/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless the catalog is not
-/// `complete`, and there may be more soon.
-pub(super) fn tell_of_refused(catalog: &Catalog, complete: bool) -> Result<(), AppError> {
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless there may be more soon.
+pub(super) fn tell_of_refused(catalog: &Catalog, extent: Extent) -> Result<(), AppError> {
     tell(catalog.refused());
     match catalog.refused().first() {
-        Some(refused) if complete && catalog.offers_nothing() => {
+        Some(refused) if extent != Extent::Part && catalog.offers_nothing() => {
             Err(AppError::NothingOffered(refused.clone()))
         }
         _ => Ok(()),
@@ -357,11 +368,11 @@ impl Composer {
             composer.identity.apply(&mut config);
             let gathered = composer.offers.gather(&config)?;
             let catalog = composer.offers.catalog(gathered.clone())?;
-            let complete = !composer.offers.await_some();
-            tell_of_refused(&catalog, complete)?;
+            let extent = composer.offers.extent();
+            tell_of_refused(&catalog, extent)?;
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
-            let policy = policy_for(&config.policy, &catalog, complete)?;
+            let policy = policy_for(&config.policy, &catalog, extent)?;
             let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
             let prepared = composer.prepared(catalog, &config, policy)?;

@@ -17,6 +17,7 @@ use crate::app::AppError;
 use crate::client::{Client, ClientError, Listener, Options, Params};
 use crate::config::Flags;
 use crate::environment::Probe;
+use crate::net::with_causes;
 use crate::source::{UpstreamConfig, existing_file};
 
 /// How to reach the server.
@@ -304,7 +305,7 @@ fn with_client(
                  LONGSHORE_TOKEN, or headers into the configuration of the upstream",
             server.server
         ))),
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => Err(failed(with_causes(&error))),
     }
 }
 

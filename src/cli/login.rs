@@ -13,6 +13,7 @@ use super::client::{ServerArgs, of_server, upstream};
 use super::output;
 use crate::app::AppError;
 use crate::environment::Probe;
+use crate::net::with_causes;
 use crate::source::{LoginError, LoginRequest, log_in, log_out};
 
 /// Which server, and where its token is kept.
@@ -145,7 +146,7 @@ pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
     };
     let login = runtime()?
         .block_on(log_in(&request, show))
-        .map_err(|error| of_server(&args.place.server, error.to_string()))?;
+        .map_err(|error| of_server(&args.place.server, with_causes(&error)))?;
     output::remark(&format!(
         "logged in to {} at {}; the token is kept in {}",
         login.resource,
@@ -166,7 +167,7 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
         Err(error @ LoginError::NoLogin) => {
             output::remark(&format!("{}: {error}", args.place.server));
         }
-        Err(error) => return Err(of_server(&args.place.server, error.to_string())),
+        Err(error) => return Err(of_server(&args.place.server, with_causes(&error))),
     }
     Ok(())
 }
