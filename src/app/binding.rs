@@ -19,6 +19,7 @@ use crate::config::{Config, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
+use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, Shared};
 use crate::state::SharedState;
@@ -55,7 +56,7 @@ impl App {
         mut signals: Signals,
     ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
         // The first process of a container is not ended by a signal that it does not listen for.
-        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let binding = net::spawn_blocking(|| self.bind());
         let bound = tokio::select! {
             bound = binding => bound,
             name = signals.next() => {

@@ -19,6 +19,7 @@ use crate::catalog::{
 };
 use crate::config::{Config, ConfigError, Finding};
 use crate::environment::Probe;
+use crate::net;
 use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
@@ -402,7 +403,7 @@ impl Composer {
             self.offers.changed.heard().await;
             let composer = Arc::clone(&self);
             // Schemas take their time, and others wait for this thread.
-            let asked = tokio::task::spawn_blocking(move || {
+            let asked = net::spawn_blocking(move || {
                 match composer.offers.ask() {
                     Ok(mounted) => composer.current().gathered.mounted = mounted,
                     Err(error) => {

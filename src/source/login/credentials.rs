@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::stored::{Login, Stamp, existing_file, lock};
+use crate::net;
 use crate::source::credentials::{CredentialError, bearer_value};
 
 /// How old what is known of the file may be, before it is looked at again.
@@ -185,7 +186,7 @@ async fn existing(folder: &Path, server: &Url) -> Result<PathBuf, CredentialErro
 async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, CredentialError> {
-    let asked = tokio::task::spawn_blocking(ask).await;
+    let asked = net::spawn_blocking(ask).await;
     let asked = asked.unwrap_or_else(|_| Err(io::Error::other("this process is ending")));
     asked.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => CredentialError::NoLogin,

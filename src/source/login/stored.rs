@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::net::{Client, Deadlines, Guard, Outgoing};
+use crate::net::{self, Client, Deadlines, Guard, Outgoing};
 use crate::source::credentials::{CredentialError, basic_value, read_answer, write_secret};
 
 /// What is kept of one login: a token, how to get the next, and from whom. Nothing in it is ever sent to another issuer
@@ -146,7 +146,7 @@ pub(super) async fn lock(login: &Path) -> Option<std::fs::File> {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         options.open(file)
     };
-    let lock = tokio::task::spawn_blocking(open).await.ok()?.ok()?;
+    let lock = net::spawn_blocking(open).await.ok()?.ok()?;
     let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
     while tokio::time::Instant::now() < deadline {
         match lock.try_lock() {

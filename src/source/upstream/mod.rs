@@ -36,7 +36,7 @@ use names::{Chosen, Found, Names};
 pub(crate) use names::{Naming, SEPARATOR};
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
-use crate::net::{BreakerState, BulkheadStats, with_causes};
+use crate::net::{self, BreakerState, BulkheadStats, with_causes};
 use crate::source::credentials::SharedTokens;
 
 /// How long a server may take to say what it offers, once it is connected.
@@ -133,7 +133,7 @@ impl Background {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Option<tokio::task::JoinHandle<T>> {
-        Some(self.0.as_ref()?.spawn(task))
+        Some(net::spawn_on(self.0.as_ref()?.handle(), task))
     }
 }
 
@@ -225,7 +225,7 @@ impl Upstreams {
                 tokio::time::sleep(TOGETHER).await;
                 let changed = Arc::clone(&changed);
                 // Catalogs take their time, and connections live on this thread.
-                let _ = tokio::task::spawn_blocking(move || changed()).await;
+                let _ = net::spawn_blocking(move || changed()).await;
             }
         });
         attending.extend(telling.map(|task| task.abort_handle()));
