@@ -37,7 +37,7 @@ pub(crate) use names::{Naming, SEPARATOR};
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
 use crate::net::{self, BreakerState, BulkheadStats, with_causes};
-use crate::source::credentials::SharedTokens;
+use crate::source::tokens::Tokens;
 
 /// How long a server may take to say what it offers, once it is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
@@ -60,8 +60,8 @@ pub(crate) struct UpstreamRules {
     /// How often connections are looked at that nobody uses.
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
-    /// Where tokens are that replicas share.
-    pub(crate) tokens: SharedTokens,
+    /// Where tokens are kept that this server gets for itself.
+    pub(crate) tokens: Tokens,
 }
 
 /// All upstream servers of a configuration.
