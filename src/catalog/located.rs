@@ -746,7 +746,6 @@ mod tests {
             json!({"1": 2, "-1": [3]}),
             json!({"100000": 1}),
             json!({"x": 1}),
-            json!({"1 ": 1}),
             json!({"": 1}),
             json!({"true": 1, "false": 2}),
             json!({"true": "x"}),
@@ -776,6 +775,13 @@ mod tests {
             assert_eq!(here::<Value>(value), there::<Value>(value), "{value}");
         }
         assert!(300 < refused, "{refused}");
+    }
+
+    #[test]
+    fn a_key_is_named_as_it_is_written() {
+        let tree = json!({"by_number": {"1 ": 1}});
+        let (path, _) = here::<Whole>(&tree).expect_err("a blank in a number");
+        assert_eq!(path, "by_number.1 ");
     }
 
     #[test]
