@@ -40,7 +40,7 @@ pub use command::{
 };
 #[cfg(feature = "cli")]
 pub(crate) use command::{Discovery, discover};
-pub(crate) use config::{Collected, offered};
+pub(crate) use config::{Collected, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
 pub(crate) use credentials::SharedTokens;
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
