@@ -25,7 +25,7 @@ pub mod schema;
 mod shown;
 mod source;
 mod skill;
-mod strict;
+pub(crate) mod strict;
 mod table;
 mod tool;
 mod typed;
