@@ -11,6 +11,7 @@ use super::AppError;
 use crate::auth::ApiKeys;
 use crate::config::{Config, Loaded, Reload, Watch};
 use crate::environment::Probe;
+use crate::net;
 use crate::server::Server;
 use crate::telemetry::{Counter, RELOADS, Telemetry};
 
@@ -77,7 +78,7 @@ impl Reloader {
                 () = self.signals.next() => tracing::info!("SIGHUP: the configuration is read again"),
             }
             // Files and schemas take their time, and others wait for this thread.
-            let reloaded = tokio::task::spawn_blocking(move || {
+            let reloaded = net::spawn_blocking(move || {
                 self.reload();
                 self
             });

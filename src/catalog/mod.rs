@@ -13,6 +13,7 @@ mod context;
 mod extensions;
 mod interest;
 mod listing;
+pub(crate) mod located;
 mod outlet;
 mod output;
 mod parameters;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::question::{Answer, Draft, Question, QuestionKind};
 use super::{AskError, Form};
-use crate::catalog::{CallContext, strict};
+use crate::catalog::{CallContext, located, strict};
 use crate::protocol::ClientAbility;
 
 /// What a person has made of a question.
@@ -211,9 +211,9 @@ impl ElicitForm<'_> {
         if let Some(form) = &self.form {
             form.check(&content)?;
         }
-        let read = serde_path_to_error::deserialize(content);
-        read.map(Elicited::Accepted)
-            .map_err(|e| format!("content.{}: {}", e.path(), e.inner()))
+        located::read(&content)
+            .map(Elicited::Accepted)
+            .map_err(|misfit| format!("content.{}: {}", misfit.path, misfit.cause))
     }
 }
 

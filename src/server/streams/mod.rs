@@ -394,6 +394,7 @@ impl Streams {
                 if !self.troubled.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         %error,
+                        setting = "state.url",
                         "the shared state fails: streams that break cannot be taken up again, and replicas do not hear of one another"
                     );
                 }

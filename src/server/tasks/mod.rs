@@ -35,6 +35,7 @@ use super::{Caller, Handled, Headers, Server, stateless, stream};
 use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
 use crate::limit::{Held, Limit, Turn};
+use crate::net;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
@@ -139,7 +140,7 @@ impl Server {
                 return conclude(&id, outcome).reply().await;
             }
             // Whoever closes the connection now does not keep the task from beginning (TSK-13).
-            let starting = tokio::spawn({
+            let starting = net::spawn({
                 let server = Arc::clone(&server);
                 async move { server.start_task(task, held, conclude).await }
             });
@@ -232,7 +233,7 @@ impl Server {
             audited.begins();
         }
         // Whoever closes the connection does not cancel it (TSK-13). A server that stops waits for it.
-        tokio::spawn(runner.run(call, |outcome| {
+        net::spawn(runner.run(call, |outcome| {
             let handled = conclude("0", outcome);
             if let (Some(audited), Handled::Now(reply)) = (audited, &handled) {
                 audited.ends(reply);
