@@ -26,7 +26,7 @@ pub mod schema;
 mod shown;
 mod source;
 mod skill;
-mod strict;
+pub(crate) mod strict;
 mod table;
 mod tool;
 mod typed;

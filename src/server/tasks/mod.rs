@@ -28,6 +28,7 @@ pub(crate) use store::{SAY_ALIVE, Tasks};
 
 use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
+use super::dispatch::unnamed;
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, stateless, stream};
@@ -290,10 +291,8 @@ impl Server {
             return Err(missing_tasks(request.id));
         }
         let Some(task) = request.params.rare().task_id.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "taskId is required, a string: which task",
-            ));
+            let problem = "taskId is required, a string: which task";
+            return Err(unnamed(caller, headers.as_ref(), request, problem));
         };
         if form == Form::Extension
             && let Some(mcp) = headers.as_ref().and_then(|headers| headers.mcp)
