@@ -5,7 +5,7 @@
 //! connections ([`super::sweep`]).
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
@@ -46,6 +46,8 @@ pub(crate) struct ConnectionState {
     turns: AtomicU32,
     /// HTTP/2: how many bytes may still be read from it until others had their turn.
     room: AtomicU32,
+    /// HTTP/2: streams have begun since the connection was looked at, and nothing is written until it is once more.
+    begun: AtomicBool,
     /// HTTP/2: streams were taken back too often, and it is let go of.
     restless: AtomicBool,
     /// The second from which on the connection is closed when its answer is sent.
@@ -149,6 +151,7 @@ impl ConnectionState {
             turn: AtomicU8::new(Turn::None as u8),
             turns: AtomicU32::new(0),
             room: AtomicU32::new(0),
+            begun: AtomicBool::new(false),
             restless: AtomicBool::new(false),
             retire_at: AtomicU32::new(retire_at),
             body_expired: AtomicU8::new(0),
@@ -316,6 +319,26 @@ impl ConnectionState {
         self.room.store(self.room().saturating_sub(bytes), Relaxed);
     }
 
+    /// HTTP/2: whether a stream has begun since this was asked last, so that the connection is to be looked at once more.
+    #[inline]
+    pub(super) fn take_begun(&self) -> bool {
+        // Mostly it is asked when nothing was read.
+        self.holds_back() && self.begun.swap(false, AcqRel)
+    }
+
+    /// HTTP/2: whether what is to be written waits until the connection is looked at once more. Only its own worker asks.
+    #[inline]
+    pub(super) fn holds_back(&self) -> bool {
+        self.begun.load(Relaxed)
+    }
+
+    /// The same for whoever has done something that the connection has to see: anybody, on any thread.
+    #[inline]
+    pub(super) fn is_looked_at_again(&self) -> bool {
+        // A mere load would not tell `take_begun` of what was done before.
+        self.begun.fetch_or(false, AcqRel)
+    }
+
     /// Counts a stream of HTTP/2 until the guard is dropped.
     #[inline]
     pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
@@ -362,6 +385,7 @@ impl ConnectionState {
         self.requests.store(requests, Relaxed);
         if self.phase() == Phase::Multiplexed {
             self.since.store(self.clock.now(), Relaxed);
+            self.begun.store(true, Relaxed);
             if limits.connection_requests <= requests {
                 self.retire(hits, Some(Limit::ConnectionRequests));
             }

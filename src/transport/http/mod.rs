@@ -12,6 +12,7 @@ mod connection;
 mod cors;
 mod direct;
 pub(crate) mod door;
+mod drive;
 mod endpoint;
 mod events;
 mod familiar;
@@ -34,6 +35,7 @@ mod service;
 mod socket;
 mod status;
 mod stream;
+mod streams;
 mod timer;
 mod tls;
 mod turnstile;
@@ -72,10 +74,11 @@ use crate::transport::drain::Budget;
 use accept::Acceptor;
 use cors::Cors;
 use door::Door;
+use drive::Drain;
 use endpoint::Endpoint;
 use host_guard::HostGuard;
 use service::Router;
-use worker::{Drain, Worker};
+use worker::Worker;
 
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
 pub(crate) type Mounts = Vec<(Box<str>, Arc<Server>)>;
