@@ -5,7 +5,9 @@
 //! connections ([`super::sweep`]).
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
@@ -46,7 +48,7 @@ pub(crate) struct ConnectionState {
     turns: AtomicU32,
     /// HTTP/2: how many bytes may still be read from it until others had their turn.
     room: AtomicU32,
-    /// HTTP/2: streams have begun since the connection was looked at, and nothing is written until it is once more.
+    /// HTTP/2: streams have begun since the connection was looked at, and nothing is read or written until it is once more.
     begun: AtomicBool,
     /// HTTP/2: streams were taken back too often, and it is let go of.
     restless: AtomicBool,
@@ -326,7 +328,7 @@ impl ConnectionState {
         self.holds_back() && self.begun.swap(false, AcqRel)
     }
 
-    /// HTTP/2: whether what is to be written waits until the connection is looked at once more. Only its own worker asks.
+    /// HTTP/2: whether the socket waits until the connection is looked at once more. Only its own worker asks.
     #[inline]
     pub(super) fn holds_back(&self) -> bool {
         self.begun.load(Relaxed)
@@ -339,13 +341,22 @@ impl ConnectionState {
         self.begun.fetch_or(false, AcqRel)
     }
 
-    /// Counts a stream of HTTP/2 until the guard is dropped.
+    /// Counts a stream of HTTP/2 until [`close_stream`](Self::close_stream). Says whether the request is one.
     #[inline]
-    pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
-        (self.phase() == Phase::Multiplexed).then(|| {
+    pub(crate) fn open_stream(&self) -> bool {
+        let is_stream = self.phase() == Phase::Multiplexed;
+        if is_stream {
             self.open.store(self.open.load(Relaxed) + 1, Relaxed);
-            OpenStream(self)
-        })
+        }
+        is_stream
+    }
+
+    /// A stream of HTTP/2 has its answer, or nobody waits for it any more.
+    #[inline]
+    pub(crate) fn close_stream(&self) {
+        let open = self.open.load(Relaxed);
+        self.open.store(open.saturating_sub(1), Relaxed);
+        self.since.store(self.clock.now(), Relaxed);
     }
 
     /// The clock of its worker.
@@ -540,18 +551,6 @@ impl ConnectionState {
     }
 }
 
-/// One stream of an HTTP/2 connection, for as long as it has no answer.
-#[derive(Debug)]
-pub(crate) struct OpenStream<'c>(&'c ConnectionState);
-
-impl Drop for OpenStream<'_> {
-    fn drop(&mut self) {
-        let open = self.0.open.load(Relaxed);
-        self.0.open.store(open.saturating_sub(1), Relaxed);
-        self.0.since.store(self.0.clock.now(), Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
@@ -735,10 +734,10 @@ mod tests {
         let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
         let watched = Watched::new();
         watched.state.enter(Phase::Multiplexed);
-        let stream = watched.state.open_stream();
+        assert!(watched.state.open_stream());
         assert_eq!(watched.ended_after(200), None);
         assert!(!retires(&watched.state), "a stream is open");
-        drop(stream);
+        watched.state.close_stream();
         watched.ended_after(75);
         assert!(!retires(&watched.state));
         watched.ended_after(1);

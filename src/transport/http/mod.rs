@@ -32,6 +32,7 @@ mod rest;
 mod route;
 mod sending;
 mod service;
+mod serving;
 mod socket;
 mod status;
 mod stream;

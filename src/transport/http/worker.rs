@@ -26,6 +26,7 @@ use super::connection::{ConnectionState, Phase};
 use super::drive::{Drain, until_drained, until_retired};
 use super::peers::PeerPlace;
 use super::service::{Router, Served, WorkerService};
+use super::serving::Answering;
 use super::socket::{Guards, Socket};
 use super::stream::Stream;
 use super::streams::AtOnce;
@@ -452,7 +453,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     let hits = Arc::clone(&service.limits().hits);
     let served = Arc::new(Served::new(service, Arc::clone(&state)));
     let respond =
-        move |request: hyper::Request<Incoming>| Served::serve(Arc::clone(&served), request);
+        move |request: hyper::Request<Incoming>| Answering::new(Arc::clone(&served), request);
     let ended = if multiplexed {
         let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
         let connection = http2::Builder::new(AtOnce)
