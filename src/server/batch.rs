@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use super::reply::Reply;
 use super::watched::speaks;
-use super::{Caller, Handled, Headers, Local, Server, malformed};
+use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
 use crate::limit::Limit;
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -101,7 +101,13 @@ impl Server {
             watch: watch.as_ref(),
             ..caller
         };
-        let handled = self.session_request(cx, caller, headers, body, &request);
+        let incoming = Incoming {
+            caller,
+            headers,
+            body,
+            request: &request,
+        };
+        let handled = self.session_request(cx, incoming);
         Some(self.watched(watch, &request, handled))
     }
 }
