@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compose::{Composer, Gathered, Offers, tell_of_refused};
+use super::compose::{Composer, Extent, Gathered, Offers, tell_of_refused};
 use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
 use super::serving::Bound;
@@ -19,6 +19,7 @@ use crate::config::{Config, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
+use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, ServerParts, Shared};
 #[cfg(feature = "cli")]
@@ -57,7 +58,7 @@ impl App {
         mut signals: Signals,
     ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
         // The first process of a container is not ended by a signal that it does not listen for.
-        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let binding = net::spawn_blocking(|| self.bind());
         let bound = tokio::select! {
             bound = binding => bound,
             name = signals.next() => {
@@ -123,8 +124,8 @@ impl App {
         let composer = Composer::new(&server, identity, offers, proved, served, mounts);
         hooks.push(composer.hook());
         hooks.push(limits_hook(&server));
-        let reloader =
-            loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
+        let reloader = loaded
+            .map(|loaded| Reloader::new(loaded, hooks, &composer, restart, server.telemetry()));
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => {
@@ -174,9 +175,10 @@ impl App {
         Ok(Harness::new(self.server()?))
     }
 
-    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    /// Goes as far as serving would, but for the address; returns how many tools there are, and how much of what the
+    /// settings name cannot be offered.
     #[cfg(feature = "cli")]
-    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+    pub(crate) fn check(mut self) -> std::result::Result<(usize, usize), AppError> {
         let (config, _) = self.take_config()?;
         let mounts = mounts::places(&config, &self.beside)?;
         let place = Place {
@@ -189,7 +191,8 @@ impl App {
         let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
-        Ok(self.config(config).server()?.tool_count())
+        let server = self.config(config).server()?;
+        Ok((server.tool_count(), server.refusals().len()))
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
@@ -257,8 +260,8 @@ impl App {
         tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
-        let complete = !self.offers.await_some();
-        tell_of_refused(&catalog, complete)?;
+        let extent = self.offers.extent(&gathered);
+        tell_of_refused(&catalog, extent)?;
         check_verbs(&config.server, &catalog)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http
@@ -268,14 +271,15 @@ impl App {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let limited = config.limits.tools.keys();
-        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
+        let is_missing = |tool: &str| extent == Extent::Whole && catalog.tool(tool).is_none();
+        for tool in limited.filter(|tool| is_missing(tool)) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
                 "there is no such tool: the limit applies to nothing"
             );
         }
         let admission = Admission {
-            policy: policy_for(&config.policy, &catalog, complete)?,
+            policy: policy_for(&config.policy, &catalog, extent)?,
             proved,
         };
         let shared = Shared {
@@ -406,10 +410,10 @@ pub(super) fn check_verbs(
 pub(super) fn policy_for(
     config: &PolicyConfig,
     catalog: &Catalog,
-    complete: bool,
+    extent: Extent,
 ) -> std::result::Result<Option<Policy>, PolicyError> {
     let policy = Policy::new(config)?;
-    if !complete {
+    if extent != Extent::Whole {
         // A rule may be for what is not known yet.
         return Ok(policy);
     }

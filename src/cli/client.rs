@@ -18,6 +18,7 @@ use crate::app::{AppError, tokens};
 use crate::client::{Client, ClientError, Listener, Options, Params};
 use crate::config::{Config, Flags};
 use crate::environment::Probe;
+use crate::net::with_causes;
 use crate::source::{Tokens, UpstreamConfig, default_folder, has_login};
 
 /// How to reach the server.
@@ -307,7 +308,7 @@ fn with_client(
                  LONGSHORE_TOKEN, or headers into the configuration of the upstream",
             server.server
         ))),
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => Err(failed(with_causes(&error))),
     }
 }
 

@@ -21,6 +21,7 @@ use super::table::{line, table};
 use crate::app::{AppError, tokens};
 use crate::config::{Config, Flags};
 use crate::environment::Probe;
+use crate::net::with_causes;
 use crate::source::{
     Known, LoginError, LoginRequest, TokenStore, Tokens, UpstreamConfig, default_folder, log_in,
     log_out, logins,
@@ -188,7 +189,7 @@ pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
     };
     let login = runtime()?
         .block_on(log_in(&request, show))
-        .map_err(|error| of_server(&args.place.server, error.to_string()))?;
+        .map_err(|error| of_server(&args.place.server, with_causes(&error)))?;
     output::remark(&format!(
         "logged in to {} at {}; the token is kept in {tokens}",
         clean(&login.resource),
@@ -216,7 +217,7 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
         Err(error @ LoginError::NoLogin) => {
             output::remark(&format!("{}: {error}", args.place.server));
         }
-        Err(error) => return Err(of_server(&args.place.server, error.to_string())),
+        Err(error) => return Err(of_server(&args.place.server, with_causes(&error))),
     }
     Ok(())
 }

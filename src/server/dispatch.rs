@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::reply::{Answer, Refusal, Reply};
+use super::tools::invalid_params;
 use super::{Handled, Incoming, Server, audited, stateless, truncated};
 use crate::catalog::LogLevel;
 use crate::protocol::message::Request;
@@ -144,6 +145,19 @@ impl Server {
         }
         stateless::log_level(incoming.request)
     }
+}
+
+/// What is said to a request that has to name something, and does not.
+#[cold]
+pub(super) fn unnamed(incoming: &Incoming<'_>, problem: &str) -> Reply {
+    let request = incoming.request;
+    if !incoming.caller.revision.has_sessions()
+        && let Some(mcp) = incoming.mcp()
+        && let Err(mismatch) = stateless::check_unnamed(request, mcp)
+    {
+        return mismatch;
+    }
+    invalid_params(request.id, problem)
 }
 
 pub(super) fn is_unknown_method(reply: &Reply) -> bool {

@@ -5,6 +5,7 @@ use std::task::Context;
 
 use super::call::Outcome;
 use super::content::push_block;
+use super::dispatch::unnamed;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
@@ -26,10 +27,8 @@ impl Server {
             caller, request, ..
         } = incoming;
         let Some(name) = request.params.name.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "name is required, a string: which prompt to get",
-            ));
+            let problem = "name is required, a string: which prompt to get";
+            return Err(unnamed(&incoming, problem));
         };
         let log_level = self.check_named(&incoming, &name)?;
         let generation = self.generation.load_full();

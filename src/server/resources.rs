@@ -8,11 +8,12 @@ use serde_json::json;
 
 use super::call::Outcome;
 use super::content::push_contents;
+use super::dispatch::unnamed;
 use super::generation::Generation;
 use super::kept::Key;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{has_asked, missing_capability, visit_required};
-use super::tools::{internal_error, invalid_params, stopped};
+use super::tools::{internal_error, stopped};
 use super::{Handled, Incoming, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
@@ -34,10 +35,8 @@ impl Server {
             caller, request, ..
         } = incoming;
         let Some(uri) = request.params.uri.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "uri is required, a string: which resource to read",
-            ));
+            let problem = "uri is required, a string: which resource to read";
+            return Err(unnamed(&incoming, problem));
         };
         let log_level = self.check_named(&incoming, &uri)?;
         if let Some(problem) = fault_of_uri(&uri) {

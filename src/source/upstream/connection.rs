@@ -18,7 +18,7 @@ use super::upkeep::Upkeep;
 use super::usage::Usage;
 use super::{Background, DISCOVERY};
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
-use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
+use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 use crate::source::tokens::Tokens;
@@ -384,7 +384,12 @@ impl Upstream {
             {
                 pass.failed();
                 self.upkeep.look();
-                tracing::warn!(upstream = self.name, method, %error, "a request to an upstream server failed");
+                tracing::warn!(
+                    upstream = self.name,
+                    method,
+                    error = with_causes(&error),
+                    "a request to an upstream server failed"
+                );
                 return Err(error.into());
             }
             self.retried.fetch_add(1, Ordering::Relaxed);

@@ -12,6 +12,7 @@ mod connection;
 mod cors;
 mod direct;
 pub(crate) mod door;
+mod drive;
 mod endpoint;
 mod events;
 mod familiar;
@@ -31,9 +32,11 @@ mod rest;
 mod route;
 mod sending;
 mod service;
+mod serving;
 mod socket;
 mod status;
 mod stream;
+mod streams;
 mod timer;
 mod tls;
 mod turnstile;
@@ -66,16 +69,18 @@ pub(crate) use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
+use crate::net;
 use crate::server::Server;
 use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
 use accept::Acceptor;
 use cors::Cors;
 use door::Door;
+use drive::Drain;
 use endpoint::Endpoint;
 use host_guard::HostGuard;
 use service::Router;
-use worker::{Drain, Worker};
+use worker::Worker;
 
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
 pub(crate) type Mounts = Vec<(Box<str>, Arc<Server>)>;
@@ -181,8 +186,8 @@ impl Listener {
         let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
         let attending = servers
             .iter()
-            .map(|server| tokio::spawn(Arc::clone(server).attend()).abort_handle());
-        let limits = tokio::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
+            .map(|server| net::spawn(Arc::clone(server).attend()).abort_handle());
+        let limits = net::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
         let attending: Vec<_> = attending.chain([limits]).collect();
         server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);

@@ -11,6 +11,7 @@ use super::connection::{ConnectionState, Phase};
 use super::resets::ResetWatch;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
+use crate::net;
 
 /// A socket that notes what happens on it.
 pub(crate) struct Socket {
@@ -104,6 +105,9 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.state.holds_back() {
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let mut room = usize::MAX;
         if let Some(watch) = &self.resets {
@@ -169,6 +173,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.state.holds_back() {
+            return Poll::Pending;
+        }
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.has_written(&written, || bytes.len());
         written
@@ -180,6 +187,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.state.holds_back() {
+            return Poll::Pending;
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
         self.has_written(&written, || pieces.iter().map(|piece| piece.len()).sum());
         written
@@ -205,14 +215,15 @@ impl Drop for Socket {
         if restless {
             self.tell_to_calm_down();
         }
-        if !self.unread || self.state.is_cut() {
+        let more_comes = self.unread || self.watch.is_short();
+        if !more_comes || self.state.is_cut() {
             return;
         }
-        // The answer was sent before everything was read: the client is given the time to see it.
+        // The answer was sent before everything was read, or had come: the client is given the time to see it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();
-            runtime.spawn(async move {
+            net::spawn_on(&runtime, async move {
                 match restless {
                     true => stream.hold().await,
                     false => stream.linger().await,
@@ -228,10 +239,11 @@ mod tests {
     use std::future::poll_fn;
     use std::net::{IpAddr, Ipv4Addr};
 
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::transport::http::config::HttpLimits;
     use crate::transport::http::timer::WorkerClock;
 
     /// A connection of HTTP/2, and its client.
@@ -247,6 +259,33 @@ mod tests {
         let state = Arc::new(state);
         let socket = Socket::new(Stream::Plain(stream), Arc::clone(&state), Box::new(()), 10);
         (socket, state, client)
+    }
+
+    /// Every byte that is there has been read, and hyper has looked once more: so it is where a body is refused by the
+    /// length that its head says.
+    #[tokio::test]
+    async fn who_is_refused_in_the_middle_of_a_body_sees_the_answer_before_the_end() {
+        let (mut socket, state, mut client) = connected().await;
+        socket.resets = None;
+        state.enter(Phase::Idle);
+        let head = b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n";
+        client.write_all(head).await.expect("sent");
+        let mut space = [0; 1024];
+        poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut ReadBuf::new(&mut space)))
+            .await
+            .expect("a head");
+        let cx = &mut Context::from_waker(Waker::noop());
+        let again = Pin::new(&mut socket).poll_read(cx, &mut ReadBuf::new(&mut space));
+        assert!(again.is_pending());
+        socket
+            .write_all(b"HTTP/1.1 413\r\n\r\n")
+            .await
+            .expect("sent");
+        drop(socket);
+        client.write_all(&vec![0; 1_000_000]).await.expect("taken");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("no reset");
+        assert_eq!(answer, "HTTP/1.1 413\r\n\r\n");
     }
 
     /// What is read until others have their turn.
@@ -289,5 +328,41 @@ mod tests {
         state.has_answered();
         assert_eq!(look(&mut socket, &state).await, 32 * 1024);
         drop(client);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_or_written_while_streams_begin() {
+        fn write(socket: &mut Socket, bytes: &[u8]) -> [Option<usize>; 2] {
+            let cx = &mut Context::from_waker(Waker::noop());
+            let pieces = [io::IoSlice::new(bytes)];
+            let one = Pin::new(&mut *socket).poll_write(cx, bytes);
+            let other = Pin::new(&mut *socket).poll_write_vectored(cx, &pieces);
+            [one, other].map(|written| match written {
+                Poll::Ready(written) => Some(written.expect("an open socket")),
+                Poll::Pending => None,
+            })
+        }
+        let (mut socket, state, mut client) = connected().await;
+        client.write_all(b"PRI * HTTP/2.0").await.expect("sent");
+        if let Stream::Plain(stream) = &socket.stream {
+            stream.readable().await.expect("an open socket");
+        }
+        let hits = crate::limit::Hits::new(&crate::telemetry::Metrics::default());
+        state.begin_request(&HttpLimits::default(), &hits);
+        let mut space = [0; 32];
+        let mut buffer = ReadBuf::new(&mut space);
+        let cx = &mut Context::from_waker(Waker::noop());
+        state.begin_look();
+        let read = Pin::new(&mut socket).poll_read(cx, &mut buffer);
+        assert!(read.is_pending() && buffer.filled().is_empty());
+        assert_eq!(write(&mut socket, b"x"), [None, None]);
+        // Nobody takes that for a client that does not read.
+        assert_eq!(state.overdue(&HttpLimits::default(), &hits), None);
+        assert!(state.take_begun() && !state.take_begun());
+        assert_eq!(look(&mut socket, &state).await, 14);
+        assert_eq!(write(&mut socket, b"ab"), [Some(2), Some(2)]);
+        let mut seen = [0; 4];
+        client.read_exact(&mut seen).await.expect("it was sent");
+        assert_eq!(&seen, b"abab");
     }
 }
