@@ -124,8 +124,8 @@ impl App {
         let composer = Composer::new(&server, identity, offers, proved, served, mounts);
         hooks.push(composer.hook());
         hooks.push(limits_hook(&server));
-        let reloader =
-            loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
+        let reloader = loaded
+            .map(|loaded| Reloader::new(loaded, hooks, &composer, restart, server.telemetry()));
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => {
@@ -260,7 +260,7 @@ impl App {
         tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
-        let extent = self.offers.extent();
+        let extent = self.offers.extent(&gathered);
         tell_of_refused(&catalog, extent)?;
         check_verbs(&config.server, &catalog)?;
         let proved = self.proved || config.auth.proves_anything();

@@ -24,7 +24,7 @@ use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
-    TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered,
+    SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered, offered_at,
 };
 use crate::telemetry::Metrics;
 
@@ -59,7 +59,7 @@ pub(super) enum Extent {
     Whole,
     /// Of an upstream server it is not known what it offers, and there is no telling whether it ever will be.
     WithoutSome,
-    /// An upstream server has not answered yet, or is down.
+    /// An upstream server has not answered yet, or is down, or so is whoever has a document.
     Part,
 }
 
@@ -75,6 +75,31 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
+    /// Whether something has to be asked for again.
+    fn awaits_some(&self) -> bool {
+        self.sources.iter().any(|source| source.is_awaited)
+    }
+
+    /// With what sources offered before that are still configured alike, as far as nothing of them can be had now.
+    fn or_stay(mut self, sources: &[SourceConfig], before: &Current) -> Self {
+        let known = |config: &SourceConfig| {
+            let mut all = before.config.sources.iter();
+            let written = serde_json::to_value(config).ok()?;
+            let place = all.position(|known| {
+                serde_json::to_value(known).is_ok_and(|known| known == written)
+            })?;
+            before.gathered.sources.get(place)
+        };
+        let fresh = std::mem::take(&mut self.sources).into_iter().zip(sources);
+        self.sources = fresh
+            .map(|(fresh, config)| match known(config) {
+                Some(known) => fresh.or_stay(known),
+                None => fresh,
+            })
+            .collect();
+        self
+    }
+
     /// How the sources are doing.
     fn gauges(&self) -> Vec<Gauge> {
         let each = self.sources.iter().flat_map(|source| &source.gauges);
@@ -110,8 +135,9 @@ impl Offers {
     }
 
     /// How much of what there will be is known.
-    pub(super) fn extent(&self) -> Extent {
+    pub(super) fn extent(&self, gathered: &Gathered) -> Extent {
         match &self.upstreams {
+            _ if gathered.awaits_some() => Extent::Part,
             Some(upstreams) if upstreams.are_awaited() || upstreams.may_come() => Extent::Part,
             Some(upstreams) if !upstreams.are_known() => Extent::WithoutSome,
             _ => Extent::Whole,
@@ -369,8 +395,9 @@ impl Composer {
             let mut config = config.clone();
             composer.identity.apply(&mut config);
             let gathered = composer.offers.gather(&config)?;
+            let gathered = gathered.or_stay(&config.sources, &composer.current());
             let catalog = composer.offers.catalog(gathered.clone())?;
-            let extent = composer.offers.extent();
+            let extent = composer.offers.extent(&gathered);
             tell_of_refused(&catalog, extent)?;
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
@@ -396,6 +423,45 @@ impl Composer {
                 composer.again();
             }))
         })
+    }
+
+    /// Whether a source has to be asked for again.
+    pub(super) fn awaits_some(&self) -> bool {
+        self.current().gathered.awaits_some()
+    }
+
+    /// Asks for the sources again that were somewhere that was down, and serves those that are there by now. Not while a
+    /// changed configuration is taken on.
+    pub(super) fn ask_again(&self) {
+        let current = self.current();
+        let sources = current.config.sources.clone();
+        let each = current.gathered.sources.iter().enumerate();
+        let places: Vec<usize> = each
+            .filter(|(_, source)| source.is_awaited)
+            .map(|(place, _)| place)
+            .collect();
+        drop(current);
+        // Without a thread it is tried the next time.
+        let Ok(found) = offered_at(&sources, &places, &self.offers.tokens) else {
+            return;
+        };
+        let mut current = self.current();
+        let mut came = false;
+        for (place, source) in places.into_iter().zip(found) {
+            if !source.is_awaited
+                && let Some(known) = current.gathered.sources.get_mut(place)
+            {
+                tracing::info!(source = source.name, "a source that was down is there");
+                *known = source.or_stay(known);
+                came = true;
+            }
+        }
+        if came {
+            let gauges = current.gathered.gauges();
+            backends::watch_sources(&gauges, &self.server.telemetry().metrics);
+            drop(current);
+            self.again();
+        }
     }
 
     /// Asks those that were mounted again whenever they say that something has changed, for as long as it is polled.

@@ -123,14 +123,12 @@ fn may_have_negative_zero(text: &[u8]) -> bool {
 #[cold]
 fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
     let mut json = serde_json::Deserializer::from_str(object);
-    strict::deserialize(&mut json).or_else(|refusal| {
+    strict::deserialize(&mut json).map_err(|refusal| {
         // Where it is wrong is known of a tree, which has nothing to say of a member that is there twice.
-        let Ok(tree) = serde_json::from_str(object) else {
-            return Err(InvalidArguments::somewhere(&refusal));
-        };
-        match by_tree::<T>(&tree) {
-            Ok(_) => Err(InvalidArguments::somewhere(&refusal)),
-            Err(misfit) => Err(InvalidArguments::at(&misfit)),
+        let tree = serde_json::from_str(object);
+        match tree.map(|tree| by_tree::<T>(&tree)) {
+            Ok(Err(misfit)) => InvalidArguments::at(&misfit),
+            Ok(Ok(_)) | Err(_) => InvalidArguments::somewhere(&refusal),
         }
     })
 }

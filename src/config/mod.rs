@@ -75,7 +75,7 @@ pub struct Config {
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
-    /// `fetch`, `filesystem`, `memory`, `time`.
+    /// `fetch`, `filesystem`, `memory`, `time`; and where they are built in, as in the image, `git` and `sql`.
     /// Default: for the program the demo toolset, unless there are sources or upstreams; for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]

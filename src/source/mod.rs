@@ -42,7 +42,7 @@ pub use command::{
 };
 #[cfg(feature = "cli")]
 pub(crate) use command::{Discovery, discover};
-pub(crate) use config::{Collected, offered};
+pub(crate) use config::{Collected, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;

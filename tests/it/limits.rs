@@ -444,4 +444,14 @@ fn without_configured_origins_no_page_is_told_anything() {
     response.result();
     assert_eq!(response.header("access-control-allow-origin"), None);
     assert_eq!(response.header("vary"), None);
+    // A browser that asks beforehand is told which setting it is about, by way of whoever looks at its tools.
+    let asked = "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost:5173\r\n\
+                 access-control-request-method: POST\r\n\r\n";
+    let refused = server.connect().send(asked).receive();
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.header("access-control-allow-origin"), None);
+    assert_eq!(
+        refused.json()["error"]["data"]["setting"],
+        "http.allowed_origins"
+    );
 }

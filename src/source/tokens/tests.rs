@@ -8,10 +8,10 @@ use crate::seal::{KeyRing, SealConfig, SealedState};
 use crate::state::{Memory as MemoryState, State};
 
 fn grant(issuer: &str, token: &str) -> Grant {
-    grant_with(issuer, token, json!({}))
+    grant_with(issuer, token, &json!({}))
 }
 
-fn grant_with(issuer: &str, token: &str, change: Value) -> Grant {
+fn grant_with(issuer: &str, token: &str, change: &Value) -> Grant {
     let mut grant = json!({
         "server": "https://a.example/mcp", "resource": "https://a.example/mcp", "issuer": issuer,
         "token_endpoint": format!("{issuer}/token"), "revocation_endpoint": null, "client_id": "c",
@@ -108,11 +108,11 @@ async fn keeps(tokens: Tokens) {
     change(
         &tokens,
         &name,
-        &grant_with("https://one.example", "x", over),
+        &grant_with("https://one.example", "x", &over),
         false,
     )
     .await;
-    let renewable = grant_with("https://one.example", "y", renewable);
+    let renewable = grant_with("https://one.example", "y", &renewable);
     change(&tokens, &other, &renewable, false).await;
     tokens.sweep(SystemTime::now()).await.expect("swept");
     assert_eq!(access(&tokens, &name).await, [""; 0]);

@@ -175,7 +175,7 @@ impl Postgres {
 
     async fn connect(&self, handle: &Handle) -> Result<Session, SqlError> {
         let (config, tls) = (self.config.clone(), self.tls.clone());
-        let connected = net::spawn_on(&handle, async move {
+        let connected = net::spawn_on(handle, async move {
             let (client, connection) = config.connect(tls).await?;
             // It ends when the client is dropped.
             net::spawn(async move {
