@@ -16,7 +16,7 @@ use super::watched::speaks;
 use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::catalog::Room;
-use crate::protocol::message::{Params, Request};
+use crate::protocol::message::{MessageBounds, Params, Request};
 use crate::protocol::scan::Scanner;
 use crate::protocol::{ClientCapabilities, Method, Revision};
 use crate::telemetry::{Seen, Watch};
@@ -36,7 +36,7 @@ impl Server {
         name: &str,
         body: &Bytes,
     ) -> Handled {
-        let Some(arguments) = object(body) else {
+        let Some(arguments) = object(body, self.bounds) else {
             return Handled::Now(malformed("the body is a JSON object: the tool's arguments"));
         };
         let name = json!(name).to_string();
@@ -137,9 +137,9 @@ fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Ca
 }
 
 /// The one JSON object of a body, or the empty text of an empty body.
-fn object(body: &Bytes) -> Option<&str> {
+fn object(body: &Bytes, bounds: MessageBounds) -> Option<&str> {
     let text = simdutf8::basic::from_utf8(body).ok()?;
-    let mut scanner = Scanner::new(text);
+    let mut scanner = Scanner::within(text, bounds.of_documents());
     match scanner.peek() {
         None => Some(""),
         Some(b'{') => {
@@ -157,7 +157,9 @@ mod tests {
 
     #[test]
     fn a_body_is_one_object_or_nothing() {
-        let read = |text: &'static [u8]| object(&Bytes::from_static(text)).map(str::to_owned);
+        let read = |text: &'static [u8]| {
+            object(&Bytes::from_static(text), MessageBounds::default()).map(str::to_owned)
+        };
         assert_eq!(read(b" {\"a\": [1]} \n").as_deref(), Some("{\"a\": [1]}"));
         assert_eq!(read(b"").as_deref(), Some(""));
         assert_eq!(read(b" \r\n").as_deref(), Some(""));
@@ -170,7 +172,10 @@ mod tests {
             b"{\"a\":}",
             b"{\"a\":\"\xff\"}",
         ] {
-            assert_eq!(object(&Bytes::from_static(refused)), None, "{refused:?}");
+            assert_eq!(read(refused), None, "{refused:?}");
         }
+        let few = MessageBounds::new(8, 16, 3, 36);
+        let object = |text: &'static [u8]| object(&Bytes::from_static(text), few).is_some();
+        assert!(object(b"{\"a\":[1]}") && !object(b"{\"a\":[1,2]}"));
     }
 }
