@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::catalog::located;
+
 /// One argument of a tool.
 ///
 /// ```yaml
@@ -123,7 +125,7 @@ pub(super) fn input_schema(
     let mut required = Vec::new();
     for (name, value) in arguments {
         let argument: ArgumentConfig =
-            serde_json::from_value(value.clone()).map_err(|e| format!("arguments.{name}: {e}"))?;
+            located::read(value).map_err(|misfit| format!("arguments.{name}: {}", misfit.cause))?;
         if !argument.optional && argument.default.is_none() {
             required.push(Value::from(name.as_str()));
         }
