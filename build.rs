@@ -4,8 +4,6 @@
 //! alike are kept once. Linkers differ, and so do C libraries; so what is asked for is tried with a program that does
 //! nothing, which has to link and to run. Only the program of this package is linked that way, and only for release.
 
-#![expect(clippy::print_stdout, reason = "it is how Cargo is told")]
-
 use std::env;
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -24,7 +24,7 @@ use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
-    SharedTokens, TIMEOUT_SECONDS, UpstreamRules, Upstreams, builtin, offered,
+    TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered,
 };
 use crate::telemetry::Metrics;
 
@@ -47,10 +47,20 @@ pub(super) struct Offers {
     pub(super) artifacts: Option<Arc<Artifacts>>,
     /// Where they are kept, if that is not for the settings to say.
     pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
-    /// Where tokens are that replicas share.
-    pub(super) tokens: SharedTokens,
+    /// Where tokens are kept that this server gets for itself.
+    pub(super) tokens: Tokens,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
+}
+
+/// How much of what there will be a catalog has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// Of an upstream server it is not known what it offers, and there is no telling whether it ever will be.
+    WithoutSome,
+    /// An upstream server has not answered yet, or is down.
+    Part,
 }
 
 /// What has been put together from code and settings. What upstream servers offer is not in it, since that changes.
@@ -82,6 +92,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
+        self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
         if !config.upstreams.is_empty() {
             let upstreams =
                 Upstreams::new(&config.upstreams, rules_for_upstreams(config, &self.tokens))?;
@@ -98,11 +109,13 @@ impl Offers {
         Ok(())
     }
 
-    /// Whether an upstream server has still to say what it offers.
-    pub(super) fn await_some(&self) -> bool {
-        self.upstreams
-            .as_ref()
-            .is_some_and(|upstreams| upstreams.are_awaited())
+    /// How much of what there will be is known.
+    pub(super) fn extent(&self) -> Extent {
+        match &self.upstreams {
+            Some(upstreams) if upstreams.are_awaited() || upstreams.may_come() => Extent::Part,
+            Some(upstreams) if !upstreams.are_known() => Extent::WithoutSome,
+            _ => Extent::Whole,
+        }
     }
 
     /// Puts together what the settings name. Documents may have to be fetched for that.
@@ -231,7 +244,7 @@ impl Offers {
     }
 }
 
-fn rules_for_upstreams(config: &Config, tokens: &SharedTokens) -> UpstreamRules {
+fn rules_for_upstreams(config: &Config, tokens: &Tokens) -> UpstreamRules {
     let seconds = |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
     UpstreamRules {
         folder: config.upstreams_folder.clone(),
@@ -257,12 +270,11 @@ fn unusable(error: ArtifactError) -> AppError {
     ConfigError::Contradictions(vec![finding]).into()
 }
 
-/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless the catalog is not
-/// `complete`, and there may be more soon.
-pub(super) fn tell_of_refused(catalog: &Catalog, complete: bool) -> Result<(), AppError> {
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless there may be more soon.
+pub(super) fn tell_of_refused(catalog: &Catalog, extent: Extent) -> Result<(), AppError> {
     tell(catalog.refused());
     match catalog.refused().first() {
-        Some(refused) if complete && catalog.offers_nothing() => {
+        Some(refused) if extent != Extent::Part && catalog.offers_nothing() => {
             Err(AppError::NothingOffered(refused.clone()))
         }
         _ => Ok(()),
@@ -358,11 +370,11 @@ impl Composer {
             composer.identity.apply(&mut config);
             let gathered = composer.offers.gather(&config)?;
             let catalog = composer.offers.catalog(gathered.clone())?;
-            let complete = !composer.offers.await_some();
-            tell_of_refused(&catalog, complete)?;
+            let extent = composer.offers.extent();
+            tell_of_refused(&catalog, extent)?;
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
-            let policy = policy_for(&config.policy, &catalog, complete)?;
+            let policy = policy_for(&config.policy, &catalog, extent)?;
             let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
             let prepared = composer.prepared(catalog, &config, policy)?;

@@ -84,14 +84,15 @@ impl Link {
         };
         let garbage = Arc::<AtomicU64>::default();
         let reader = {
-            let (shared, messages, garbage, max) = (
+            let (name, shared, messages, garbage, max) = (
+                name.to_owned(),
                 Arc::clone(shared),
                 messages.clone(),
                 Arc::clone(&garbage),
                 options.message_bytes,
             );
             net::spawn(async move {
-                let ended = read(stdout, &shared, messages, &garbage, max).await;
+                let ended = read(stdout, &shared, messages, (&name, &garbage), max).await;
                 shared.close(&ended);
             })
         };
@@ -167,7 +168,7 @@ async fn read(
     stdout: impl AsyncRead + Unpin,
     shared: &Arc<Shared>,
     messages: mpsc::Sender<Bytes>,
-    garbage: &AtomicU64,
+    (name, garbage): (&str, &AtomicU64),
     max: usize,
 ) -> ClientError {
     let send: Send1 = Arc::new(move |message| {
@@ -201,6 +202,7 @@ async fn read(
             // Some print greetings there.
             Err(_) if garbage.fetch_add(1, Ordering::Relaxed) == 0 => {
                 tracing::warn!(
+                    upstream = name,
                     line = super::error::beginning(&line),
                     "an upstream server writes to its standard output what is no message; such lines are ignored"
                 );

@@ -28,8 +28,9 @@ pub(super) fn read_as<T: DeserializeOwned>(
             Err(misfit) => misfit,
         };
         let path = path_of(&misfit);
+        let refusal = misfit.cause.to_string();
         if let Some(node) = rest.get_mut(&path)
-            && let Some(meant) = meant(node)
+            && let Some(meant) = meant(node).or_else(|| truth(node, &refusal))
         {
             node.content = Content::Leaf(meant.clone());
             node.substituted = false;
@@ -38,7 +39,6 @@ pub(super) fn read_as<T: DeserializeOwned>(
             }
             continue;
         }
-        let refusal = misfit.cause.to_string();
         let missing = mistake::is_missing(&refusal);
         let mistake = Mistake::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
         mistakes.push((mistake, missing));
@@ -54,6 +54,22 @@ fn meant(node: &Node) -> Option<Value> {
         Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
             .ok()
             .filter(|value: &Value| !value.is_string()),
+        _ => None,
+    }
+}
+
+/// What a word means that older YAML has for truth values, where one is wanted. Anywhere else it is a word, such as one of
+/// the values that an argument can have.
+fn truth(node: &Node, refusal: &str) -> Option<Value> {
+    let Content::Leaf(Value::String(word)) = &node.content else {
+        return None;
+    };
+    if !refusal.contains("expected a boolean") {
+        return None;
+    }
+    match &*word.to_ascii_lowercase() {
+        "yes" | "on" => Some(true.into()),
+        "no" | "off" => Some(false.into()),
         _ => None,
     }
 }

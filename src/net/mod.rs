@@ -34,6 +34,7 @@ pub(crate) use body::{Common, ReadError, Reader};
 pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
+pub(crate) use fetch_error::with_causes;
 pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
 pub(crate) use lane::Lane;

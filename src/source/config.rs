@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{self, CommandSourceConfig};
-use super::credentials::SharedTokens;
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::openapi::{self, OpenApiSourceConfig};
+use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
 
@@ -100,7 +100,7 @@ pub(crate) struct Collected {
 /// The system has no thread to give.
 pub(crate) fn offered(
     sources: &[SourceConfig],
-    tokens: &SharedTokens,
+    tokens: &Tokens,
 ) -> std::io::Result<Vec<Collected>> {
     if sources.is_empty() {
         return Ok(Vec::new());
@@ -120,7 +120,7 @@ pub(crate) fn offered(
     })
 }
 
-async fn collect_all(sources: &[SourceConfig], tokens: &SharedTokens) -> Vec<Collected> {
+async fn collect_all(sources: &[SourceConfig], tokens: &Tokens) -> Vec<Collected> {
     let each = sources
         .iter()
         .enumerate()
@@ -160,8 +160,8 @@ pub(super) struct Collector {
     prefix: Option<String>,
     pub(super) offered: Offered,
     gauges: Vec<Gauge>,
-    /// Where tokens are that replicas share.
-    pub(super) tokens: SharedTokens,
+    /// Where tokens are kept that come for a refresh token, or by somebody's login.
+    pub(super) tokens: Tokens,
 }
 
 impl Collector {
@@ -172,7 +172,7 @@ impl Collector {
             prefix: prefix.map(str::to_owned),
             offered: Offered::default(),
             gauges: Vec::new(),
-            tokens: SharedTokens::default(),
+            tokens: Tokens::default(),
         }
     }
 

@@ -19,8 +19,9 @@ use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, Outgoing};
 use crate::source::config::ExchangeLimits;
-use crate::source::credentials::{AuthConfig, SharedTokens};
+use crate::source::credentials::AuthConfig;
 use crate::source::exchange::{Exchange, ExchangeError};
+use crate::source::tokens::Tokens;
 
 /// A bucket in which large results are kept.
 ///
@@ -183,7 +184,7 @@ impl S3 {
             "artifacts",
             std::slice::from_ref(&base),
             &EgressConfig::default(),
-            (&AuthConfig::default(), &SharedTokens::default()),
+            (&AuthConfig::default(), &Tokens::default()),
             &limits,
         )
         .map_err(|(_, problem)| ("endpoint", problem))?;

@@ -221,7 +221,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
         }
         return serde_json::from_str(text).map_err(|e| e.to_string());
     }
+    // As YAML 1.2 has it, which OpenAPI asks for: `on` and `no` are words.
     let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
         budget: serde_saphyr::budget! {
             max_nodes: 3_000_000,
             max_events: 6_000_000,

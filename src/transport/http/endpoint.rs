@@ -14,7 +14,7 @@ use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
-use super::status::{Rejection, respond, respond_in};
+use super::status::{Rejection, respond, respond_in, respond_in_events};
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
 use crate::server::{Handled, HttpHead, Local, Server, VersionHeader};
@@ -66,6 +66,9 @@ impl Endpoint {
             Handled::Now(reply) => reply,
             Handled::Later(reply) => reply.await,
         };
+        if summary.takes_nothing_but_streams() {
+            return Ok(respond_in_events(reply, connection, headers));
+        }
         Ok(respond_in(reply, connection, headers))
     }
 
