@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,7 @@ use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
     Completions, Definition, HeaderParameter, Offered, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
-    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture,
+    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture, located,
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{
@@ -106,10 +107,12 @@ pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
     all.refused.extend(refused);
 }
 
-fn part<T: Default + for<'de> Deserialize<'de>>(entry: &Value, member: &str) -> Result<T, String> {
+fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
     match entry.get(member) {
         None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => T::deserialize(value).map_err(|error| format!("its {member}: {error}")),
+        Some(value) => {
+            located::read(value).map_err(|misfit| format!("its {member}: {}", misfit.cause))
+        }
     }
 }
 
