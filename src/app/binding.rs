@@ -19,9 +19,12 @@ use crate::config::{Config, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
+use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, Shared};
-use crate::state::SharedState;
+#[cfg(feature = "cli")]
+use crate::source::Tokens;
+use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, GENERATION, Telemetry};
 use crate::transport::http::{AdminListener, Listener, Tls};
 
@@ -55,7 +58,7 @@ impl App {
         mut signals: Signals,
     ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
         // The first process of a container is not ended by a signal that it does not listen for.
-        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let binding = net::spawn_blocking(|| self.bind());
         let bound = tokio::select! {
             bound = binding => bound,
             name = signals.next() => {
@@ -251,20 +254,10 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         tell_state(&telemetry);
         let keys = Arc::new(KeyRing::new(&config.seal)?);
-        let is_shared = self.state.is_some() || config.state.is_shared();
-        let store = match self.state {
-            Some(store) => store,
-            None => crate::state::open(&config.state)?,
-        };
-        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
-        let store = if is_shared && keys.is_shared() {
-            Arc::new(SealedState::new(store, Arc::clone(&keys)))
-        } else {
-            store
-        };
         let within = Duration::from_millis(config.state.timeout_ms);
-        let state = SharedState::new(store, within);
-        self.offers.tokens.are_in(state.clone());
+        let Opened { state, is_shared } = open_state(config, self.state, &keys, within)?;
+        let tokens = &self.offers.tokens;
+        tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
         let extent = self.offers.extent(&gathered);
@@ -338,6 +331,53 @@ impl App {
             parts,
         })
     }
+}
+
+/// The state, and whether others have it too.
+struct Opened {
+    state: SharedState,
+    is_shared: bool,
+}
+
+/// Opens the state that is configured, unless there is one already. Nothing is connected yet.
+fn open_state(
+    config: &Config,
+    own: Option<Arc<dyn State>>,
+    keys: &Arc<KeyRing>,
+    within: Duration,
+) -> std::result::Result<Opened, OpenStateError> {
+    let is_shared = own.is_some() || config.state.is_shared();
+    let store = match own {
+        Some(store) => store,
+        None => crate::state::open(&config.state)?,
+    };
+    // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
+    let store = if is_shared && keys.is_shared() {
+        Arc::new(SealedState::new(store, Arc::clone(keys)))
+    } else {
+        store
+    };
+    let state = SharedState::new(store, within);
+    Ok(Opened { state, is_shared })
+}
+
+/// Where a server with this configuration keeps tokens, for a command that looks after them.
+///
+/// # Errors
+///
+/// There is no such place, or the state cannot be opened.
+#[cfg(feature = "cli")]
+pub(crate) fn tokens(config: &Config) -> std::result::Result<Tokens, AppError> {
+    /// Whoever waits for a command has more patience than whoever waits for a call.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let tokens = Tokens::new(&config.tokens, &Probe::real())?;
+    if tokens.are_shared() {
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        let within = PATIENCE.max(Duration::from_millis(config.state.timeout_ms));
+        let Opened { state, is_shared } = open_state(config, None, &keys, within)?;
+        tokens.are_in(state, is_shared, keys.is_shared())?;
+    }
+    Ok(tokens)
 }
 
 /// A server, and what others beside it are built from.

@@ -19,12 +19,12 @@ use crate::catalog::{
 };
 use crate::config::{Config, ConfigError, Finding};
 use crate::environment::Probe;
+use crate::net;
 use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
-    SharedTokens, SourceConfig, TIMEOUT_SECONDS, UpstreamRules, Upstreams, builtin, offered,
-    offered_at,
+    SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered, offered_at,
 };
 use crate::telemetry::Metrics;
 
@@ -47,8 +47,8 @@ pub(super) struct Offers {
     pub(super) artifacts: Option<Arc<Artifacts>>,
     /// Where they are kept, if that is not for the settings to say.
     pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
-    /// Where tokens are that replicas share.
-    pub(super) tokens: SharedTokens,
+    /// Where tokens are kept that this server gets for itself.
+    pub(super) tokens: Tokens,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
 }
@@ -117,6 +117,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
+        self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
         if !config.upstreams.is_empty() {
             let upstreams =
                 Upstreams::new(&config.upstreams, rules_for_upstreams(config, &self.tokens))?;
@@ -269,7 +270,7 @@ impl Offers {
     }
 }
 
-fn rules_for_upstreams(config: &Config, tokens: &SharedTokens) -> UpstreamRules {
+fn rules_for_upstreams(config: &Config, tokens: &Tokens) -> UpstreamRules {
     let seconds = |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
     UpstreamRules {
         folder: config.upstreams_folder.clone(),
@@ -469,7 +470,7 @@ impl Composer {
             self.offers.changed.heard().await;
             let composer = Arc::clone(&self);
             // Schemas take their time, and others wait for this thread.
-            let asked = tokio::task::spawn_blocking(move || {
+            let asked = net::spawn_blocking(move || {
                 match composer.offers.ask() {
                     Ok(mounted) => composer.current().gathered.mounted = mounted,
                     Err(error) => {

@@ -13,6 +13,7 @@ use super::compose::Composer;
 use crate::auth::ApiKeys;
 use crate::config::{Config, Loaded, Reload, Watch};
 use crate::environment::Probe;
+use crate::net;
 use crate::server::Server;
 use crate::telemetry::{Counter, RELOADS, Telemetry};
 
@@ -112,7 +113,7 @@ impl Reloader {
                 Why::Missing => PAUSE.1.min(pause * 2),
             };
             // Files and schemas take their time, and others wait for this thread.
-            let reloaded = tokio::task::spawn_blocking(move || {
+            let reloaded = net::spawn_blocking(move || {
                 match why {
                     Why::News => self.reload(),
                     Why::Missing => self.composer.ask_again(),

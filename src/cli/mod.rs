@@ -88,11 +88,14 @@ enum Command {
     ///
     /// longshore login https://mcp.example.com/mcp
     ///
-    /// Later `list`, `call`, `read` and `prompt` use it, and upstreams whose auth.login names the folder.
+    /// Later `list`, `call`, `read` and `prompt` use it. With --config it is kept where the server with that configuration
+    /// keeps its tokens, and its upstreams with auth.login use it: with tokens.store = state, those of all replicas.
     #[command(verbatim_doc_comment)]
     Login(login::LoginArgs),
     /// Forget the token of a login, and have its issuer do so
     Logout(login::LogoutArgs),
+    /// List whose tokens are kept, for which servers, and until when; never a token
+    Logins(login::LoginsArgs),
     /// Print a configuration of tools, from what a program's --help says of it and its subcommands
     ///
     /// longshore discover gh pr --depth 1 --inherit HOME > tools.yaml
@@ -240,6 +243,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::config(args),
         Command::Login(args) => login::login(args),
         Command::Logout(args) => login::logout(&args),
+        Command::Logins(args) => login::list(&args),
         Command::Discover(args) => discover::run(args),
         Command::Registry(args) => registry::registry(args),
         Command::Doctor(args) => match doctor::doctor(args) {

@@ -12,6 +12,7 @@ use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::config::{Config, Flags, Loaded, LogFormat, Transport, Watch};
 use crate::environment::Probe;
+use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
 
 /// Opens a URL in whatever somebody has for that.
@@ -102,7 +103,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
             open(opener, &output::root_url(bound.scheme(), address));
         }
         #[cfg(target_os = "linux")]
-        tokio::spawn(give_back_what_has_started());
+        net::spawn(give_back_what_has_started());
         let Some(restart) = restart else {
             Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);

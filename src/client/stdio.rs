@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{Program, Watched};
+use crate::net::{self, Program, Watched};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
@@ -60,7 +60,7 @@ impl Link {
         let writer = {
             let shared = Arc::clone(shared);
             let mut stdin = stdin;
-            tokio::spawn(async move {
+            net::spawn(async move {
                 let mut lines = Vec::new();
                 while let Some(message) = queue.recv().await {
                     lines.clear();
@@ -91,16 +91,16 @@ impl Link {
                 Arc::clone(&garbage),
                 options.message_bytes,
             );
-            tokio::spawn(async move {
+            net::spawn(async move {
                 let ended = read(stdout, &shared, messages, (&name, &garbage), max).await;
                 shared.close(&ended);
             })
         };
-        let complaints = tokio::spawn(log_complaints(stderr, name.to_owned()));
+        let complaints = net::spawn(log_complaints(stderr, name.to_owned()));
         let shared = Arc::clone(shared);
         let watched = child.watch(move || {
             // What it said last is still read; unless somebody else holds its output open.
-            tokio::spawn(async move {
+            net::spawn(async move {
                 tokio::time::sleep(LAST_WORDS).await;
                 shared.close(&ClientError::Gone("it has ended".to_owned()));
             });

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::Segment;
 
 use super::mistake::{self, Mistake};
 use super::schema;
 use super::tree::{Content, Node};
+use crate::catalog::located::{self, Misfit, Piece};
 
 /// Reads a tree as a type. What is wrong is taken away and the rest read again, so that all mistakes are found; each comes
 /// with whether it is about something that is missing.
@@ -22,13 +22,13 @@ pub(super) fn read_as<T: DeserializeOwned>(
     let mut mistakes = Vec::new();
     let mut rest = tree.clone();
     loop {
-        let error = match serde_path_to_error::deserialize::<_, T>(rest.to_value()) {
+        let misfit = match located::read::<T>(&rest.to_value()) {
             Ok(read) if mistakes.is_empty() => return Ok(read),
             Ok(_) => return Err(mistakes),
-            Err(error) => error,
+            Err(misfit) => misfit,
         };
-        let path = path_of(error.path());
-        let refusal = error.inner().to_string();
+        let path = path_of(&misfit);
+        let refusal = misfit.cause.to_string();
         if let Some(node) = rest.get_mut(&path)
             && let Some(meant) = meant(node).or_else(|| truth(node, &refusal))
         {
@@ -79,9 +79,9 @@ pub(super) fn mistakes_within<T: DeserializeOwned>(
     alone: &Node,
     path: &[String],
 ) -> Option<Mistake> {
-    let error = serde_path_to_error::deserialize::<_, T>(alone.to_value()).err()?;
-    let at = path_of(error.path());
-    let refusal = error.inner().to_string();
+    let misfit = located::read::<T>(&alone.to_value()).err()?;
+    let at = path_of(&misfit);
+    let refusal = misfit.cause.to_string();
     let is_elsewhere = !at.starts_with(path) && mistake::is_missing(&refusal);
     (!is_elsewhere).then(|| {
         let is_secret = schema::is_secret(&at) || schema::is_secret(path);
@@ -89,12 +89,14 @@ pub(super) fn mistakes_within<T: DeserializeOwned>(
     })
 }
 
-fn path_of(path: &serde_path_to_error::Path) -> Vec<String> {
-    path.iter()
-        .filter_map(|segment| match segment {
-            Segment::Map { key } => Some(key.clone()),
-            Segment::Seq { index } => Some(index.to_string()),
-            Segment::Enum { .. } | Segment::Unknown => None,
+fn path_of(misfit: &Misfit) -> Vec<String> {
+    misfit
+        .path
+        .pieces()
+        .filter_map(|piece| match piece {
+            Piece::Member(name) => Some(name.clone()),
+            Piece::Item(index) => Some(index.to_string()),
+            Piece::Variant(_) => None,
         })
         .collect()
 }

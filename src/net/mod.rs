@@ -22,6 +22,7 @@ mod program;
 mod resident;
 mod resolve;
 mod sse;
+mod tasks;
 mod wakes;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -43,4 +44,5 @@ pub use proxies::TrustedProxies;
 pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
+pub(crate) use tasks::{spawn, spawn_blocking, spawn_on};
 pub(crate) use wakes::ConnectionWaker;

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{self, CommandSourceConfig};
-use super::credentials::SharedTokens;
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::openapi::{self, OpenApiSourceConfig};
+use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
 
@@ -121,7 +121,7 @@ impl Collected {
 /// The system has no thread to give.
 pub(crate) fn offered(
     sources: &[SourceConfig],
-    tokens: &SharedTokens,
+    tokens: &Tokens,
 ) -> std::io::Result<Vec<Collected>> {
     let all: Vec<usize> = (0..sources.len()).collect();
     offered_at(sources, &all, tokens)
@@ -135,7 +135,7 @@ pub(crate) fn offered(
 pub(crate) fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
-    tokens: &SharedTokens,
+    tokens: &Tokens,
 ) -> std::io::Result<Vec<Collected>> {
     if places.is_empty() {
         return Ok(Vec::new());
@@ -158,7 +158,7 @@ pub(crate) fn offered_at(
 async fn collect_all(
     sources: &[SourceConfig],
     places: &[usize],
-    tokens: &SharedTokens,
+    tokens: &Tokens,
 ) -> Vec<Collected> {
     let each = sources
         .iter()
@@ -202,8 +202,8 @@ pub(super) struct Collector {
     pub(super) offered: Offered,
     gauges: Vec<Gauge>,
     is_awaited: bool,
-    /// Where tokens are that replicas share.
-    pub(super) tokens: SharedTokens,
+    /// Where tokens are kept that come for a refresh token, or by somebody's login.
+    pub(super) tokens: Tokens,
 }
 
 impl Collector {
@@ -215,7 +215,7 @@ impl Collector {
             offered: Offered::default(),
             gauges: Vec::new(),
             is_awaited: false,
-            tokens: SharedTokens::default(),
+            tokens: Tokens::default(),
         }
     }
 

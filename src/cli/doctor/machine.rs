@@ -54,6 +54,9 @@ pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
     if let Some(folder) = &config.upstreams_folder {
         report.add(writable("upstreams_folder", folder));
     }
+    if let Some(folder) = &config.tokens.folder {
+        report.add(writable("tokens.folder", folder));
+    }
     report.add(clock());
 }
 

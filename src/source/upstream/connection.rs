@@ -20,7 +20,8 @@ use super::{Background, DISCOVERY};
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
 use crate::protocol::UriTemplate;
-use crate::source::credentials::{Credentials, SharedTokens};
+use crate::source::credentials::Credentials;
+use crate::source::tokens::Tokens;
 
 pub(super) struct Upstream {
     pub(super) name: String,
@@ -65,7 +66,7 @@ impl Upstream {
         name: &str,
         config: UpstreamConfig,
         background: Arc<Background>,
-        tokens: &SharedTokens,
+        tokens: &Tokens,
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
         let credentials = config.credentials(name, tokens)?;

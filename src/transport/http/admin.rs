@@ -20,7 +20,7 @@ use super::headers::Fields;
 use super::host_guard::HostGuard;
 use super::route::Route;
 use super::status::Rejection;
-use crate::net::Body;
+use crate::net::{self, Body};
 use crate::server::Server;
 
 /// A bound socket for operators.
@@ -66,7 +66,7 @@ impl AdminListener {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (server, guard) = (Arc::clone(&server), Arc::clone(&guard));
-                    tokio::spawn(async move {
+                    net::spawn(async move {
                         converse(stream, server, guard).await;
                         drop(place);
                     });

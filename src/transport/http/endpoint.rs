@@ -114,7 +114,7 @@ impl Endpoint {
             };
             return Ok(respond(reply, connection));
         }
-        Ok(match self.server.end_session(local, &head) {
+        Ok(match self.server.end_session(local, &head, version) {
             Ok(()) => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;

@@ -269,6 +269,8 @@ impl Router {
             || !matches!(Route::of(path), Some((route, _)) if route.is_for_everybody())
         {
             self.guard.check(&head.uri, &fields)?;
+        } else {
+            HostGuard::check_form(head, &fields)?;
         }
         if head.method == Method::OPTIONS && self.asks_in_vain(path, head) {
             return Err(Rejection::OriginForeign);

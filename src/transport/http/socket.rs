@@ -11,6 +11,7 @@ use super::connection::{ConnectionState, Phase};
 use super::resets::ResetWatch;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
+use crate::net;
 
 /// A socket that notes what happens on it.
 pub(crate) struct Socket {
@@ -213,7 +214,7 @@ impl Drop for Socket {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();
-            runtime.spawn(async move {
+            net::spawn_on(&runtime, async move {
                 match restless {
                     true => stream.hold().await,
                     false => stream.linger().await,
