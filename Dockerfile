@@ -46,7 +46,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     find src macros/src -name '*.rs' -exec touch {} + \
     && RUSTFLAGS="-C target-feature=+crt-static" \
        cargo auditable rustc --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}" \
-           --bin longshore -- $(deploy/link-args.sh) \
+           --bin longshore \
     && deploy/rootfs.sh "target/$(uname -m)-unknown-linux-gnu/release/longshore" /rootfs
 
 FROM scratch AS build

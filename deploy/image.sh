@@ -24,7 +24,7 @@ if [ -z "$program" ]; then
     done
     # The list of dependencies goes into the program, for scanners, and beside the image.
     PATH="$tools/bin:$PATH" RUSTFLAGS="-C target-feature=+crt-static" \
-        cargo auditable rustc --locked --release --target "$target" --features git,sql --bin longshore -- $(deploy/link-args.sh)
+        cargo auditable rustc --locked --release --target "$target" --features git,sql --bin longshore
     program="${CARGO_TARGET_DIR:-target}/$target/release/longshore"
     PATH="$tools/bin:$PATH" cargo cyclonedx --format json --target "$target" --features git,sql --override-filename longshore.cdx
     mkdir -p target/sbom

@@ -35,6 +35,8 @@ use crate::server::MethodHandler;
 use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
+#[cfg(feature = "cli")]
+pub(crate) use binding::tokens;
 use compose::{Identity, Offers};
 pub use error::{AppError, MainError, Result};
 pub use mounts::MountError;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compose::{Composer, Gathered, Offers, tell_of_refused};
+use super::compose::{Composer, Extent, Gathered, Offers, tell_of_refused};
 use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
 use super::serving::Bound;
@@ -19,9 +19,12 @@ use crate::config::{Config, Flags, Loaded, Transport};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
+use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, Shared};
-use crate::state::SharedState;
+#[cfg(feature = "cli")]
+use crate::source::Tokens;
+use crate::state::{OpenStateError, SharedState, State};
 use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, GENERATION, Telemetry};
 use crate::transport::http::{AdminListener, Listener, Tls};
 
@@ -55,7 +58,7 @@ impl App {
         mut signals: Signals,
     ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
         // The first process of a container is not ended by a signal that it does not listen for.
-        let binding = tokio::task::spawn_blocking(|| self.bind());
+        let binding = net::spawn_blocking(|| self.bind());
         let bound = tokio::select! {
             bound = binding => bound,
             name = signals.next() => {
@@ -121,8 +124,8 @@ impl App {
         let composer = Composer::new(&server, identity, offers, proved, served, mounts);
         hooks.push(composer.hook());
         hooks.push(limits_hook(&server));
-        let reloader =
-            loaded.map(|loaded| Reloader::new(loaded, hooks, restart, server.telemetry()));
+        let reloader = loaded
+            .map(|loaded| Reloader::new(loaded, hooks, &composer, restart, server.telemetry()));
         let listener = match config.transport {
             Transport::Stdio => None,
             Transport::Http => {
@@ -172,9 +175,10 @@ impl App {
         Ok(Harness::new(self.server()?))
     }
 
-    /// Goes as far as serving would, but for the address; returns how many tools there are.
+    /// Goes as far as serving would, but for the address; returns how many tools there are, and how much of what the
+    /// settings name cannot be offered.
     #[cfg(feature = "cli")]
-    pub(crate) fn check(mut self) -> std::result::Result<usize, AppError> {
+    pub(crate) fn check(mut self) -> std::result::Result<(usize, usize), AppError> {
         let (config, _) = self.take_config()?;
         let mounts = mounts::places(&config, &self.beside)?;
         let place = Place {
@@ -187,7 +191,8 @@ impl App {
         let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
-        Ok(self.config(config).server()?.tool_count())
+        let server = self.config(config).server()?;
+        Ok((server.tool_count(), server.refusals().len()))
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
@@ -249,24 +254,14 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         tell_state(&telemetry);
         let keys = Arc::new(KeyRing::new(&config.seal)?);
-        let is_shared = self.state.is_some() || config.state.is_shared();
-        let store = match self.state {
-            Some(store) => store,
-            None => crate::state::open(&config.state)?,
-        };
-        // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
-        let store = if is_shared && keys.is_shared() {
-            Arc::new(SealedState::new(store, Arc::clone(&keys)))
-        } else {
-            store
-        };
         let within = Duration::from_millis(config.state.timeout_ms);
-        let state = SharedState::new(store, within);
-        self.offers.tokens.are_in(state.clone());
+        let Opened { state, is_shared } = open_state(config, self.state, &keys, within)?;
+        let tokens = &self.offers.tokens;
+        tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
-        let complete = !self.offers.await_some();
-        tell_of_refused(&catalog, complete)?;
+        let extent = self.offers.extent(&gathered);
+        tell_of_refused(&catalog, extent)?;
         check_verbs(&config.server, &catalog)?;
         let proved = self.proved || config.auth.proves_anything();
         if config.transport == Transport::Http
@@ -276,14 +271,15 @@ impl App {
             warn_in_public(&config.http, proved, keys.is_shared());
         }
         let limited = config.limits.tools.keys();
-        for tool in limited.filter(|tool| catalog.tool(tool).is_none()) {
+        let is_missing = |tool: &str| extent == Extent::Whole && catalog.tool(tool).is_none();
+        for tool in limited.filter(|tool| is_missing(tool)) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
                 "there is no such tool: the limit applies to nothing"
             );
         }
         let admission = Admission {
-            policy: policy_for(&config.policy, &catalog, complete)?,
+            policy: policy_for(&config.policy, &catalog, extent)?,
             proved,
         };
         let shared = Shared {
@@ -337,6 +333,53 @@ impl App {
     }
 }
 
+/// The state, and whether others have it too.
+struct Opened {
+    state: SharedState,
+    is_shared: bool,
+}
+
+/// Opens the state that is configured, unless there is one already. Nothing is connected yet.
+fn open_state(
+    config: &Config,
+    own: Option<Arc<dyn State>>,
+    keys: &Arc<KeyRing>,
+    within: Duration,
+) -> std::result::Result<Opened, OpenStateError> {
+    let is_shared = own.is_some() || config.state.is_shared();
+    let store = match own {
+        Some(store) => store,
+        None => crate::state::open(&config.state)?,
+    };
+    // Others may write to a store that is shared. With a key that nobody else has, nobody else could read it.
+    let store = if is_shared && keys.is_shared() {
+        Arc::new(SealedState::new(store, Arc::clone(keys)))
+    } else {
+        store
+    };
+    let state = SharedState::new(store, within);
+    Ok(Opened { state, is_shared })
+}
+
+/// Where a server with this configuration keeps tokens, for a command that looks after them.
+///
+/// # Errors
+///
+/// There is no such place, or the state cannot be opened.
+#[cfg(feature = "cli")]
+pub(crate) fn tokens(config: &Config) -> std::result::Result<Tokens, AppError> {
+    /// Whoever waits for a command has more patience than whoever waits for a call.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let tokens = Tokens::new(&config.tokens, &Probe::real())?;
+    if tokens.are_shared() {
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        let within = PATIENCE.max(Duration::from_millis(config.state.timeout_ms));
+        let Opened { state, is_shared } = open_state(config, None, &keys, within)?;
+        tokens.are_in(state, is_shared, keys.is_shared())?;
+    }
+    Ok(tokens)
+}
+
 /// A server, and what others beside it are built from.
 struct Built {
     server: Arc<Server>,
@@ -367,10 +410,10 @@ pub(super) fn check_verbs(
 pub(super) fn policy_for(
     config: &PolicyConfig,
     catalog: &Catalog,
-    complete: bool,
+    extent: Extent,
 ) -> std::result::Result<Option<Policy>, PolicyError> {
     let policy = Policy::new(config)?;
-    if !complete {
+    if extent != Extent::Whole {
         // A rule may be for what is not known yet.
         return Ok(policy);
     }

@@ -19,11 +19,12 @@ use crate::catalog::{
 };
 use crate::config::{Config, ConfigError, Finding};
 use crate::environment::Probe;
+use crate::net;
 use crate::seal::KeyRing;
 use crate::server::{Admission, Prepared, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
-    SharedTokens, TIMEOUT_SECONDS, UpstreamRules, Upstreams, builtin, offered,
+    SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered, offered_at,
 };
 use crate::telemetry::Metrics;
 
@@ -46,10 +47,20 @@ pub(super) struct Offers {
     pub(super) artifacts: Option<Arc<Artifacts>>,
     /// Where they are kept, if that is not for the settings to say.
     pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
-    /// Where tokens are that replicas share.
-    pub(super) tokens: SharedTokens,
+    /// Where tokens are kept that this server gets for itself.
+    pub(super) tokens: Tokens,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
+}
+
+/// How much of what there will be a catalog has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// Of an upstream server it is not known what it offers, and there is no telling whether it ever will be.
+    WithoutSome,
+    /// An upstream server has not answered yet, or is down, or so is whoever has a document.
+    Part,
 }
 
 /// What has been put together from code and settings. What upstream servers offer is not in it, since that changes.
@@ -64,6 +75,31 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
+    /// Whether something has to be asked for again.
+    fn awaits_some(&self) -> bool {
+        self.sources.iter().any(|source| source.is_awaited)
+    }
+
+    /// With what sources offered before that are still configured alike, as far as nothing of them can be had now.
+    fn or_stay(mut self, sources: &[SourceConfig], before: &Current) -> Self {
+        let known = |config: &SourceConfig| {
+            let mut all = before.config.sources.iter();
+            let written = serde_json::to_value(config).ok()?;
+            let place = all.position(|known| {
+                serde_json::to_value(known).is_ok_and(|known| known == written)
+            })?;
+            before.gathered.sources.get(place)
+        };
+        let fresh = std::mem::take(&mut self.sources).into_iter().zip(sources);
+        self.sources = fresh
+            .map(|(fresh, config)| match known(config) {
+                Some(known) => fresh.or_stay(known),
+                None => fresh,
+            })
+            .collect();
+        self
+    }
+
     /// How the sources are doing.
     fn gauges(&self) -> Vec<Gauge> {
         let each = self.sources.iter().flat_map(|source| &source.gauges);
@@ -81,6 +117,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
+        self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
         if !config.upstreams.is_empty() {
             let upstreams =
                 Upstreams::new(&config.upstreams, rules_for_upstreams(config, &self.tokens))?;
@@ -97,11 +134,14 @@ impl Offers {
         Ok(())
     }
 
-    /// Whether an upstream server has still to say what it offers.
-    pub(super) fn await_some(&self) -> bool {
-        self.upstreams
-            .as_ref()
-            .is_some_and(|upstreams| upstreams.are_awaited())
+    /// How much of what there will be is known.
+    pub(super) fn extent(&self, gathered: &Gathered) -> Extent {
+        match &self.upstreams {
+            _ if gathered.awaits_some() => Extent::Part,
+            Some(upstreams) if upstreams.are_awaited() || upstreams.may_come() => Extent::Part,
+            Some(upstreams) if !upstreams.are_known() => Extent::WithoutSome,
+            _ => Extent::Whole,
+        }
     }
 
     /// Puts together what the settings name. Documents may have to be fetched for that.
@@ -230,7 +270,7 @@ impl Offers {
     }
 }
 
-fn rules_for_upstreams(config: &Config, tokens: &SharedTokens) -> UpstreamRules {
+fn rules_for_upstreams(config: &Config, tokens: &Tokens) -> UpstreamRules {
     let seconds = |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
     UpstreamRules {
         folder: config.upstreams_folder.clone(),
@@ -256,12 +296,11 @@ fn unusable(error: ArtifactError) -> AppError {
     ConfigError::Contradictions(vec![finding]).into()
 }
 
-/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless the catalog is not
-/// `complete`, and there may be more soon.
-pub(super) fn tell_of_refused(catalog: &Catalog, complete: bool) -> Result<(), AppError> {
+/// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless there may be more soon.
+pub(super) fn tell_of_refused(catalog: &Catalog, extent: Extent) -> Result<(), AppError> {
     tell(catalog.refused());
     match catalog.refused().first() {
-        Some(refused) if complete && catalog.offers_nothing() => {
+        Some(refused) if extent != Extent::Part && catalog.offers_nothing() => {
             Err(AppError::NothingOffered(refused.clone()))
         }
         _ => Ok(()),
@@ -356,12 +395,13 @@ impl Composer {
             let mut config = config.clone();
             composer.identity.apply(&mut config);
             let gathered = composer.offers.gather(&config)?;
+            let gathered = gathered.or_stay(&config.sources, &composer.current());
             let catalog = composer.offers.catalog(gathered.clone())?;
-            let complete = !composer.offers.await_some();
-            tell_of_refused(&catalog, complete)?;
+            let extent = composer.offers.extent(&gathered);
+            tell_of_refused(&catalog, extent)?;
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
-            let policy = policy_for(&config.policy, &catalog, complete)?;
+            let policy = policy_for(&config.policy, &catalog, extent)?;
             let rules = config.policy.rules.len();
             let refused = catalog.refused().to_vec();
             let prepared = composer.prepared(catalog, &config, policy)?;
@@ -385,13 +425,52 @@ impl Composer {
         })
     }
 
+    /// Whether a source has to be asked for again.
+    pub(super) fn awaits_some(&self) -> bool {
+        self.current().gathered.awaits_some()
+    }
+
+    /// Asks for the sources again that were somewhere that was down, and serves those that are there by now. Not while a
+    /// changed configuration is taken on.
+    pub(super) fn ask_again(&self) {
+        let current = self.current();
+        let sources = current.config.sources.clone();
+        let each = current.gathered.sources.iter().enumerate();
+        let places: Vec<usize> = each
+            .filter(|(_, source)| source.is_awaited)
+            .map(|(place, _)| place)
+            .collect();
+        drop(current);
+        // Without a thread it is tried the next time.
+        let Ok(found) = offered_at(&sources, &places, &self.offers.tokens) else {
+            return;
+        };
+        let mut current = self.current();
+        let mut came = false;
+        for (place, source) in places.into_iter().zip(found) {
+            if !source.is_awaited
+                && let Some(known) = current.gathered.sources.get_mut(place)
+            {
+                tracing::info!(source = source.name, "a source that was down is there");
+                *known = source.or_stay(known);
+                came = true;
+            }
+        }
+        if came {
+            let gauges = current.gathered.gauges();
+            backends::watch_sources(&gauges, &self.server.telemetry().metrics);
+            drop(current);
+            self.again();
+        }
+    }
+
     /// Asks those that were mounted again whenever they say that something has changed, for as long as it is polled.
     pub(super) async fn keep_up(self: Arc<Self>) -> Infallible {
         loop {
             self.offers.changed.heard().await;
             let composer = Arc::clone(&self);
             // Schemas take their time, and others wait for this thread.
-            let asked = tokio::task::spawn_blocking(move || {
+            let asked = net::spawn_blocking(move || {
                 match composer.offers.ask() {
                     Ok(mounted) => composer.current().gathered.mounted = mounted,
                     Err(error) => {

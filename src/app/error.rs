@@ -11,7 +11,7 @@ use crate::auth::{AuthSetupError, PolicyError};
 use crate::catalog::{CatalogError, Refused};
 use crate::config::ConfigError;
 use crate::seal::KeyError;
-use crate::source::{ToolsetError, UpstreamError};
+use crate::source::{TokensError, ToolsetError, UpstreamError};
 use crate::state::OpenStateError;
 use crate::transport::http::TlsError;
 
@@ -40,6 +40,9 @@ pub enum AppError {
     /// The shared state cannot be opened.
     #[error(transparent)]
     State(#[from] OpenStateError),
+    /// There is no place for tokens as it was configured.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),

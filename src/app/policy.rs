@@ -55,10 +55,11 @@ impl App {
         };
         let proofs = std::mem::take(&mut self.proofs);
         let auth = Authentication::new(&config.auth, place, proofs)?;
-        let catalog = self.offers.catalog(self.offers.gather(&config)?)?;
-        let complete = !self.offers.await_some();
-        tell_of_refused(&catalog, complete)?;
-        policy_for(&config.policy, &catalog, complete)?;
+        let gathered = self.offers.gather(&config)?;
+        let catalog = self.offers.catalog(gathered.clone())?;
+        let extent = self.offers.extent(&gathered);
+        tell_of_refused(&catalog, extent)?;
+        policy_for(&config.policy, &catalog, extent)?;
         Ok(Rules {
             policy: Policy::build(&config.policy)?,
             catalog,

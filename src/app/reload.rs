@@ -4,13 +4,16 @@ use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::AppError;
+use super::compose::Composer;
 use crate::auth::ApiKeys;
 use crate::config::{Config, Loaded, Reload, Watch};
 use crate::environment::Probe;
+use crate::net;
 use crate::server::Server;
 use crate::telemetry::{Counter, RELOADS, Telemetry};
 
@@ -26,6 +29,7 @@ pub(super) struct Reloader {
     started: Loaded,
     current: Loaded,
     hooks: Vec<Hook>,
+    composer: Arc<Composer>,
     /// Told when something has changed that takes a new start.
     restart: Option<Arc<Notify>>,
     telemetry: Telemetry,
@@ -35,8 +39,28 @@ pub(super) struct Reloader {
     signals: Signals,
 }
 
+/// The files of a configuration, and what these name that tools are made of.
 fn files_of(loaded: &Loaded) -> Vec<PathBuf> {
-    loaded.files().map(Into::into).collect()
+    let sources = loaded.config.sources.iter();
+    let made_of = sources.filter_map(|source| match (&source.openapi, &source.component) {
+        (Some(openapi), _) if !openapi.document.contains("://") => {
+            Some(PathBuf::from(&openapi.document))
+        }
+        (_, Some(component)) => Some(component.path.clone()),
+        _ => None,
+    });
+    loaded.files().map(Into::into).chain(made_of).collect()
+}
+
+/// How long it is until what was down is asked for again, at first and at last.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
+
+/// Why the configuration is looked at.
+enum Why {
+    /// It may have changed.
+    News,
+    /// Something that it names was not to be had.
+    Missing,
 }
 
 impl fmt::Debug for Reloader {
@@ -51,6 +75,7 @@ impl Reloader {
     pub(super) fn new(
         loaded: Loaded,
         hooks: Vec<Hook>,
+        composer: &Arc<Composer>,
         restart: Option<Arc<Notify>>,
         telemetry: &Telemetry,
     ) -> Self {
@@ -62,6 +87,7 @@ impl Reloader {
             started: loaded.clone(),
             current: loaded,
             hooks,
+            composer: Arc::clone(composer),
             restart,
             telemetry: telemetry.clone(),
             succeeded: counter("success"),
@@ -71,14 +97,27 @@ impl Reloader {
 
     /// Does so for as long as it is polled.
     pub(super) async fn run(mut self) -> Infallible {
+        let mut pause = PAUSE.0;
         loop {
-            tokio::select! {
-                () = self.watch.changed() => {}
-                () = self.signals.next() => tracing::info!("SIGHUP: the configuration is read again"),
-            }
+            let awaits_some = self.composer.awaits_some();
+            let why = tokio::select! {
+                () = self.watch.changed() => Why::News,
+                () = self.signals.next() => {
+                    tracing::info!("SIGHUP: the configuration is read again");
+                    Why::News
+                }
+                () = tokio::time::sleep(pause), if awaits_some => Why::Missing,
+            };
+            pause = match why {
+                Why::News => PAUSE.0,
+                Why::Missing => PAUSE.1.min(pause * 2),
+            };
             // Files and schemas take their time, and others wait for this thread.
-            let reloaded = tokio::task::spawn_blocking(move || {
-                self.reload();
+            let reloaded = net::spawn_blocking(move || {
+                match why {
+                    Why::News => self.reload(),
+                    Why::Missing => self.composer.ask_again(),
+                }
                 self
             });
             match reloaded.await {
@@ -118,7 +157,10 @@ impl Reloader {
                 .join(", ")
         };
         let live = named(Reload::Live, &changed);
-        if live.is_empty() {
+        // What is in a document is seen by nothing that is said in the configuration.
+        let sources = &mut loaded.config.sources.iter();
+        let names_documents = sources.any(|s| s.openapi.is_some() || s.component.is_some());
+        if live.is_empty() && !names_documents {
             tracing::info!(
                 "the configuration was read again; nothing that can change while the server runs has changed"
             );
@@ -128,11 +170,18 @@ impl Reloader {
             }
             self.telemetry.life.next_generation();
             let generation = self.telemetry.life.generation();
-            tracing::info!(
-                settings = live,
-                generation,
-                "the changed configuration is in force"
-            );
+            if live.is_empty() {
+                tracing::info!(
+                    generation,
+                    "what the configuration names was read again, and is in force"
+                );
+            } else {
+                tracing::info!(
+                    settings = live,
+                    generation,
+                    "the changed configuration is in force"
+                );
+            }
         }
         let restart = named(Reload::Restart, &self.started.changes(&loaded));
         if !restart.is_empty() {

@@ -1,4 +1,5 @@
 //! The signals that end a server.
+use crate::net;
 
 /// Waits for the first signal to stop, and has the second one end the process.
 pub(crate) async fn stop_signal(mut signals: Signals) {
@@ -7,7 +8,7 @@ pub(crate) async fn stop_signal(mut signals: Signals) {
         signal = name,
         "stopping: calls that have begun are finished; a second signal stops at once"
     );
-    tokio::spawn(async move {
+    net::spawn(async move {
         let name = signals.next().await;
         std::process::exit(if name == "SIGINT" { 130 } else { 143 });
     });

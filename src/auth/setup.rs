@@ -14,7 +14,7 @@ use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
 use super::shown::Changes;
 use super::{Gate, Principal, Proof};
-use crate::net::TrustedProxies;
+use crate::net::{self, TrustedProxies};
 use crate::telemetry::{self, Life};
 
 /// How often files of keys are looked at.
@@ -216,7 +216,7 @@ async fn look_again(keys: &Arc<ApiKeys>) -> Infallible {
         tokio::time::sleep(LOOK_AGAIN).await;
         let keys = Arc::clone(keys);
         // A file system may be slow to answer, and others wait for this thread.
-        let _ = tokio::task::spawn_blocking(move || keys.refresh()).await;
+        let _ = net::spawn_blocking(move || keys.refresh()).await;
     }
 }
 

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::catalog::located::{Located, Misfit, Track};
 use crate::catalog::{quick, strict};
 
 /// The `arguments` object of one `tools/call`: well-formed JSON that nobody has made a tree of yet.
@@ -16,7 +17,8 @@ pub struct Arguments(Form);
 enum Form {
     /// The text of an object, cut out of the request's body.
     Raw(Bytes),
-    Tree(Map<String, Value>),
+    /// An object.
+    Tree(Value),
 }
 
 /// Documents from this size on are parsed into trees by `simd-json`, smaller ones by `serde_json`: 1 MiB.
@@ -49,7 +51,7 @@ impl Arguments {
                     .ok_or_else(|| InvalidArguments::new("the arguments are not UTF-8"))?;
                 strict::deserialize(quick::Object(object)).or_else(|_| by_serde_json(object))
             }
-            Form::Tree(object) => strict::deserialize(object).or_else(|_| with_path(object)),
+            Form::Tree(object) => by_tree(object).map_err(|misfit| InvalidArguments::at(&misfit)),
         }
     }
 
@@ -60,7 +62,8 @@ impl Arguments {
     /// A number that no `f64` holds, such as `1e400`.
     pub fn to_map(&self) -> Result<Map<String, Value>, InvalidArguments> {
         match &self.0 {
-            Form::Tree(object) => Ok(object.clone()),
+            Form::Tree(Value::Object(object)) => Ok(object.clone()),
+            Form::Tree(_) => Ok(Map::new()),
             Form::Raw(object) => tree(object),
         }
     }
@@ -69,7 +72,7 @@ impl Arguments {
     pub fn to_json(&self) -> String {
         match &self.0 {
             Form::Raw(object) => String::from_utf8_lossy(object).into_owned(),
-            Form::Tree(object) => Value::Object(object.clone()).to_string(),
+            Form::Tree(object) => object.to_string(),
         }
     }
 }
@@ -120,30 +123,24 @@ fn may_have_negative_zero(text: &[u8]) -> bool {
 #[cold]
 fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
     let mut json = serde_json::Deserializer::from_str(object);
-    // Tracking the path costs on every field, so it is done once it is known to be needed.
-    strict::deserialize(&mut json).or_else(|_| {
-        let mut json = serde_json::Deserializer::from_str(object);
-        with_path(&mut json)
+    strict::deserialize(&mut json).map_err(|refusal| {
+        // Where it is wrong is known of a tree, which has nothing to say of a member that is there twice.
+        let tree = serde_json::from_str(object);
+        match tree.map(|tree| by_tree::<T>(&tree)) {
+            Ok(Err(misfit)) => InvalidArguments::at(&misfit),
+            Ok(Ok(_)) | Err(_) => InvalidArguments::somewhere(&refusal),
+        }
     })
 }
 
-/// Deserialises, and on failure says where.
-fn with_path<'de, T, D>(deserializer: D) -> Result<T, InvalidArguments>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de, Error = serde_json::Error>,
-{
-    let mut track = serde_path_to_error::Track::new();
-    strict::deserialize(serde_path_to_error::Deserializer::new(
-        deserializer,
-        &mut track,
-    ))
-    .map_err(|e| InvalidArguments::at(&track.path().to_string(), &e))
+fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, Misfit> {
+    let track = Track::default();
+    strict::deserialize(Located::new(object, &track)).map_err(|cause| track.ended_by(cause))
 }
 
 impl From<Map<String, Value>> for Arguments {
     fn from(object: Map<String, Value>) -> Self {
-        Self(Form::Tree(object))
+        Self(Form::Tree(Value::Object(object)))
     }
 }
 
@@ -162,16 +159,21 @@ impl InvalidArguments {
         }
     }
 
-    fn at(path: &str, cause: &serde_json::Error) -> Self {
+    fn at(misfit: &Misfit) -> Self {
+        let Self { message } = Self::somewhere(&misfit.cause);
+        let path = misfit.path.to_string();
+        if path == "." {
+            Self { message }
+        } else {
+            Self::new(format!("{path}: {message}"))
+        }
+    }
+
+    fn somewhere(cause: &serde_json::Error) -> Self {
         let cause = cause.to_string();
         // The position counts from the start of the arguments, which nobody has at hand.
         let cause = cause.split(" at line ").next().unwrap_or(&cause);
-        let cause = in_json_words(cause);
-        if path == "." {
-            Self::new(cause.into_owned())
-        } else {
-            Self::new(format!("{path}: {cause}"))
-        }
+        Self::new(in_json_words(cause))
     }
 }
 

@@ -175,6 +175,8 @@ impl<T> FinishOther<T> for Returns<T> {
 pub async fn run_blocking<T: Send + 'static>(
     function: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolError> {
+    // As an object, for a task is much code, and would be compiled for each function.
+    let function: Box<dyn FnOnce() -> T + Send> = Box::new(function);
     match tokio::task::spawn_blocking(function).await {
         Ok(returned) => Ok(returned),
         Err(failed) => match failed.try_into_panic() {

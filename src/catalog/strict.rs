@@ -25,6 +25,14 @@ where
     T::deserialize(Strict(deserializer))
 }
 
+/// Reads a document as the schema of its type has it.
+pub(crate) fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> serde_json::Result<T> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = deserialize(&mut json)?;
+    json.end()?;
+    Ok(value)
+}
+
 /// A deserializer, a visitor, an access or a seed, made strict.
 struct Strict<T>(T);
 

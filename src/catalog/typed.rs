@@ -235,12 +235,22 @@ pub struct Described {
 }
 
 impl Described {
-    pub fn new<A: JsonSchema>(mut definition: Definition, output_schema: Option<Value>) -> Self {
+    pub fn new<A: JsonSchema>(definition: Definition, output_schema: Option<Value>) -> Self {
+        Self::by(definition, schema::of_arguments::<A>, output_schema)
+    }
+
+    /// What does not depend on the type, of which there are many.
+    #[inline(never)]
+    fn by(
+        mut definition: Definition,
+        of_arguments: fn() -> Value,
+        output_schema: Option<Value>,
+    ) -> Self {
         // What `Definition::new` says while nobody has said anything.
         let unset = json!({"type": "object", "additionalProperties": false});
         let from_type = definition.input_schema == unset;
         if from_type {
-            definition.input_schema = schema::of_arguments::<A>();
+            definition.input_schema = of_arguments();
         }
         // A schema of the author's own may promise more than the type keeps.
         let output_from_type = definition.output_schema.is_none();

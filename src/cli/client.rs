@@ -13,11 +13,12 @@ use serde_json::{Map, Value, json};
 use super::Failure;
 use super::config::print;
 use super::run::load;
-use crate::app::AppError;
+use crate::app::{AppError, tokens};
 use crate::client::{Client, ClientError, Listener, Options, Params};
-use crate::config::Flags;
+use crate::config::{Config, Flags};
 use crate::environment::Probe;
-use crate::source::{UpstreamConfig, existing_file};
+use crate::net::with_causes;
+use crate::source::{Tokens, UpstreamConfig, default_folder, has_login};
 
 /// How to reach the server.
 #[derive(Debug, Args)]
@@ -257,9 +258,11 @@ fn with_client(
     work: impl AsyncFnOnce(&Client, bool) -> Result<Answer, ClientError>,
 ) -> Result<(), Failure> {
     let people = io::stdout().is_terminal() && !server.json;
-    let config = upstream(server)?;
+    let (config, tokens) = upstream(server)?;
     let target = config.target(&server.server).map_err(AppError::from)?;
-    let credentials = config.proof(&server.server).map_err(AppError::from)?;
+    let credentials = config
+        .proof(&server.server, &tokens)
+        .map_err(AppError::from)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -304,31 +307,47 @@ fn with_client(
                  LONGSHORE_TOKEN, or headers into the configuration of the upstream",
             server.server
         ))),
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => Err(failed(with_causes(&error))),
     }
 }
 
-/// Somebody may have logged in, where nothing else proves who calls.
-fn use_login(config: &mut UpstreamConfig) {
+/// Somebody may have logged in, where nothing else proves who calls. Tells where that is kept.
+fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
     let has_other = config
         .headers
         .keys()
         .any(|name| name.eq_ignore_ascii_case("authorization"));
-    let url = config.url.as_deref().and_then(|url| url.parse().ok());
-    if let (Some(url), false) = (url, has_other || config.auth.is_some())
-        && let Some(folder) = super::login::folder()
-        && existing_file(&folder, &url).exists()
-    {
-        config.auth.login = Some(folder);
+    if has_other || config.auth.is_some() {
+        return None;
     }
+    let url = config.url.as_deref()?.parse().ok()?;
+    let folder = default_folder(&Probe::real()).filter(|folder| has_login(folder, &url))?;
+    config.auth.login = true;
+    Some(Tokens::in_folder(folder))
 }
 
-/// A URL is one as it stands; anything else is configured.
-pub(super) fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
-    if server.server.contains("://") {
+/// A server, and where tokens for it are kept.
+fn upstream(server: &ServerArgs) -> Result<(UpstreamConfig, Tokens), Failure> {
+    let (mut upstream, config) = find(&server.server, server.config.clone())?;
+    if config.is_none() {
+        upstream.timeout_seconds = Some(server.timeout);
+    }
+    let tokens = match (use_login(&mut upstream), config) {
+        (Some(tokens), _) => tokens,
+        (None, Some(config)) => tokens(&config)?,
+        (None, None) => Tokens::default(),
+    };
+    Ok((upstream, tokens))
+}
+
+/// A URL is a server as it stands; anything else is configured, and comes with its configuration.
+pub(super) fn find(
+    server: &str,
+    file: Option<PathBuf>,
+) -> Result<(UpstreamConfig, Option<Config>), Failure> {
+    if server.contains("://") {
         let mut config = UpstreamConfig {
-            url: Some(server.server.clone()),
-            timeout_seconds: Some(server.timeout),
+            url: Some(server.to_owned()),
             ..UpstreamConfig::default()
         };
         // Never on the command line, which every user of the machine can see.
@@ -337,33 +356,28 @@ pub(super) fn upstream(server: &ServerArgs) -> Result<UpstreamConfig, Failure> {
                 .headers
                 .insert("Authorization".to_owned(), format!("Bearer {token}").into());
         }
-        use_login(&mut config);
-        return Ok(config);
+        return Ok((config, None));
     }
     let flags = Flags {
-        config: server.config.clone(),
+        config: file,
         ..Flags::default()
     };
-    let mut upstreams = load(flags)?.config.upstreams;
-    match upstreams.remove(&server.server) {
-        Some(mut config) => {
-            use_login(&mut config);
-            Ok(config)
-        }
-        None => {
-            let known: Vec<&str> = upstreams.keys().map(String::as_str).collect();
-            let known = match &known[..] {
-                [] => "the configuration has no upstreams; name a file that has with --config, or give a URL".to_owned(),
-                known => format!("there is {}", known.join(", ")),
-            };
-            Err(of_server(
-                &server.server,
-                format!(
-                    "it is no command, no URL, and no upstream of this name is configured: {known}"
-                ),
-            ))
-        }
+    let mut config = load(flags)?.config;
+    if let Some(upstream) = config.upstreams.remove(server) {
+        return Ok((upstream, Some(config)));
     }
+    let known: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
+    let known = match &known[..] {
+        [] => {
+            "the configuration has no upstreams; name a file that has with --config, or give a URL"
+                .to_owned()
+        }
+        known => format!("there is {}", known.join(", ")),
+    };
+    Err(of_server(
+        server,
+        format!("it is no command, no URL, and no upstream of this name is configured: {known}"),
+    ))
 }
 
 fn arguments(words: &[String]) -> Result<Value, Failure> {

@@ -70,9 +70,13 @@ fn check(args: RunArgs) -> Result<(), Failure> {
         |file| format!("with {}", file.display()),
     );
     output::start_logging(&loaded.config.log, &Probe::real())?;
-    let tools = App::new().config(loaded.config).check()?;
+    let (tools, refused) = App::new().config(loaded.config).check()?;
+    let refused = match refused {
+        0 => String::new(),
+        refused => format!("; {refused} of what it names cannot be offered, as the log says"),
+    };
     print(&format!(
-        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools} tools)\n"
+        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools} tools{refused})\n"
     ))
 }
 

@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustls::{AlertDescription, ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
 
+use super::doctor::examining;
 use super::run;
 use crate::config::Flags;
+use crate::transport::http::HttpConfig;
 
 /// What `healthcheck` is told.
 #[derive(Debug, Args)]
@@ -41,18 +45,31 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     };
     let config = run::load(flags).map_err(|error| error.to_string())?.config;
     let path = if args.live { "/livez" } else { "/readyz" };
-    let socket = config.http.unix_socket.filter(|_| args.port.is_none());
+    let socket = config
+        .http
+        .unix_socket
+        .as_ref()
+        .filter(|_| args.port.is_none());
     let answer = match socket {
-        Some(socket) => ask_at_file(&socket, path).map_err(|error| {
+        Some(socket) => ask_at_file(socket, path).map_err(|error| {
             format!(
                 "the server at {} does not answer: {error}",
                 socket.display()
             )
         })?,
         None => {
-            let address = SocketAddr::new(reachable(config.http.host), config.http.port);
-            ask(address, path)
-                .map_err(|error| format!("the server at {address} does not answer: {error}"))?
+            let (address, is_secure) = place(&config.http, args.port);
+            let asked = match is_secure {
+                true => ask_securely(address, path),
+                false => ask(address, path),
+            };
+            asked.map_err(|error| {
+                let advice = match wants_a_certificate(&error) {
+                    true => "; it wants to see a certificate of whoever asks: have it answer on a port for operators (http.admin.port), which is asked then",
+                    false => "",
+                };
+                format!("the server at {address} does not answer: {error}{advice}")
+            })?
         }
     };
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -61,6 +78,22 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         Ok(body.trim().to_owned())
     } else {
         Err(format!("{path} answered {status}: {}", body.trim()))
+    }
+}
+
+/// Where to ask, and whether by TLS. The port of operators has none, and is asked if it is named, and where everybody at the
+/// other one has to show a certificate.
+fn place(http: &HttpConfig, named: Option<u16>) -> (SocketAddr, bool) {
+    let demands = http.tls.client_authorities.is_some() && !http.tls.client_optional;
+    let address = |host, port| SocketAddr::new(reachable(host), port);
+    match http.admin.address(http.host) {
+        Some(admin) if named.map_or(demands, |named| named == admin.port()) => {
+            (address(admin.ip(), admin.port()), false)
+        }
+        _ => (
+            address(http.host, http.port),
+            http.tls.certificate.is_some(),
+        ),
     }
 }
 
@@ -83,10 +116,36 @@ fn reachable(host: IpAddr) -> IpAddr {
 }
 
 fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
+    converse(connect(address)?, &address.to_string(), path)
+}
+
+/// The same over TLS. Whose name is in the certificate does not matter: nobody else answers on this machine, and nothing
+/// is told that is not open to everybody.
+fn ask_securely(address: SocketAddr, path: &str) -> io::Result<String> {
+    let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let config = examining(&versions, false).map_err(io::Error::other)?;
+    let name = ServerName::from(address.ip());
+    let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    let stream = StreamOwned::new(session, connect(address)?);
+    converse(stream, &address.to_string(), path)
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    converse(stream, &address.to_string(), path)
+    Ok(stream)
+}
+
+/// Whether the server refused who shows no certificate.
+fn wants_a_certificate(error: &io::Error) -> bool {
+    let source = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(
+        source,
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure
+        ))
+    )
 }
 
 #[cfg(unix)]
@@ -106,6 +165,39 @@ fn converse(mut stream: impl io::Read + io::Write, host: &str, path: &str) -> io
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-    Ok(answer)
+    match stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer) {
+        // The end of TLS may be left out; what it was about is there.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_asked_in_the_way_that_it_speaks() {
+        let of = |http, named| {
+            let http = serde_json::from_value(http).expect("settings");
+            let (address, is_secure) = place(&http, named);
+            format!("{address} {is_secure}")
+        };
+        let plain = json!({"host": "0.0.0.0", "port": 8080, "admin": {"port": 9090}});
+        assert_eq!(of(plain.clone(), None), "127.0.0.1:8080 false");
+        assert_eq!(of(plain, Some(9090)), "127.0.0.1:9090 false");
+        let tls = json!({"certificate": "tls.crt", "key": "tls.key"});
+        let secure = json!({"port": 8443, "admin": {"port": 9090}, "tls": tls});
+        assert_eq!(of(secure.clone(), None), "127.0.0.1:8443 true");
+        assert_eq!(of(secure, Some(9090)), "127.0.0.1:9090 false");
+        let mut mutual = json!({"port": 8443, "tls": tls});
+        mutual["tls"]["client_authorities"] = "clients.crt".into();
+        assert_eq!(of(mutual.clone(), None), "127.0.0.1:8443 true");
+        mutual["admin"] = json!({"port": 9090});
+        assert_eq!(of(mutual.clone(), None), "127.0.0.1:9090 false");
+        mutual["tls"]["client_optional"] = true.into();
+        assert_eq!(of(mutual, None), "127.0.0.1:8443 true");
+    }
 }

@@ -23,11 +23,11 @@ pub(super) enum KeyCommand {
 /// Does what the command says.
 pub(super) fn key(command: &KeyCommand) -> Result<(), MainError> {
     let text = match command {
-        KeyCommand::New { name } => made(name),
+        KeyCommand::New { name } => made(name).map_err(AppError::from),
         KeyCommand::Hash => hashed(),
     };
-    let said = text.and_then(|text| io::stdout().lock().write_all(text.as_bytes()));
-    said.map_err(|error| MainError::from(AppError::from(error)))
+    let said = text.and_then(|text| Ok(io::stdout().lock().write_all(text.as_bytes())?));
+    said.map_err(MainError::from)
 }
 
 fn made(name: &str) -> io::Result<String> {
@@ -44,10 +44,10 @@ fn made(name: &str) -> io::Result<String> {
     ))
 }
 
-fn hashed() -> io::Result<String> {
+fn hashed() -> Result<String, AppError> {
     const KEY_MAX_BYTES: u64 = 4096;
     let mut key = String::new();
     io::stdin().take(KEY_MAX_BYTES).read_to_string(&mut key)?;
-    let hash = KeyHash::parse(key.trim()).map_err(io::Error::other)?;
+    let hash = KeyHash::parse(key.trim()).map_err(|error| AppError::Refused(error.to_string()))?;
     Ok(format!("{hash}\n"))
 }

@@ -1,19 +1,30 @@
-//! `longshore login` and `logout`.
+//! `longshore login`, `logout` and `logins`.
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use comfy_table::{Cell, ContentArrangement, Table, presets};
 use ipnet::IpNet;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::Failure;
-use super::client::{ServerArgs, of_server, upstream};
+use super::client::{clean, find, of_server};
+use super::config::print;
 use super::output;
-use crate::app::AppError;
+use super::run::load;
+use crate::app::{AppError, tokens};
+use crate::config::{Config, Flags};
 use crate::environment::Probe;
-use crate::source::{LoginError, LoginRequest, log_in, log_out};
+use crate::net::with_causes;
+use crate::source::{
+    Known, LoginError, LoginRequest, TokenStore, Tokens, UpstreamConfig, default_folder, log_in,
+    log_out, logins,
+};
 
 /// Which server, and where its token is kept.
 #[derive(Debug, Args)]
@@ -21,11 +32,18 @@ struct Place {
     /// A URL, or the name of an upstream in the configuration file
     server: String,
 
-    /// The file that has the upstream [env: LONGSHORE_CONFIG]
+    #[command(flatten)]
+    kept: KeptArgs,
+}
+
+/// Where tokens are kept.
+#[derive(Debug, Args)]
+struct KeptArgs {
+    /// The file that has the upstream, and says where tokens are kept (`tokens`) [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The folder that tokens are kept in [default: the upstream's auth.login, else longshore/tokens in
+    /// The folder that tokens are kept in [default: what the configuration says, else longshore/tokens in
     /// $XDG_CONFIG_HOME or ~/.config] [env: LONGSHORE_TOKENS]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -80,55 +98,80 @@ pub(super) struct LoginArgs {
 pub(super) struct LogoutArgs {
     #[command(flatten)]
     place: Place,
+
+    /// Which of the server's issuers, where somebody has logged in at several [default: all]
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
 }
 
-/// Where tokens are kept, unless somebody says otherwise.
-pub(super) fn folder() -> Option<PathBuf> {
-    let probe = Probe::real();
-    let set = |name: &str| probe.variable(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("LONGSHORE_TOKENS") {
-        return Some(folder.into());
+#[derive(Debug, Args)]
+pub(super) struct LoginsArgs {
+    #[command(flatten)]
+    kept: KeptArgs,
+
+    /// Print JSON; so it is when standard output is no terminal
+    #[arg(long)]
+    json: bool,
+}
+
+impl KeptArgs {
+    /// What has been named, else what is configured, else the folder of whoever runs this.
+    fn tokens(&self, config: Option<&Config>, is_meant: bool) -> Result<Tokens, Failure> {
+        if let Some(folder) = &self.folder {
+            return Ok(Tokens::in_folder(folder.clone()));
+        }
+        if let Some(config) = config
+            && (is_meant || config.tokens.store() != TokenStore::Memory)
+        {
+            return Ok(tokens(config)?);
+        }
+        let folder = default_folder(&Probe::real()).ok_or_else(|| {
+            AppError::Refused(
+                "there is no place for tokens: name one with --folder or LONGSHORE_TOKENS"
+                    .to_owned(),
+            )
+        })?;
+        Ok(Tokens::in_folder(folder))
     }
-    let base = match set("XDG_CONFIG_HOME") {
-        Some(base) => PathBuf::from(base),
-        None => PathBuf::from(set("HOME")?).join(".config"),
-    };
-    Some(base.join("longshore").join("tokens"))
+
+    fn config(&self) -> Result<Config, Failure> {
+        let flags = Flags {
+            config: self.config.clone(),
+            ..Flags::default()
+        };
+        Ok(load(flags)?.config)
+    }
 }
 
 impl Place {
-    fn find(&self) -> Result<(Url, PathBuf), Failure> {
+    fn find(&self) -> Result<(Url, UpstreamConfig, Tokens), Failure> {
         let problem = |problem: &str| of_server(&self.server, problem.to_owned());
-        let config = upstream(&ServerArgs {
-            server: self.server.clone(),
-            config: self.config.clone(),
-            json: false,
-            timeout: 120,
-        })?;
-        let url = config.url.as_deref().ok_or_else(|| {
+        let (upstream, config) = find(&self.server, self.kept.config.clone())?;
+        let config = match (config, &self.kept.config) {
+            (None, Some(_)) => Some(self.kept.config()?),
+            (config, _) => config,
+        };
+        let url = upstream.url.as_deref().ok_or_else(|| {
             problem("it is a program: there is nobody to log in to; give it what it needs by env")
         })?;
         let url = url.parse().map_err(|_| problem("its url is none"))?;
-        let folder = self.folder.clone().or(config.auth.login).or_else(folder);
-        let folder = folder.ok_or_else(|| {
-            problem("there is no place for its token: name one with --folder or LONGSHORE_TOKENS")
-        })?;
-        Ok((url, folder))
+        let tokens = self.kept.tokens(config.as_ref(), upstream.auth.login)?;
+        Ok((url, upstream, tokens))
     }
 }
 
 pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
-    let (server, folder) = args.place.find()?;
+    let (server, upstream, tokens) = args.place.find()?;
     let secret = Probe::real()
         .variable("LONGSHORE_CLIENT_SECRET")
         .map(|secret| secret.to_owned().into());
     let request = LoginRequest {
         server,
-        folder: folder.clone(),
+        tokens: tokens.clone(),
         client_secret: secret.filter(|_| args.client_id.is_some()),
         client_id: args.client_id,
         client_metadata: args.client_metadata,
-        issuer: args.issuer,
+        issuer: args.issuer.or(upstream.auth.login_issuer),
         scopes: args.scopes,
         port: args.port,
         networks: args.networks,
@@ -145,30 +188,106 @@ pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
     };
     let login = runtime()?
         .block_on(log_in(&request, show))
-        .map_err(|error| of_server(&args.place.server, error.to_string()))?;
+        .map_err(|error| of_server(&args.place.server, with_causes(&error)))?;
     output::remark(&format!(
-        "logged in to {} at {}; the token is kept in {}",
-        login.resource,
-        login.issuer,
-        folder.display()
+        "logged in to {} at {}; the token is kept in {tokens}",
+        clean(&login.resource),
+        clean(&login.issuer),
     ));
     Ok(())
 }
 
 pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
-    let (server, folder) = args.place.find()?;
-    let told = runtime()?.block_on(log_out(&folder, &server));
-    match told {
-        Ok(true) => output::remark(&"logged out; its issuer was told"),
-        Ok(false) => output::remark(
-            &"the token is forgotten here; its issuer was not told, and it may be good until it ends",
-        ),
+    let (server, upstream, tokens) = args.place.find()?;
+    let out = log_out(&tokens, &upstream.auth, &server, args.issuer.as_deref());
+    match runtime()?.block_on(out) {
+        Ok(out) if out.is_empty() => output::remark(&"the token is forgotten here"),
+        Ok(out) => {
+            for one in out {
+                let issuer = clean(&one.issuer);
+                output::remark(&match one.is_told {
+                    true => format!("logged out; its issuer {issuer} was told"),
+                    false => format!(
+                        "the token is forgotten here; its issuer {issuer} was not told, and it may be good until it ends"
+                    ),
+                });
+            }
+        }
         Err(error @ LoginError::NoLogin) => {
             output::remark(&format!("{}: {error}", args.place.server));
         }
-        Err(error) => return Err(of_server(&args.place.server, error.to_string())),
+        Err(error) => return Err(of_server(&args.place.server, with_causes(&error))),
     }
     Ok(())
+}
+
+pub(super) fn list(args: &LoginsArgs) -> Result<(), Failure> {
+    let config = args.kept.config()?;
+    let tokens = args.kept.tokens(Some(&config), false)?;
+    let known = runtime()?.block_on(logins(&tokens));
+    let known = known.map_err(|error| AppError::Refused(error.to_string()))?;
+    if args.json || !io::stdout().is_terminal() {
+        let known: Vec<Value> = known.iter().map(as_json).collect();
+        return print(&format!("{:#}\n", Value::from(known)));
+    }
+    if known.is_empty() {
+        return print(&format!("no token is kept in {tokens}\n"));
+    }
+    print(&table(&known))
+}
+
+/// When a token ends, for those who read and for those who count.
+fn end(known: &Known) -> Option<Timestamp> {
+    known.ends.and_then(|ends| Timestamp::try_from(ends).ok())
+}
+
+fn as_json(known: &Known) -> Value {
+    json!({
+        "kind": if known.is_login { "login" } else { "refresh_token" },
+        "server": known.server,
+        "resource": known.resource,
+        "issuer": known.issuer,
+        "client": known.client_id,
+        "scopes": known.scopes,
+        "ends": end(known).map(|ends| ends.to_string()),
+        "renewable": known.is_renewable,
+    })
+}
+
+fn table(known: &[Known]) -> String {
+    let now = SystemTime::now();
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["SERVER", "ISSUER", "CLIENT", "SCOPES", "ENDS"]);
+    // Some terminals do not say how wide they are.
+    if table.width().is_none_or(|width| width < 40) {
+        table.set_width(120);
+    }
+    for known in known {
+        let server = match &*known.server {
+            "" => &known.resource,
+            server => server,
+        };
+        let ends = match (known.is_renewable, end(known)) {
+            (true, _) => "renewed when it is used".to_owned(),
+            (false, None) => "not said".to_owned(),
+            (false, Some(_)) if known.ends.is_some_and(|ends| ends <= now) => {
+                "ended: log in again".to_owned()
+            }
+            (false, Some(ends)) => ends.to_string(),
+        };
+        let cells = [
+            server,
+            &known.issuer,
+            &known.client_id,
+            &known.scopes.join(" "),
+            &ends,
+        ];
+        table.add_row(cells.map(|text| Cell::new(clean(text).replace(['\n', '\t'], " "))));
+    }
+    format!("{table}\n")
 }
 
 /// Starts a program that opens a page. No shell is involved: the URL is one argument, and begins with its scheme.

@@ -88,11 +88,14 @@ enum Command {
     ///
     /// longshore login https://mcp.example.com/mcp
     ///
-    /// Later `list`, `call`, `read` and `prompt` use it, and upstreams whose auth.login names the folder.
+    /// Later `list`, `call`, `read` and `prompt` use it. With --config it is kept where the server with that configuration
+    /// keeps its tokens, and its upstreams with auth.login use it: with tokens.store = state, those of all replicas.
     #[command(verbatim_doc_comment)]
     Login(login::LoginArgs),
     /// Forget the token of a login, and have its issuer do so
     Logout(login::LogoutArgs),
+    /// List whose tokens are kept, for which servers, and until when; never a token
+    Logins(login::LoginsArgs),
     /// Print a configuration of tools, from what a program's --help says of it and its subcommands
     ///
     /// longshore discover gh pr --depth 1 --inherit HOME > tools.yaml
@@ -199,8 +202,16 @@ fn no_command(word: &str) -> ! {
     {
         format!("options come after the command: longshore {word} --port 8080")
     } else {
+        let meant = command
+            .get_subcommands()
+            .map(|known| (likeness(known.get_name(), word), known.get_name()))
+            .filter(|(likeness, _)| 0.65 <= *likeness)
+            .max_by(|(one, _), (other, _)| one.total_cmp(other));
+        let meant = meant.map_or_else(String::new, |(_, known)| {
+            format!(" Did you mean '{known}'?")
+        });
         format!(
-            "unrecognized subcommand '{word}'; what an upstream offers is listed by: longshore list {word}"
+            "unrecognized subcommand '{word}'.{meant} What an upstream offers is listed by: longshore list {word}"
         )
     };
     Cli::command()
@@ -208,17 +219,21 @@ fn no_command(word: &str) -> ! {
         .exit()
 }
 
+fn likeness(known: &str, word: &str) -> f64 {
+    strsim::jaro_winkler(known, word).max(strsim::normalized_damerau_levenshtein(known, word))
+}
+
 /// Does what the command line says. The exit code is 0 if it was done, 1 if it could not be, 2 if the command line
 /// makes no sense.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let audience = output::Audience::of(&Probe::real());
+    let mut audience = output::Audience::of(&Probe::real());
     let without_a_word = Command::Run(run::RunCommand {
         settings: cli.run,
         ..run::RunCommand::default()
     });
     let done = match cli.command.unwrap_or(without_a_word) {
-        Command::Run(command) => run::run(command, audience),
+        Command::Run(command) => run::run(command, &mut audience),
         Command::Init(args) => init::init(args),
         Command::Key(command) => key::key(&command),
         Command::Policy(args) => match policy::policy(args) {
@@ -228,6 +243,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::config(args),
         Command::Login(args) => login::login(args),
         Command::Logout(args) => login::logout(&args),
+        Command::Logins(args) => login::list(&args),
         Command::Discover(args) => discover::run(args),
         Command::Registry(args) => registry::registry(args),
         Command::Doctor(args) => match doctor::doctor(args) {

@@ -150,6 +150,10 @@ fn greeting(
 ) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tools = counted(tools);
+    let toolsets = match toolsets {
+        "" => String::new(),
+        names => format!(" ({names})"),
+    };
     let url = format!("{root}mcp");
     let everywhere = if address.ip().is_unspecified() {
         format!(
@@ -164,7 +168,7 @@ fn greeting(
         false => String::new(),
     };
     format!(
-        "\n  Longshore {version} serves {tools} ({toolsets}) at {url}\n\n\
+        "\n  Longshore {version} serves {tools}{toolsets} at {url}\n\n\
          {everywhere}{page}  \
            try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \

@@ -12,6 +12,7 @@ use super::client::{clean, of_server};
 use super::config::print;
 use super::output;
 use crate::app::AppError;
+use crate::net::with_causes;
 use crate::source::{
     Entry, Preference, REGISTRY, Registry, RegistryError, Server, described, entry,
 };
@@ -67,7 +68,7 @@ enum RegistryCommand {
 }
 
 pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
-    let failed = |error: RegistryError| of_server(&args.url, error.to_string());
+    let failed = |error: RegistryError| of_server(&args.url, with_causes(&error));
     let registry = Registry::at(&args.url).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

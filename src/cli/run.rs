@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 use super::output::{self, Audience};
 use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
-use crate::config::{Flags, Loaded, Transport, Watch};
+use crate::config::{Config, Flags, Loaded, LogFormat, Transport, Watch};
 use crate::environment::Probe;
+use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
 
 /// Opens a URL in whatever somebody has for that.
@@ -50,7 +51,9 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
 }
 
 /// Serves what the settings name; without any, the demo toolset.
-pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainError> {
+///
+/// What is logged as JSON is for programs, and so is whatever else is said from then on.
+pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), MainError> {
     // Once it is replaced, the system calls it by another name. Without /proc it has none.
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
@@ -58,20 +61,15 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         playground: command.inspect.is_some(),
         ..command.settings.into()
     })?;
+    if loaded.config.log.format == LogFormat::Json {
+        *audience = Audience::Programs;
+    }
     let level = output::start_logging(&loaded.config.log, &Probe::real())?;
     let over_http = loaded.config.transport == Transport::Http;
     if command.reload && !over_http {
         tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");
     }
-    let sources = loaded.config.sources.iter();
-    let toolsets: Vec<&str> = loaded
-        .config
-        .toolsets
-        .iter()
-        .map(String::as_str)
-        .chain(sources.map(|source| source.name.as_str()))
-        .collect();
-    let toolsets = toolsets.join(", ");
+    let toolsets = named(&loaded.config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -91,7 +89,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         metrics.read(&LOG_CUT, &[], || log::cut() as f64);
-        match (audience, bound.address()) {
+        match (*audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
                 output::greet(&bound, address, &toolsets);
@@ -105,7 +103,7 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
             open(opener, &output::root_url(bound.scheme(), address));
         }
         #[cfg(target_os = "linux")]
-        tokio::spawn(give_back_what_has_started());
+        net::spawn(give_back_what_has_started());
         let Some(restart) = restart else {
             Box::pin(bound.serve_until(stop_signal(signals))).await?;
             return Ok(false);
@@ -127,6 +125,17 @@ pub(super) fn run(command: RunCommand, audience: Audience) -> Result<(), MainErr
         (Ok(_), _) => Ok(()),
         (Err(error), _) => Err(error.into()),
     }
+}
+
+/// What is served, by the names that the settings have for it.
+fn named(config: &Config) -> String {
+    let toolsets = config.toolsets.iter().map(String::as_str);
+    let sources = config.sources.iter().map(|source| &*source.name);
+    let upstreams = config.upstreams.iter().filter(|(_, one)| !one.disabled);
+    let names = toolsets
+        .chain(sources)
+        .chain(upstreams.map(|(name, _)| &**name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Has a page opened. The server serves, whatever becomes of that.

@@ -14,7 +14,7 @@ use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, LISTEN, Options, Params};
-use crate::net::{Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said};
+use crate::net::{self, Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said};
 use crate::protocol::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -384,7 +384,7 @@ impl Link {
     /// Sends it in the background.
     pub(super) fn send_soon(self: &Arc<Self>, message: Bytes, shared: &Arc<Shared>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(self.sender(shared)(message));
+            net::spawn_on(&runtime, self.sender(shared)(message));
         }
     }
 

@@ -12,7 +12,7 @@ use super::credentials::Sender;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{Answer, Client as HttpClient, Event, EventDecoder, Outgoing, Said};
+use crate::net::{self, Answer, Client as HttpClient, Event, EventDecoder, Outgoing, Said};
 
 pub(super) struct Link {
     poster: Poster,
@@ -78,7 +78,7 @@ impl Link {
             url: posts_to,
             headers,
         };
-        let reader = tokio::spawn(read(stream, poster.clone(), Arc::clone(shared)));
+        let reader = net::spawn(read(stream, poster.clone(), Arc::clone(shared)));
         Ok(Self {
             poster,
             reader: reader.abort_handle(),
@@ -93,7 +93,7 @@ impl Link {
     pub(super) fn send_soon(&self, message: Bytes) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let poster = self.poster.clone();
-            runtime.spawn(async move {
+            net::spawn_on(&runtime, async move {
                 // Nobody waits for what comes of it.
                 let _ = poster.send(message).await;
             });

@@ -32,7 +32,7 @@ pub use error::ClientError;
 pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
 
-use crate::net::{Client as HttpClient, Program};
+use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
 use http::About;
 use shared::Shared;
@@ -292,7 +292,7 @@ impl Client {
         self.notify("notifications/initialized", &Params::new())
             .await?;
         if let Link::Http(link) = &self.link {
-            let listening = tokio::spawn(Arc::clone(link).listen(Arc::clone(&self.shared)));
+            let listening = net::spawn(Arc::clone(link).listen(Arc::clone(&self.shared)));
             self.background.push(listening.abort_handle());
         }
         Ok(())
@@ -545,8 +545,7 @@ impl Client {
         match &self.link {
             Link::Http(link) => {
                 let subscribed = Arc::clone(link).subscribe(params, Arc::clone(&self.shared));
-                self.background
-                    .push(tokio::spawn(subscribed).abort_handle());
+                self.background.push(net::spawn(subscribed).abort_handle());
                 Ok(())
             }
             // Its answer is the end of what it tells, which nobody waits for.

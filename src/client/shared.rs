@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
+use crate::net;
 
 /// Who hears what a server says while it works on one request.
 pub trait Listener: Send + Sync {
@@ -288,7 +289,7 @@ impl Shared {
         let found = self.listener_of(about);
         let asked = found.as_ref().map(|(id, _)| *id);
         let shared = Arc::clone(self);
-        let asking = tokio::spawn(async move {
+        let asking = net::spawn(async move {
             let outcome = match (method.as_str(), found) {
                 ("ping", _) => Ok(json!({})),
                 (_, Some((_, listener))) => match shared.questions.try_acquire() {

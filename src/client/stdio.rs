@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{Program, Watched};
+use crate::net::{self, Program, Watched};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
@@ -60,7 +60,7 @@ impl Link {
         let writer = {
             let shared = Arc::clone(shared);
             let mut stdin = stdin;
-            tokio::spawn(async move {
+            net::spawn(async move {
                 let mut lines = Vec::new();
                 while let Some(message) = queue.recv().await {
                     lines.clear();
@@ -84,22 +84,23 @@ impl Link {
         };
         let garbage = Arc::<AtomicU64>::default();
         let reader = {
-            let (shared, messages, garbage, max) = (
+            let (name, shared, messages, garbage, max) = (
+                name.to_owned(),
                 Arc::clone(shared),
                 messages.clone(),
                 Arc::clone(&garbage),
                 options.message_bytes,
             );
-            tokio::spawn(async move {
-                let ended = read(stdout, &shared, messages, &garbage, max).await;
+            net::spawn(async move {
+                let ended = read(stdout, &shared, messages, (&name, &garbage), max).await;
                 shared.close(&ended);
             })
         };
-        let complaints = tokio::spawn(log_complaints(stderr, name.to_owned()));
+        let complaints = net::spawn(log_complaints(stderr, name.to_owned()));
         let shared = Arc::clone(shared);
         let watched = child.watch(move || {
             // What it said last is still read; unless somebody else holds its output open.
-            tokio::spawn(async move {
+            net::spawn(async move {
                 tokio::time::sleep(LAST_WORDS).await;
                 shared.close(&ClientError::Gone("it has ended".to_owned()));
             });
@@ -167,7 +168,7 @@ async fn read(
     stdout: impl AsyncRead + Unpin,
     shared: &Arc<Shared>,
     messages: mpsc::Sender<Bytes>,
-    garbage: &AtomicU64,
+    (name, garbage): (&str, &AtomicU64),
     max: usize,
 ) -> ClientError {
     let send: Send1 = Arc::new(move |message| {
@@ -201,6 +202,7 @@ async fn read(
             // Some print greetings there.
             Err(_) if garbage.fetch_add(1, Ordering::Relaxed) == 0 => {
                 tracing::warn!(
+                    upstream = name,
                     line = super::error::beginning(&line),
                     "an upstream server writes to its standard output what is no message; such lines are ignored"
                 );

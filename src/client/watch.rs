@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::{Client, ClientError, LISTEN, Link, Params, wire};
+use crate::net;
 
 /// What the server has been asked to tell of.
 #[derive(Debug, Default)]
@@ -109,7 +110,7 @@ impl Client {
         let listening = match &self.link {
             Link::Http(link) => {
                 let subscribed = Arc::clone(link).subscribe(params, Arc::clone(&self.shared));
-                Listening::Task(tokio::spawn(subscribed).abort_handle())
+                Listening::Task(net::spawn(subscribed).abort_handle())
             }
             Link::Stdio(link) => {
                 let id = self.shared.expect(None)?.id;

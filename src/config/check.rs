@@ -8,6 +8,7 @@ use super::{Config, Transport};
 use crate::auth::{PublicUrl, is_scope};
 use crate::environment::Probe;
 use crate::server::fault_of_mount;
+use crate::source::TokenStore;
 use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
 
@@ -140,24 +141,19 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
-    if config.state.is_shared() && config.seal.keys.is_empty() {
-        let upstreams = config.upstreams.iter();
-        let upstreams =
-            upstreams.map(|(name, upstream)| (format!("upstreams.{name}.auth"), &upstream.auth));
-        let sources = config.sources.iter().enumerate().flat_map(|(at, source)| {
-            let http = source.http.as_ref().map(|http| ("http", &http.auth));
-            let openapi = source.openapi.as_ref().map(|api| ("openapi", &api.auth));
-            let both = http.into_iter().chain(openapi);
-            both.map(move |(kind, auth)| (format!("sources[{at}].{kind}.auth"), auth))
-        });
-        for (place, auth) in upstreams.chain(sources) {
-            if auth.oauth.as_ref().is_some_and(|oauth| oauth.share) {
-                find(
-                    format!("{place}.oauth.share would put tokens into state.url as they are"),
-                    "set seal.keys, which encrypts them, to the same on all replicas",
-                );
-            }
-        }
+    if let Err(error) = config.tokens.check(probe) {
+        let text = error.to_string();
+        let (problem, advice) = text.split_once("; ").unwrap_or((&text, ""));
+        find(problem.to_owned(), advice);
+    }
+    if config.tokens.store() == TokenStore::State
+        && config.state.is_shared()
+        && config.seal.keys.is_empty()
+    {
+        find(
+            "tokens.store is state, and they would be put into state.url as they are".to_owned(),
+            "set seal.keys, which encrypts them, to the same on all replicas",
+        );
     }
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if let Some(separator) = &config.upstreams_separator
@@ -397,34 +393,56 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
-    fn tokens_are_shared_only_where_they_are_encrypted() {
-        let oauth = json!({"token_url": "https://issuer.example/token", "client_id": "a", "refresh_token": "b", "share": true});
-        let mut config: Config = serde_json::from_value(json!({
-            "state": {"url": "redis://127.0.0.1:1"},
-            "upstreams": {"up": {"url": "https://up.example/mcp", "auth": {"oauth": oauth}}},
-            "sources": [{}, {"name": "api", "http": {"auth": {"oauth": oauth}}}],
-        }))
-        .expect("a configuration");
-        let problems = |config: &Config| -> Vec<String> {
-            let findings = errors(config, &Probe::default(), false).into_iter();
-            let problems = findings.map(|finding| finding.problem);
+    fn tokens_are_kept_where_they_are_private_and_where_somebody_has_said() {
+        let problems = |config: Value| -> Vec<String> {
+            let config: Config = serde_json::from_value(config).expect("a configuration");
+            let findings = errors(&config, &Probe::default(), false).into_iter();
+            let problems = findings.map(|finding| finding.to_string());
             problems
-                .filter(|problem| problem.contains("share"))
+                .filter(|problem| problem.contains("tokens"))
                 .collect()
         };
+        let state = json!({"url": "redis://127.0.0.1:1"});
+        let shared = json!({"state": state, "tokens": {"store": "state"}});
         assert_eq!(
-            problems(&config),
+            problems(shared),
             [
-                "upstreams.up.auth.oauth.share would put tokens into state.url as they are",
-                "sources[1].http.auth.oauth.share would put tokens into state.url as they are",
+                "tokens.store is state, and they would be put into state.url as they are; set seal.keys, which encrypts them, \
+                 to the same on all replicas"
             ]
         );
-        config.seal.keys = vec!["a".repeat(32).into()];
-        assert_eq!(problems(&config), [""; 0]);
+        let keys = json!({"keys": ["a".repeat(32)]});
+        let sealed = json!({"state": state, "tokens": {"store": "state"}, "seal": keys});
+        assert_eq!(problems(sealed), [""; 0]);
+        for (tokens, problem) in [
+            (json!({}), None),
+            (json!({"folder": "/x"}), None),
+            (json!({"folder": "/x", "store": "file"}), None),
+            (
+                json!({"folder": "/x", "store": "memory"}),
+                Some("tokens.folder is set, and tokens.store is memory; "),
+            ),
+            (
+                json!({"folder": "/x", "store": "state"}),
+                Some("tokens.folder is set, and tokens.store is state; "),
+            ),
+            (
+                json!({"store": "file"}),
+                Some("tokens.store is file, and there is no folder for it; "),
+            ),
+        ] {
+            let found = problems(json!({"tokens": tokens, "seal": keys}));
+            let fits = match (&found[..], problem) {
+                ([], None) => true,
+                ([found], Some(problem)) => found.starts_with(problem),
+                _ => false,
+            };
+            assert!(fits, "{tokens}: {found:?}");
+        }
     }
 }

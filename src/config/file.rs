@@ -35,10 +35,24 @@ pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
             });
         }
     };
+    table(parse, &text, path)
+}
+
+/// Reads JSON that is in no file, but called like one.
+pub(super) fn read_json(text: &str, name: &Path) -> Result<Node, ConfigError> {
+    table(json::parse, text, name)
+}
+
+/// The settings that a text has.
+fn table(
+    parse: fn(&str) -> Result<Node, SyntaxError>,
+    text: &str,
+    name: &Path,
+) -> Result<Node, ConfigError> {
     let failed = |place: Option<(usize, usize)>, message: String| ConfigError::File {
         place: match place {
-            Some((line, column)) => format!("{}:{line}:{column}", path.display()),
-            None => path.display().to_string(),
+            Some((line, column)) => format!("{}:{line}:{column}", name.display()),
+            None => name.display().to_string(),
         },
         message,
     };

@@ -11,6 +11,7 @@ use super::flags::{Flags, flag_values};
 use super::mistake::Mistake;
 use super::tree::{Content, Node, Origin, parts};
 use super::typed::{mistakes_within, read_as};
+use super::variables::ConfigFile;
 use super::{Config, Reload, check, file, schema, variables};
 use crate::environment::{Environment, Probe};
 
@@ -108,10 +109,9 @@ impl Loaded {
     ///
     /// All mistakes, each with its place and what would be right.
     pub fn read(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
-        let path = flags
-            .config
-            .clone()
-            .or_else(|| variables::config_file(probe));
+        let named = flags.config.clone().map(ConfigFile::At);
+        let named = named.or_else(|| variables::config_file(probe));
+        let name = named.as_ref().map(ConfigFile::name);
         let mut mistakes = Vec::new();
         let environment = Environment::detect(probe);
         let mut tree = detected(&environment);
@@ -119,14 +119,18 @@ impl Loaded {
             let toolsets = flags.toolsets_otherwise.clone().into();
             tree.overlay(Node::single(&parts("toolsets"), &Origin::Default, toolsets));
         }
-        if let Some(path) = &path {
-            let mut file = file::read(path)?;
+        if let Some(named) = &named {
+            let name = named.name();
+            let mut file = match named {
+                ConfigFile::At(path) => file::read(path)?,
+                ConfigFile::Within { name, text } => file::read_json(text, name)?,
+            };
             // For editors.
             file.remove(&parts("$schema"));
             drop_nulls(&mut file);
-            substitute(&mut file, probe, path, &mut mistakes);
+            substitute(&mut file, probe, name, &mut mistakes);
             // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
-            let read = read_as::<Config>(&mut file, Some(path));
+            let read = read_as::<Config>(&mut file, Some(name));
             mistakes.extend(
                 read.err()
                     .into_iter()
@@ -172,7 +176,7 @@ impl Loaded {
         {
             tree.remove(&toolsets);
         }
-        let config: Config = read_as(&mut tree, path.as_deref()).map_err(|mistakes| {
+        let config: Config = read_as(&mut tree, name).map_err(|mistakes| {
             ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
         })?;
         let findings = check::errors(&config, probe, flags.proved);
@@ -181,7 +185,10 @@ impl Loaded {
         }
         Ok(Self {
             config,
-            file: path,
+            file: named
+                .as_ref()
+                .and_then(ConfigFile::path)
+                .map(Path::to_owned),
             environment,
             flags: flags.clone(),
             tree,

@@ -47,7 +47,9 @@ use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
 use crate::server::{MountConfig, ServerConfig};
-use crate::source::{ArtifactConfig, BuiltinConfig, SourceConfig, UpstreamConfig, UpstreamNames};
+use crate::source::{
+    ArtifactConfig, BuiltinConfig, SourceConfig, TokensConfig, UpstreamConfig, UpstreamNames,
+};
 use crate::state::StateConfig;
 use crate::telemetry::TelemetryConfig;
 use crate::transport::drain::DrainConfig;
@@ -73,7 +75,7 @@ pub struct Config {
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
-    /// `fetch`, `filesystem`, `memory`, `time`.
+    /// `fetch`, `filesystem`, `memory`, `time`; and where they are built in, as in the image, `git` and `sql`.
     /// Default: for the program the demo toolset, unless there are sources or upstreams; for an application none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
@@ -125,6 +127,8 @@ pub struct Config {
     pub drain: DrainConfig,
     /// What replicas share.
     pub state: StateConfig,
+    /// Where tokens are kept that this program gets for itself, as a client of others.
+    pub tokens: TokensConfig,
     /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
     #[schemars(extend("x-reload" = "live"))]
     pub sources: Vec<SourceConfig>,

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::Segment;
 
 use super::mistake::{self, Mistake};
 use super::schema;
 use super::tree::{Content, Node};
+use crate::catalog::located::{self, Misfit, Piece};
 
 /// Reads a tree as a type. What is wrong is taken away and the rest read again, so that all mistakes are found; each comes
 /// with whether it is about something that is missing.
@@ -22,14 +22,15 @@ pub(super) fn read_as<T: DeserializeOwned>(
     let mut mistakes = Vec::new();
     let mut rest = tree.clone();
     loop {
-        let error = match serde_path_to_error::deserialize::<_, T>(rest.to_value()) {
+        let misfit = match located::read::<T>(&rest.to_value()) {
             Ok(read) if mistakes.is_empty() => return Ok(read),
             Ok(_) => return Err(mistakes),
-            Err(error) => error,
+            Err(misfit) => misfit,
         };
-        let path = path_of(error.path());
+        let path = path_of(&misfit);
+        let refusal = misfit.cause.to_string();
         if let Some(node) = rest.get_mut(&path)
-            && let Some(meant) = meant(node)
+            && let Some(meant) = meant(node).or_else(|| truth(node, &refusal))
         {
             node.content = Content::Leaf(meant.clone());
             node.substituted = false;
@@ -38,7 +39,6 @@ pub(super) fn read_as<T: DeserializeOwned>(
             }
             continue;
         }
-        let refusal = error.inner().to_string();
         let missing = mistake::is_missing(&refusal);
         let mistake = Mistake::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
         mistakes.push((mistake, missing));
@@ -58,14 +58,30 @@ fn meant(node: &Node) -> Option<Value> {
     }
 }
 
+/// What a word means that older YAML has for truth values, where one is wanted. Anywhere else it is a word, such as one of
+/// the values that an argument can have.
+fn truth(node: &Node, refusal: &str) -> Option<Value> {
+    let Content::Leaf(Value::String(word)) = &node.content else {
+        return None;
+    };
+    if !refusal.contains("expected a boolean") {
+        return None;
+    }
+    match &*word.to_ascii_lowercase() {
+        "yes" | "on" => Some(true.into()),
+        "no" | "off" => Some(false.into()),
+        _ => None,
+    }
+}
+
 /// What is wrong with one setting by itself. That others are missing beside it is not.
 pub(super) fn mistakes_within<T: DeserializeOwned>(
     alone: &Node,
     path: &[String],
 ) -> Option<Mistake> {
-    let error = serde_path_to_error::deserialize::<_, T>(alone.to_value()).err()?;
-    let at = path_of(error.path());
-    let refusal = error.inner().to_string();
+    let misfit = located::read::<T>(&alone.to_value()).err()?;
+    let at = path_of(&misfit);
+    let refusal = misfit.cause.to_string();
     let is_elsewhere = !at.starts_with(path) && mistake::is_missing(&refusal);
     (!is_elsewhere).then(|| {
         let is_secret = schema::is_secret(&at) || schema::is_secret(path);
@@ -73,12 +89,14 @@ pub(super) fn mistakes_within<T: DeserializeOwned>(
     })
 }
 
-fn path_of(path: &serde_path_to_error::Path) -> Vec<String> {
-    path.iter()
-        .filter_map(|segment| match segment {
-            Segment::Map { key } => Some(key.clone()),
-            Segment::Seq { index } => Some(index.to_string()),
-            Segment::Enum { .. } | Segment::Unknown => None,
+fn path_of(misfit: &Misfit) -> Vec<String> {
+    misfit
+        .path
+        .pieces()
+        .filter_map(|piece| match piece {
+            Piece::Member(name) => Some(name.clone()),
+            Piece::Item(index) => Some(index.to_string()),
+            Piece::Variant(_) => None,
         })
         .collect()
 }

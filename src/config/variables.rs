@@ -1,6 +1,6 @@
 //! Settings in environment variables.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -57,12 +57,43 @@ pub(super) struct Variable {
     pub(super) file: Option<PathBuf>,
 }
 
-/// The configuration file that the environment names.
-pub(super) fn config_file(probe: &Probe) -> Option<PathBuf> {
+/// Where the environment says that the configuration is.
+#[derive(Clone, Debug)]
+pub(super) enum ConfigFile {
+    /// In a file.
+    At(PathBuf),
+    /// In a variable, as JSON.
+    Within { name: PathBuf, text: String },
+}
+
+impl ConfigFile {
+    /// What it is called.
+    pub(super) fn name(&self) -> &Path {
+        match self {
+            Self::At(name) | Self::Within { name, .. } => name,
+        }
+    }
+
+    /// Its place in the file system, if it has one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::At(path) => Some(path),
+            Self::Within { .. } => None,
+        }
+    }
+}
+
+/// The configuration file that the environment names, or has in it.
+pub(super) fn config_file(probe: &Probe) -> Option<ConfigFile> {
     let mut names = [FILE].into_iter().chain(FILE_ALIASES);
-    names
-        .find_map(|name| probe.variable(name))
-        .map(PathBuf::from)
+    let (name, text) = names.find_map(|name| Some((name, probe.variable(name)?)))?;
+    Some(match text.trim_start().starts_with('{') {
+        true => ConfigFile::Within {
+            name: name.into(),
+            text: text.to_owned(),
+        },
+        false => ConfigFile::At(text.into()),
+    })
 }
 
 /// The short name of a setting's variable, if it has one, else the long one.

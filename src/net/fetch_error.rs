@@ -107,6 +107,22 @@ pub enum FetchError {
 /// What lies behind a [`FetchError`].
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
+/// An error with all that lies behind it: for the log, and for whoever runs this program.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        // Some repeat in their own words what lies behind them.
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -212,7 +212,7 @@ impl Parts {
             .handshake(stream)
             .await
             .map_err(|error| self.broken(error))?;
-        tokio::spawn(async move {
+        super::tasks::spawn(async move {
             // Whoever has a request on it is told.
             let _ = connection.await;
         });

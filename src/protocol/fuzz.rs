@@ -138,10 +138,13 @@ fn read_message(message: &Members<'_>) -> Option<Read> {
         None => Said::default(),
         Some(params) => read_params(&serde_json::from_str(params).ok()?)?,
     };
-    let ends = [message.once("result")?, message.once("error")?];
+    let error = message.once("error")?;
+    let ends = [message.once("result")?, error];
     let ends = ends.into_iter().flatten().count();
     Some(match message.once("method")? {
-        None if ends == 1 => Read::Response,
+        None if ends == 1 && error.map_or(id.is_some(), |e| is_error(e).is_some()) => {
+            Read::Response
+        }
         Some(method) if ends == 0 => match id {
             Some(id) => Read::Request {
                 id: id.to_owned(),
@@ -155,6 +158,16 @@ fn read_message(message: &Members<'_>) -> Option<Read> {
         },
         _ => return None,
     })
+}
+
+fn is_error(error: &str) -> Option<()> {
+    if !is_object(error) {
+        return None;
+    }
+    let error: Members<'_> = serde_json::from_str(error).ok()?;
+    serde_json::from_str::<i64>(error.once("code")??).ok()?;
+    serde_json::from_str::<String>(error.once("message")??).ok()?;
+    Some(())
 }
 
 fn read_params(params: &Members<'_>) -> Option<Said> {

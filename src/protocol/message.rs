@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
+
 use super::scan::{Bound, Bounds, DEPTH_MAX, JsonString, Key, MEMBERS_MAX, ScanError, Scanner};
 
 /// Ids longer than this are refused: they would be echoed in every answer.
@@ -496,7 +498,11 @@ impl<'a> Envelope<'a> {
                     return invalid("a response has a result or an error, not both");
                 }
                 (None, None) => return invalid("a message has a method, a result or an error"),
+                (Some(_), None) if id.is_none() => return invalid("a result has an id"),
                 (Some(result), None) => Ok(result),
+                (None, Some(error)) if !is_error(error) => {
+                    return invalid("an error is an object with an integer code and a message");
+                }
                 (None, Some(error)) => Err(error),
             };
             return Ok(Message::Response(Response { id, outcome }));
@@ -531,6 +537,18 @@ pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
 #[inline]
 pub(crate) fn is_object(value: &str) -> bool {
     value.starts_with('{')
+}
+
+/// Whether a value's text is that of a response's error.
+fn is_error(value: &str) -> bool {
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "it is read for its form")]
+    struct Error<'a> {
+        code: i64,
+        #[serde(borrow)]
+        message: Cow<'a, str>,
+    }
+    is_object(value) && serde_json::from_str::<Error<'_>>(value).is_ok()
 }
 
 /// Whether a value's text may be the id of a request, or a progress token.

@@ -1,5 +1,6 @@
 //! Arrays of messages, which 2025-03-26 alone has.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -9,7 +10,8 @@ use futures_util::future::join_all;
 use super::reply::Reply;
 use super::watched::speaks;
 use super::{Caller, Handled, Headers, Local, Server, malformed};
-use crate::limit::Limit;
+use crate::auth::Principal;
+use crate::limit::{Limit, Refused};
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::telemetry::Seen;
@@ -34,7 +36,12 @@ impl Server {
             return Handled::Now(self.too_much(Limit::Batch, message));
         }
         let mut answers = Vec::with_capacity(elements.len());
-        for text in elements {
+        for (at, text) in elements.iter().enumerate() {
+            // The first one was counted when the array came in. Over standard input and output nothing is.
+            let limited = match &headers {
+                Some(_) if 0 < at => self.count_again(by.1.peer, caller.principal).err(),
+                _ => None,
+            };
             // Each call takes headers of its own along.
             let mut all = headers.map(|headers| headers.all.clone());
             let headers = match (headers, &mut all) {
@@ -44,7 +51,7 @@ impl Server {
                 }),
                 _ => None,
             };
-            answers.extend(self.batched(cx, by, caller, headers, body, text));
+            answers.extend(self.batched(cx, by, caller, headers, body, text, limited));
         }
         let server = Arc::clone(self);
         Handled::Later(Box::pin(async move {
@@ -57,7 +64,18 @@ impl Server {
         }))
     }
 
-    /// One message of an array. `None` if it wants no answer.
+    /// A further message has come with a request: it counts for as much as if it had come alone.
+    fn count_again(&self, peer: Option<IpAddr>, principal: &Principal) -> Result<(), Refused> {
+        peer.map_or(Ok(()), |peer| self.limits.arrive(peer))?;
+        self.limits.admit(principal)
+    }
+
+    /// One message of an array. `None` if it wants no answer. A request that is `limited` is refused, so that the others
+    /// get their answers.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each comes from another place, and none is kept"
+    )]
     fn batched(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -66,6 +84,7 @@ impl Server {
         headers: Option<Headers<'_>>,
         body: &Bytes,
         text: &str,
+        limited: Option<Refused>,
     ) -> Option<Handled> {
         let request = match Message::within(text, self.bounds) {
             Ok(Message::Request(request)) => request,
@@ -83,6 +102,9 @@ impl Server {
             }
             Err(problem) => return Some(Handled::Now(self.not_a_message(&problem))),
         };
+        if let Some(refused) = limited {
+            return Some(Handled::Now(Reply::limited(Some(request.id), refused)));
+        }
         // RPC-07, and a request of the stateless era is never in an array.
         if request.method == "initialize" || request.params.meta.protocol_version.is_some() {
             let error = ErrorObject::new(

@@ -17,7 +17,7 @@ use super::{Caller, Handled, Headers, Server, truncated};
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
     Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
-    PromptError, ResourceError, ResourceErrorKind,
+    PromptError, ResourceError, ResourceErrorKind, strict,
 };
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
@@ -141,7 +141,7 @@ impl Server {
         let id = request.id;
         let params = request.params.object.unwrap_or("{}");
         let params: CompleteParams<'_> =
-            serde_json::from_str(params).map_err(|e| invalid_params(id, &without_place(&e)))?;
+            strict::from_str(params).map_err(|e| invalid_params(id, &without_place(&e)))?;
         let Argument { name, value } = params.argument;
         if value.len() > VALUE_MAX_BYTES {
             return Err(invalid_params(

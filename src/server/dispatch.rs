@@ -6,6 +6,7 @@ use std::task::Context;
 use bytes::Bytes;
 
 use super::reply::{Answer, Refusal, Reply};
+use super::tools::invalid_params;
 use super::{Caller, Handled, Headers, Server, audited, stateless, truncated};
 use crate::catalog::LogLevel;
 use crate::protocol::message::Request;
@@ -152,6 +153,23 @@ impl Server {
         }
         stateless::log_level(request)
     }
+}
+
+/// What is said to a request that has to name something, and does not.
+#[cold]
+pub(super) fn unnamed(
+    caller: Caller<'_>,
+    headers: Option<&Headers<'_>>,
+    request: &Request<'_>,
+    problem: &str,
+) -> Reply {
+    if !caller.revision.has_sessions()
+        && let Some(mcp) = headers.and_then(|headers| headers.mcp)
+        && let Err(mismatch) = stateless::check_unnamed(request, mcp)
+    {
+        return mismatch;
+    }
+    invalid_params(request.id, problem)
 }
 
 pub(super) fn is_unknown_method(reply: &Reply) -> bool {

@@ -11,6 +11,7 @@ use super::reply::{Refusal, Reply};
 use super::streams::Fact;
 use super::{Local, McpHeaders, Server, truncated};
 use crate::auth::Principal;
+use crate::catalog::strict;
 use crate::limit::Limit;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
@@ -45,8 +46,8 @@ impl Server {
         principal: &Principal,
         request: &Request<'_>,
     ) -> Result<(Session, Reply), Reply> {
-        let params: InitializeParams<'_> =
-            serde_json::from_str(request.params.object.unwrap_or("{}")).map_err(|e| {
+        let params: InitializeParams<'_> = strict::from_str(request.params.object.unwrap_or("{}"))
+            .map_err(|e| {
                 let message = format!(
                     "Invalid params of initialize: {}",
                     truncated(&e.to_string())

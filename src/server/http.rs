@@ -247,8 +247,13 @@ impl Server {
     }
 
     /// Ends the session that a DELETE names (LH-09).
-    pub(crate) fn end_session(&self, local: &Local, head: &HttpHead<'_>) -> Result<(), Reply> {
-        let session = self.session_of(local, head, VersionHeader::Absent, None)?;
+    pub(crate) fn end_session(
+        &self,
+        local: &Local,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
+    ) -> Result<(), Reply> {
+        let session = self.session_of(local, head, version, None)?;
         self.revoke(local, &session);
         Ok(())
     }

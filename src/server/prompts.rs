@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::call::Outcome;
 use super::content::push_block;
+use super::dispatch::unnamed;
 use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
@@ -28,10 +29,8 @@ impl Server {
         request: &Request<'_>,
     ) -> Result<Handled, Reply> {
         let Some(name) = request.params.name.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "name is required, a string: which prompt to get",
-            ));
+            let problem = "name is required, a string: which prompt to get";
+            return Err(unnamed(caller, headers.as_ref(), request, problem));
         };
         let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let generation = self.generation.load_full();

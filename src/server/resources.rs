@@ -9,11 +9,12 @@ use serde_json::json;
 
 use super::call::Outcome;
 use super::content::push_contents;
+use super::dispatch::unnamed;
 use super::generation::Generation;
 use super::kept::Key;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{has_asked, missing_capability, visit_required};
-use super::tools::{internal_error, invalid_params, stopped};
+use super::tools::{internal_error, stopped};
 use super::{Caller, Handled, Headers, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
@@ -35,10 +36,8 @@ impl Server {
         request: &Request<'_>,
     ) -> Result<Handled, Reply> {
         let Some(uri) = request.params.uri.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "uri is required, a string: which resource to read",
-            ));
+            let problem = "uri is required, a string: which resource to read";
+            return Err(unnamed(caller, headers.as_ref(), request, problem));
         };
         let log_level = self.check_named(caller, headers.as_ref(), request, &uri)?;
         if let Some(problem) = fault_of_uri(&uri) {

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 use super::generation::{Generation, Listings};
 use super::reply::Reply;
-use super::tools::{error_result, success};
+use super::tools::{error_result, invalid_params, success};
 use super::{Caller, truncated};
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{Bare, Definition, Output, Table, shown_tool};
-use crate::protocol::ToolAnnotations;
+use crate::protocol::{ToolAnnotations, message};
 use ranking::Index;
 
 /// Listing many tools by way of a search.
@@ -186,6 +186,9 @@ impl Generation {
         }
         let failed = |message: &str| error_result(self, caller.revision, id, message);
         let given = arguments.unwrap_or("{}");
+        if !message::is_object(given) {
+            return Err(invalid_params(id, "arguments is an object"));
+        }
         let invalid = |error: serde_json::Error| {
             failed(&format!("Invalid arguments for tool {name}: {error}"))
         };

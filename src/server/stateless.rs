@@ -23,13 +23,23 @@ pub(super) fn check_envelope(
         Reply::refuse(Refusal::Meta, id, ErrorCode::InvalidParams, message)
     })?;
     if let Some(headers) = headers {
-        check_mirror(id, "mcp-protocol-version", headers.version.read(), &version)?;
+        check_mirror(
+            id,
+            "mcp-protocol-version",
+            headers.version.read(),
+            Some(&version),
+        )?;
     }
     if Revision::parse(&version).is_none_or(Revision::has_sessions) {
         return Err(unsupported_version(id, &version));
     }
     if let Some(headers) = headers {
-        check_mirror(id, "mcp-method", headers.method.read(), &request.method)?;
+        check_mirror(
+            id,
+            "mcp-method",
+            headers.method.read(),
+            Some(&request.method),
+        )?;
     }
     Method::parse(&request.method)
         .filter(|method| method.is_in(Revision::V2026_07_28))
@@ -67,8 +77,16 @@ pub(super) fn check_name(
         Some(request.id),
         "mcp-name",
         headers.name.read().decoded(),
-        name,
+        Some(name),
     )
+}
+
+/// MH-05 for a body that names nothing: then the header does not either. Whoever goes by it alone would take the request
+/// for another one.
+#[cold]
+pub(super) fn check_unnamed(request: &Request<'_>, headers: &McpHeaders) -> Result<(), Reply> {
+    let value = headers.name.read().decoded();
+    check_mirror(Some(request.id), "mcp-name", value, None)
 }
 
 /// MH-10 to MH-12: arguments that the tool wants mirrored are, and say the same.
@@ -131,7 +149,7 @@ pub(super) fn check_task(
 ) -> Result<(), Reply> {
     match headers.name.read().decoded() {
         Mirrored::Absent => Ok(()),
-        value => check_mirror(Some(request.id), "mcp-name", value, task),
+        value => check_mirror(Some(request.id), "mcp-name", value, Some(task)),
     }
 }
 
@@ -140,18 +158,12 @@ fn check_mirror(
     id: Option<&str>,
     header: &'static str,
     value: Mirrored<'_>,
-    body: &str,
+    body: Option<&str>,
 ) -> Result<(), Reply> {
-    let problem = match value {
-        Mirrored::Text(text) if text == body => return Ok(()),
-        Mirrored::Text(text) => format!(
-            "is '{}', but the body says '{}'",
-            truncated(&text),
-            truncated(body)
-        ),
-        Mirrored::Absent => format!("is missing; the body says '{}'", truncated(body)),
-        Mirrored::Repeated => "appears more than once".to_owned(),
-        Mirrored::Invalid(reason) => reason.to_owned(),
+    let problem = match (value, body) {
+        (Mirrored::Text(text), Some(body)) if text == body => return Ok(()),
+        (Mirrored::Absent, None) => return Ok(()),
+        (value, body) => mismatch(&value, body),
     };
     let message = format!("Header mismatch: {header} {problem}");
     Err(Reply::refuse(
@@ -160,4 +172,19 @@ fn check_mirror(
         ErrorCode::HeaderMismatch,
         message,
     ))
+}
+
+/// How a header and the body differ.
+#[cold]
+fn mismatch(value: &Mirrored<'_>, body: Option<&str>) -> String {
+    let said = body.map_or_else(
+        || "nothing".to_owned(),
+        |body| format!("'{}'", truncated(body)),
+    );
+    match value {
+        Mirrored::Text(text) => format!("is '{}', but the body says {said}", truncated(text)),
+        Mirrored::Absent => format!("is missing; the body says {said}"),
+        Mirrored::Repeated => "appears more than once".to_owned(),
+        Mirrored::Invalid(reason) => (*reason).to_owned(),
+    }
 }

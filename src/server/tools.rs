@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::call::{self, OnDisconnect, Outcome, Step, Terms};
 use super::content::{TEXT_BLOCK_BYTES, push_block, push_plain_text_block, push_text_block};
+use super::dispatch::unnamed;
 use super::generation::Generation;
 use super::reply::{Refusal, Reply, begin, end_len, finish};
 use super::rounds::{missing_capability, visit_required};
@@ -192,7 +193,7 @@ impl Server {
     ) -> Result<Started<'g>, Reply> {
         let Some(name) = request.params.name.and_then(message::string) else {
             let problem = "name is required, a string: which tool to call";
-            return Err(invalid_params(request.id, problem));
+            return Err(unnamed(caller, headers.as_ref(), request, problem));
         };
         let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
         let mut meant = Meant {

@@ -1,7 +1,8 @@
 //! Arguments of tools, as configuration describes them.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 /// One argument of a tool.
@@ -19,6 +20,7 @@ pub struct ArgumentConfig {
     /// What it means, for the model.
     pub description: Option<String>,
     /// Whether it may be left out. Default: false.
+    #[serde(deserialize_with = "truth")]
     pub optional: bool,
     /// What is meant when it is left out; it is then optional.
     pub default: Option<Value>,
@@ -59,6 +61,17 @@ pub enum ArgumentType {
 }
 
 impl ArgumentType {
+    fn has(self, value: &Value) -> bool {
+        match self {
+            Self::String => value.is_string(),
+            Self::Integer => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            Self::Number => value.is_number(),
+            Self::Boolean => value.is_boolean(),
+            Self::Array => value.is_array(),
+            Self::Object => value.is_object(),
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -72,6 +85,26 @@ impl ArgumentType {
 }
 
 impl ArgumentConfig {
+    /// Whether a value could ever be right: none is where those that are allowed are of another type.
+    fn check(&self) -> Result<(), String> {
+        let kind = self.r#type;
+        let of = |value: &Value, what: &str| match kind.has(value) {
+            true => Ok(()),
+            false => Err(format!(
+                "{what} has {value}, and the type is {}; {}",
+                kind.as_str(),
+                match kind {
+                    ArgumentType::String => "put it in quotes, or set the type",
+                    ArgumentType::Boolean => "write true or false",
+                    _ => "correct one of them",
+                }
+            )),
+        };
+        self.r#enum.iter().try_for_each(|value| of(value, "enum"))?;
+        let default = self.default.as_ref();
+        default.map_or(Ok(()), |value| of(value, "default"))
+    }
+
     fn schema(&self) -> Value {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), self.r#type.as_str().into());
@@ -96,6 +129,18 @@ impl ArgumentConfig {
             set("items", Some(json!({ "type": items })));
         }
         Value::Object(schema)
+    }
+}
+
+/// `true` or `false`, or a word that older YAML has for these.
+fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Bool(truth) => Ok(truth),
+        Value::String(word) if matches!(&*word, "yes" | "on") => Ok(true),
+        Value::String(word) if matches!(&*word, "no" | "off") => Ok(false),
+        other => Err(D::Error::custom(format_args!(
+            "{other} is neither true nor false"
+        ))),
     }
 }
 
@@ -124,6 +169,9 @@ pub(super) fn input_schema(
     for (name, value) in arguments {
         let argument: ArgumentConfig =
             serde_json::from_value(value.clone()).map_err(|e| format!("arguments.{name}: {e}"))?;
+        argument
+            .check()
+            .map_err(|problem| format!("arguments.{name}: {problem}"))?;
         if !argument.optional && argument.default.is_none() {
             required.push(Value::from(name.as_str()));
         }
@@ -170,6 +218,35 @@ pub(super) fn names(schema: &Value) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_an_argument_can_have_are_of_its_type() {
+        let schema = |argument: Value| {
+            let arguments = json!({ "state": argument });
+            let arguments = arguments.as_object().expect("an object").clone();
+            input_schema(&arguments, None)
+        };
+        for fine in [
+            json!({"enum": ["on", "off"], "default": "on"}),
+            json!({"type": "integer", "enum": [1, 2.0]}),
+            json!({"type": "boolean", "default": false}),
+            json!({"type": "array", "default": []}),
+        ] {
+            assert!(schema(fine.clone()).is_ok(), "{fine}");
+        }
+        for (wrong, named) in [
+            (json!({"enum": [true, "off"]}), "enum has true"),
+            (json!({"default": 3}), "default has 3"),
+            (
+                json!({"type": "integer", "default": 1.5}),
+                "default has 1.5",
+            ),
+        ] {
+            let problem = schema(wrong).expect_err("no value could be right");
+            assert!(problem.contains("arguments.state"), "{problem}");
+            assert!(problem.contains(named), "{problem}");
+        }
+    }
 
     #[test]
     fn arguments_become_a_schema() {

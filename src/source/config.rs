@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{self, CommandSourceConfig};
-use super::credentials::SharedTokens;
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::openapi::{self, OpenApiSourceConfig};
+use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
 
@@ -90,6 +90,27 @@ pub(crate) struct Collected {
     pub(crate) name: String,
     pub(crate) offered: Offered,
     pub(crate) gauges: Vec<Gauge>,
+    /// What it is made of is somewhere that was down: it may be there later.
+    pub(crate) is_awaited: bool,
+}
+
+impl Collected {
+    /// Stays what it was known to be, where nothing of it is to be had now: a document that is broken while somebody writes it
+    /// takes no tools away, and neither does one whose server is down.
+    pub(crate) fn or_stay(self, known: &Self) -> Self {
+        let has_nothing = self.offered.tools.is_empty() && !self.offered.refused.is_empty();
+        if !has_nothing || known.offered.tools.is_empty() {
+            return self;
+        }
+        tracing::warn!(
+            source = self.name,
+            "nothing of it can be had now: what it offered before stays"
+        );
+        let mut stays = known.clone();
+        stays.offered.refused = self.offered.refused;
+        stays.is_awaited = self.is_awaited;
+        stays
+    }
 }
 
 /// What each source of a configuration offers, under its name. Documents may have to be fetched for that, which is done
@@ -100,9 +121,23 @@ pub(crate) struct Collected {
 /// The system has no thread to give.
 pub(crate) fn offered(
     sources: &[SourceConfig],
-    tokens: &SharedTokens,
+    tokens: &Tokens,
 ) -> std::io::Result<Vec<Collected>> {
-    if sources.is_empty() {
+    let all: Vec<usize> = (0..sources.len()).collect();
+    offered_at(sources, &all, tokens)
+}
+
+/// The same of some, by their places in the list.
+///
+/// # Errors
+///
+/// The system has no thread to give.
+pub(crate) fn offered_at(
+    sources: &[SourceConfig],
+    places: &[usize],
+    tokens: &Tokens,
+) -> std::io::Result<Vec<Collected>> {
+    if places.is_empty() {
         return Ok(Vec::new());
     }
     std::thread::scope(|scope| {
@@ -112,7 +147,7 @@ pub(crate) fn offered(
         let thread = std::thread::Builder::new()
             .name("longshore-sources".to_owned())
             .spawn_scoped(scope, move || {
-                runtime.block_on(collect_all(sources, tokens))
+                runtime.block_on(collect_all(sources, places, tokens))
             })?;
         thread
             .join()
@@ -120,10 +155,15 @@ pub(crate) fn offered(
     })
 }
 
-async fn collect_all(sources: &[SourceConfig], tokens: &SharedTokens) -> Vec<Collected> {
+async fn collect_all(
+    sources: &[SourceConfig],
+    places: &[usize],
+    tokens: &Tokens,
+) -> Vec<Collected> {
     let each = sources
         .iter()
         .enumerate()
+        .filter(|(position, _)| places.contains(position))
         .map(|(position, config)| async move {
             let place = format!("sources[{position}]");
             let name = match &*config.name {
@@ -148,6 +188,7 @@ async fn collect_all(sources: &[SourceConfig], tokens: &SharedTokens) -> Vec<Col
                 name,
                 offered: one.offered,
                 gauges: one.gauges,
+                is_awaited: one.is_awaited,
             }
         });
     futures_util::future::join_all(each).await
@@ -160,8 +201,9 @@ pub(super) struct Collector {
     prefix: Option<String>,
     pub(super) offered: Offered,
     gauges: Vec<Gauge>,
-    /// Where tokens are that replicas share.
-    pub(super) tokens: SharedTokens,
+    is_awaited: bool,
+    /// Where tokens are kept that come for a refresh token, or by somebody's login.
+    pub(super) tokens: Tokens,
 }
 
 impl Collector {
@@ -172,7 +214,8 @@ impl Collector {
             prefix: prefix.map(str::to_owned),
             offered: Offered::default(),
             gauges: Vec::new(),
-            tokens: SharedTokens::default(),
+            is_awaited: false,
+            tokens: Tokens::default(),
         }
     }
 
@@ -223,6 +266,12 @@ impl Collector {
             setting => format!("{}.{setting}", self.place),
         };
         self.refuse_at(place, problem);
+    }
+
+    /// Refuses what may be there later, and is asked for again.
+    pub(super) fn wait_for(&mut self, setting: &str, problem: &str) {
+        self.is_awaited = true;
+        self.refuse(setting, format!("{problem}; it is asked for again"));
     }
 
     /// Refuses what stands at a place that is no setting.

@@ -1,9 +1,11 @@
 //! How this program proves itself to other servers: with what configuration holds, and with nothing of a caller's.
 
 mod oauth;
+mod renewed;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,13 +16,19 @@ use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
+use url::form_urlencoded::{Serializer, byte_serialize};
 
-use self::oauth::OAuth;
-pub(crate) use self::oauth::SharedTokens;
-use super::login::LoggedIn;
+use self::oauth::{Issuer, OAuth};
+use self::renewed::{Renewed, Way};
+use super::tokens::{KeepError, Name, Tokens};
 use crate::environment::Secret;
 use crate::net::{FetchError, Fetched, Outgoing};
-use crate::state::StateError;
+
+/// What is kept for a refresh token that is configured, if one is.
+#[cfg(feature = "cli")]
+pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
+    Issuer::new(config.oauth.as_ref()?).ok()?.name()
+}
 
 /// How to prove oneself to another server: in one of these ways.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -38,9 +46,12 @@ pub struct AuthConfig {
     pub query: Option<NamedSecret>,
     /// A token that is got from an issuer, and got anew before it expires and after a 401.
     pub oauth: Option<OAuthConfig>,
-    /// A folder in which `longshore login` keeps what somebody's consent gave: a token for this very server, and how to get
-    /// the next one. For servers with a URL.
-    pub login: Option<PathBuf>,
+    /// What somebody's consent gave to `longshore login`: a token for this very server, and how to get the next one. It is where
+    /// `tokens` says. For servers with a URL. Default: false.
+    pub login: bool,
+    /// Whose token of that is used, where somebody has logged in at several issuers: the URL of one. Default: that of the
+    /// latest login.
+    pub login_issuer: Option<String>,
 }
 
 #[cfg(feature = "cli")]
@@ -55,6 +66,7 @@ impl AuthConfig {
             query,
             oauth,
             login,
+            login_issuer: _,
         } = self;
         bearer.is_some()
             || bearer_file.is_some()
@@ -62,7 +74,7 @@ impl AuthConfig {
             || header.is_some()
             || query.is_some()
             || oauth.is_some()
-            || login.is_some()
+            || *login
     }
 }
 
@@ -98,17 +110,10 @@ pub struct OAuthConfig {
     /// What proves it. Without one, only `client_id` is sent, as public clients do.
     #[serde(default)]
     pub client_secret: Option<Secret>,
-    /// A token to get others with, as somebody's consent gave it.
+    /// A token to get others with, as somebody's consent gave it. Where the issuer gives another one instead, that is kept where
+    /// `tokens` says, and used from then on.
     #[serde(default)]
     pub refresh_token: Option<Secret>,
-    /// A folder in which refresh tokens are kept that the issuer gives instead of an earlier one. There is one file for each
-    /// issuer, client and resource, which nobody else may read. Without it they are forgotten when the process ends.
-    #[serde(default)]
-    pub store: Option<PathBuf>,
-    /// Keeps them in the state that replicas share (`state`) instead of in a folder, encrypted with `seal.keys`. One replica at
-    /// a time gets the next token, so that issuers which accept a refresh token once see each one once. Default: false.
-    #[serde(default)]
-    pub share: bool,
     /// A file with a token that is exchanged for one for the other server: that of a service account, for example. It is read
     /// again each time.
     #[serde(default)]
@@ -136,7 +141,8 @@ pub(super) enum Credentials {
     Query(String, Secret),
     BearerFile(PathBuf),
     OAuth(Box<OAuth>),
-    Login(Box<LoggedIn>),
+    /// A token that is kept, and got anew.
+    Kept(Arc<Renewed>),
 }
 
 /// Why a request cannot be given what it needs to be accepted. The texts hold no secret.
@@ -154,34 +160,31 @@ pub(crate) enum CredentialError {
     NoToken,
     #[error("its issuer of tokens cannot be asked: {0}")]
     Client(String),
-    #[error("the token that gets others is in a state that cannot be asked: {0}")]
-    State(#[from] StateError),
-    #[error(
-        "the token that gets others is in the state of a server (oauth.share), which this command has no part in"
-    )]
-    NoState,
-    #[error("another replica has been getting a token for too long; try again")]
-    Busy,
+    #[error("its token cannot be read or kept: {0}")]
+    Kept(#[from] KeepError),
+    #[error("this process is ending")]
+    Ending,
     #[error("nobody has logged in; do so with `longshore login`")]
     NoLogin,
     #[error("the login has ended; log in again with `longshore login`")]
     LoginEnded,
+    #[error(
+        "its issuer gives no more tokens for the refresh token; configure another one, which somebody's consent gives"
+    )]
+    RefreshEnded,
 }
 
 impl Credentials {
-    /// Where tokens are that replicas share, if there are any of these.
-    pub(super) fn share(&mut self, tokens: &SharedTokens) {
-        if let Self::OAuth(oauth) = self {
-            oauth.share(tokens.clone());
-        }
-    }
-
     /// What a configuration describes.
     ///
     /// # Errors
     ///
     /// What is wrong, and what to do.
-    pub(super) fn new(config: &AuthConfig, server: Option<&Url>) -> Result<Self, String> {
+    pub(super) fn new(
+        config: &AuthConfig,
+        server: Option<&Url>,
+        tokens: &Tokens,
+    ) -> Result<Self, String> {
         let AuthConfig {
             bearer,
             bearer_file,
@@ -190,6 +193,7 @@ impl Credentials {
             query,
             oauth,
             login,
+            login_issuer,
         } = config;
         let ways = [
             bearer.is_some(),
@@ -198,7 +202,7 @@ impl Credentials {
             header.is_some(),
             query.is_some(),
             oauth.is_some(),
-            login.is_some(),
+            *login,
         ];
         if ways.iter().filter(|given| **given).count() > 1 {
             return Err("there is more than one way to prove oneself; keep one".to_owned());
@@ -222,14 +226,33 @@ impl Credentials {
         if let Some(named) = query {
             return Ok(Self::Query(named.name.clone(), named.value.clone()));
         }
-        if let Some(folder) = login {
+        if *login {
             let server = server.ok_or("login is for one server with a URL")?;
-            return Ok(Self::Login(Box::new(LoggedIn::new(folder, server))));
+            if tokens.are_in_memory() {
+                return Err(
+                    "with tokens.store = memory nobody could log in, since `longshore login` is a process of its own; set \
+                     tokens.store to file, or to state where there are replicas"
+                        .to_owned(),
+                );
+            }
+            let issuer = login_issuer.clone();
+            let kept = Renewed::new(tokens.clone(), Name::of_login(server), Way::Login(issuer));
+            return Ok(Self::Kept(Arc::new(kept)));
         }
-        match oauth {
-            Some(config) => Ok(Self::OAuth(Box::new(OAuth::new(config)?))),
-            None => Ok(Self::None),
+        if login_issuer.is_some() {
+            return Err("there is a login_issuer and no login; set login: true".to_owned());
         }
+        let Some(config) = oauth else {
+            return Ok(Self::None);
+        };
+        let issuer = Issuer::new(config)?;
+        Ok(match issuer.name() {
+            None => Self::OAuth(Box::new(OAuth::new(issuer))),
+            Some(name) => {
+                let way = Way::Configured(Box::new(issuer));
+                Self::Kept(Arc::new(Renewed::new(tokens.clone(), name, way)))
+            }
+        })
     }
 
     /// Puts them into a request.
@@ -254,8 +277,8 @@ impl Credentials {
                 let value = oauth.token().await?;
                 request.headers.insert(AUTHORIZATION, value);
             }
-            Self::Login(login) => {
-                let value = login.token().await?;
+            Self::Kept(kept) => {
+                let value = kept.token().await?;
                 request.headers.insert(AUTHORIZATION, value);
             }
         }
@@ -269,7 +292,7 @@ impl Credentials {
             Self::None => return,
             Self::Query(_, value) => value.expose().to_owned(),
             Self::Header(name, _) => bare(request.headers.get(name)),
-            Self::BearerFile(_) | Self::OAuth(_) | Self::Login(_) => {
+            Self::BearerFile(_) | Self::OAuth(_) | Self::Kept(_) => {
                 bare(request.headers.get(AUTHORIZATION))
             }
         };
@@ -296,9 +319,8 @@ impl Credentials {
                 oauth.refused(request.headers.get(AUTHORIZATION)).await;
                 true
             }
-            Self::Login(login) => {
-                login
-                    .refused(&bare(request.headers.get(AUTHORIZATION)))
+            Self::Kept(kept) => {
+                kept.refused(&bare(request.headers.get(AUTHORIZATION)))
                     .await
             }
             _ => false,
@@ -352,7 +374,7 @@ impl fmt::Debug for Credentials {
             Self::Query(..) => "Query",
             Self::BearerFile(_) => "BearerFile",
             Self::OAuth(_) => "OAuth",
-            Self::Login(_) => "Login",
+            Self::Kept(_) => "Kept",
         })
     }
 }
@@ -367,18 +389,37 @@ pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
     serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
 }
 
-/// Writes a file that nobody else may read, beside and renamed, so that it is whole whenever it is read.
-pub(super) fn write_secret(file: &std::path::Path, secret: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut open = options.open(&temporary)?;
-    open.write_all(secret.as_bytes())?;
-    open.sync_all()?;
-    std::fs::rename(&temporary, file)
+/// A form for an issuer, with what proves who we are: an id, and a secret if there is one, which goes into a header unless
+/// it is to be in the form.
+pub(super) fn token_request(
+    endpoint: Url,
+    mut form: Serializer<'_, String>,
+    (id, secret, in_form): (&str, Option<&str>, bool),
+) -> Result<Outgoing, CredentialError> {
+    let mut proof = None;
+    match secret {
+        Some(secret) if !in_form => {
+            // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
+            let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+            let value = basic_value(&encode(id), &encode(secret));
+            proof = Some(value.map_err(|_| CredentialError::NotText)?);
+        }
+        secret => {
+            form.append_pair("client_id", id);
+            if let Some(secret) = secret {
+                form.append_pair("client_secret", secret);
+            }
+        }
+    }
+    let request = Outgoing::post(endpoint, "application/x-www-form-urlencoded", form.finish())
+        .header(
+            http::header::ACCEPT,
+            HeaderValue::from_static("application/json"),
+        );
+    Ok(match proof {
+        Some(proof) => request.header(AUTHORIZATION, proof),
+        None => request,
+    })
 }
 
 /// How large a file or an answer with a token may be.

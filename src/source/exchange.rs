@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::config::ExchangeLimits;
-use super::credentials::{AuthConfig, CredentialError, Credentials, SharedTokens};
+use super::credentials::{AuthConfig, CredentialError, Credentials};
+use super::tokens::Tokens;
 use crate::net::{
     Backoff, Bulkhead, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, Fetched,
     Outgoing, Turned, chance,
@@ -52,7 +53,7 @@ impl Exchange {
         name: &str,
         bases: &[Url],
         egress: &EgressConfig,
-        (auth, tokens): (&AuthConfig, &SharedTokens),
+        (auth, tokens): (&AuthConfig, &Tokens),
         limits: &ExchangeLimits,
     ) -> Result<Self, (&'static str, String)> {
         let guard = egress.guard().map_err(|e| ("egress", e.to_string()))?;
@@ -62,9 +63,8 @@ impl Exchange {
                 .check_url(base)
                 .map_err(|e| ("base_url", format!("{base}: {e}")))?;
         }
-        let mut credentials =
-            Credentials::new(auth, bases.first()).map_err(|problem| ("auth", problem))?;
-        credentials.share(tokens);
+        let credentials =
+            Credentials::new(auth, bases.first(), tokens).map_err(|problem| ("auth", problem))?;
         let client = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)

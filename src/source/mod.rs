@@ -12,6 +12,7 @@ mod credentials;
 mod exchange;
 mod gauge;
 mod http;
+#[cfg(feature = "cli")]
 mod login;
 mod name;
 mod openapi;
@@ -20,6 +21,7 @@ mod pattern;
 mod registry;
 mod response;
 mod template;
+mod tokens;
 mod upstream;
 mod wasm;
 
@@ -40,18 +42,21 @@ pub use command::{
 };
 #[cfg(feature = "cli")]
 pub(crate) use command::{Discovery, discover};
-pub(crate) use config::{Collected, offered};
+pub(crate) use config::{Collected, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
-pub(crate) use credentials::SharedTokens;
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(crate) use gauge::Gauge;
 #[cfg(feature = "cli")]
-pub(crate) use login::{LoginError, LoginRequest, existing_file, log_in, log_out};
+pub(crate) use login::{Known, LoginError, LoginRequest, log_in, log_out, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 #[cfg(feature = "cli")]
 pub(crate) use registry::{
     Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
 };
+pub(crate) use tokens::Tokens;
+pub use tokens::{TokenStore, TokensConfig, TokensError};
+#[cfg(feature = "cli")]
+pub(crate) use tokens::{default_folder, has_login};
 pub(crate) use upstream::{
     Naming, SEPARATOR, TIMEOUT_SECONDS, UpstreamGauge, UpstreamRules, UpstreamStates, Upstreams,
 };

@@ -26,6 +26,7 @@ impl Program {
             .args(["run", "--host", "127.0.0.1", "--port", "0"])
             .env_clear()
             .env("LONGSHORE_LOG__LEVEL", "warn")
+            .env("LONGSHORE_LOG__FORMAT", "text")
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -200,6 +200,38 @@ fn a_principal_that_was_proved_has_a_rate_of_its_own() {
 }
 
 #[test]
+fn rpc_06_each_message_of_an_array_counts_as_if_it_had_come_alone() {
+    let server = limited(|c| {
+        c.limits.address.per_second = 0.01;
+        c.limits.address.burst = 20;
+    });
+    let session = server.session("2025-03-26");
+    let pings: Vec<_> = (0..30)
+        .map(|id| json!({"jsonrpc": "2.0", "id": id, "method": "ping"}))
+        .collect();
+    let response = session.post(&Value::from(pings).to_string());
+    assert_eq!(response.status, 200);
+    let answers = response.json();
+    let answers = answers.as_array().expect("an array");
+    for (id, answer) in answers.iter().enumerate() {
+        assert_eq!(answer["id"], id);
+    }
+    let served = answers.iter().take_while(|a| a.get("result").is_some());
+    let served = served.count();
+    // Beginning the session took some.
+    assert!((15..20).contains(&served), "{served}");
+    assert_eq!(answers.len(), 30);
+    for answer in &answers[served..] {
+        assert_eq!(answer["error"]["code"], 429, "{answer}");
+        let data = &answer["error"]["data"];
+        assert_eq!(data["setting"], "limits.address");
+        assert!(data["retryAfterMs"].as_u64().is_some_and(|ms| ms > 0));
+    }
+    let alone = session.post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    refused(&alone, 429, "limits.address", "");
+}
+
+#[test]
 fn who_fails_to_prove_itself_too_often_is_told_to_wait_and_others_are_not_kept_out() {
     let server = limited(|c| {
         c.auth.api_keys = vec![holder("ci", CI)];
@@ -412,4 +444,14 @@ fn without_configured_origins_no_page_is_told_anything() {
     response.result();
     assert_eq!(response.header("access-control-allow-origin"), None);
     assert_eq!(response.header("vary"), None);
+    // A browser that asks beforehand is told which setting it is about, by way of whoever looks at its tools.
+    let asked = "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost:5173\r\n\
+                 access-control-request-method: POST\r\n\r\n";
+    let refused = server.connect().send(asked).receive();
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.header("access-control-allow-origin"), None);
+    assert_eq!(
+        refused.json()["error"]["data"]["setting"],
+        "http.allowed_origins"
+    );
 }

@@ -15,11 +15,16 @@ use url::Url;
 
 use crate::support::{Asked, Serve, Site, Told};
 
+#[cfg(feature = "redis")]
+mod shared;
+
 /// A server of one tool that wants a token, and the issuer that gives it, at one address.
 struct World {
     site: Site,
     /// How many tokens the issuer gave; only the last one is good.
     given: Arc<AtomicUsize>,
+    /// Up to this one the server takes none.
+    taken_back: Arc<AtomicUsize>,
     folder: tempfile::TempDir,
 }
 
@@ -27,11 +32,20 @@ impl World {
     /// `change` is what is different about the issuer's metadata.
     fn new(change: Value) -> Self {
         let given = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&given);
-        let site = Site::start(move |url, asked| answer(url, asked, &count, &change));
+        let taken_back = Arc::new(AtomicUsize::new(0));
+        let (count, bad) = (Arc::clone(&given), Arc::clone(&taken_back));
+        let site = Site::start(move |url, asked| {
+            if asked.target == "/mcp" {
+                let bad = bad.load(Ordering::Relaxed);
+                let good = Some(count.load(Ordering::Relaxed)).filter(|last| bad < *last);
+                return serve(url, asked, good);
+            }
+            answer(url, asked, &count, &change)
+        });
         Self {
             site,
             given,
+            taken_back,
             folder: tempfile::tempdir().expect("a folder"),
         }
     }
@@ -63,14 +77,29 @@ impl World {
         let mut files = files.map(|entry| entry.expect("an entry").path());
         let file = files.find(|file| file.extension().is_some_and(|e| e == "login"))?;
         let text = std::fs::read(&file).expect("readable");
-        Some((file, serde_json::from_slice(&text).expect("JSON")))
+        let mut kept: Value = serde_json::from_slice(&text).expect("JSON");
+        Some((file, kept["grants"][0].take()))
+    }
+
+    /// A configuration file.
+    fn configuration(&self, configuration: &Value) -> String {
+        let file = self.folder.path().join("longshore.json");
+        std::fs::write(&file, configuration.to_string()).expect("written");
+        let mut mode = file.metadata().expect("there").permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o600);
+        std::fs::set_permissions(&file, mode).expect("closed");
+        file.to_str().expect("a path").to_owned()
     }
 
     /// Begins to log in, up to where a browser is to go.
     fn begin(&self, more: &[&str]) -> Going {
-        let server = self.server();
+        self.begin_at(&self.server(), more)
+    }
+
+    /// The same, where the server is named so.
+    fn begin_at(&self, server: &str, more: &[&str]) -> Going {
         let mut child = self
-            .command(&[&["login", &*server], more].concat())
+            .command(&[&["login", server], more].concat())
             .spawn()
             .expect("runs");
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
@@ -121,6 +150,13 @@ impl Going {
         shown
     }
 
+    /// Has somebody consent.
+    fn consent(self, issuer: &str) -> (bool, String) {
+        let state = self.parameter("state");
+        self.back(&[("code", "good"), ("state", &*state), ("iss", issuer)]);
+        self.end()
+    }
+
     /// Whether it was done, and what was said.
     fn end(mut self) -> (bool, String) {
         let mut said = String::new();
@@ -134,7 +170,6 @@ impl Going {
 fn answer(url: &str, asked: &Asked, given: &AtomicUsize, change: &Value) -> Told {
     let path = asked.target.split('?').next().unwrap_or_default();
     match path {
-        "/mcp" => serve(url, asked, given.load(Ordering::Relaxed)),
         "/.well-known/oauth-protected-resource/mcp" => Told::json(
             200,
             json!({"resource": format!("{url}/mcp"), "authorization_servers": [url]}),
@@ -179,9 +214,9 @@ fn answer(url: &str, asked: &Asked, given: &AtomicUsize, change: &Value) -> Told
 }
 
 /// A small MCP server that lets in whoever has the last token.
-fn serve(url: &str, asked: &Asked, good: usize) -> Told {
-    let shown = asked.headers.get("authorization").map(String::as_str);
-    if good == 0 || shown != Some(&*format!("Bearer access{good}")) {
+fn serve(url: &str, asked: &Asked, good: Option<usize>) -> Told {
+    let shown = asked.headers.get("authorization");
+    if good.is_none_or(|good| shown != Some(&format!("Bearer access{good}"))) {
         let metadata = format!("{url}/.well-known/oauth-protected-resource/mcp");
         let challenge = format!("Bearer resource_metadata=\"{metadata}\", scope=\"tools\"");
         return Told::json(401, json!({})).header("www-authenticate", &challenge);
@@ -192,6 +227,7 @@ fn serve(url: &str, asked: &Asked, good: usize) -> Told {
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
             "serverInfo": {"name": "x", "version": "0"},
         }),
+        "tools/call" => json!({"content": [{"type": "text", "text": "done"}]}),
         "tools/list" => json!({"tools": [{"name": "secret", "inputSchema": {"type": "object"}}]}),
         _ if asked.method == "GET" => return Told::json(405, json!({})),
         _ => return Told::json(202, json!({})),
@@ -267,7 +303,8 @@ fn a_login_is_kept_used_got_anew_and_forgotten() {
         "{said}"
     );
     world.given.store(1, Ordering::Relaxed);
-    std::fs::write(&file, login.to_string().replace("access1", "access0")).expect("written");
+    let old = json!({ "grants": [login] }).to_string();
+    std::fs::write(&file, old.replace("access1", "access0")).expect("written");
     assert!(has_tool(&world.run(&["list", &server])));
     let refreshed = world.site.asked("/token").pop().expect("asked");
     assert_eq!(
@@ -372,20 +409,14 @@ fn a_client_that_is_registered_or_described_is_not_registered_again() {
 #[test]
 fn an_upstream_is_called_with_the_login_that_its_folder_has() {
     let world = World::new(json!({}));
-    let going = world.begin(&[]);
-    let state = going.parameter("state");
-    going.back(&[
-        ("code", "good"),
-        ("state", &*state),
-        ("iss", &*world.site.url),
-    ]);
-    assert!(going.end().0);
-    let upstream = json!({
-        "url": world.server(), "auth": {"login": world.folder.path().join("tokens")},
-    });
+    assert!(world.begin(&[]).consent(&world.site.url).0);
+    let upstream = json!({"url": world.server(), "auth": {"login": true}});
     let upstream = serde_json::from_value(upstream).expect("valid");
     let server = Serve::new()
-        .configured(|c| drop(c.upstreams.insert("up".to_owned(), upstream)))
+        .configured(|c| {
+            c.upstreams.insert("up".to_owned(), upstream);
+            c.tokens.folder = Some(world.folder.path().join("tokens"));
+        })
         .start();
     let tools = server
         .session("2025-11-25")
@@ -405,4 +436,105 @@ fn an_upstream_is_called_with_the_login_that_its_folder_has() {
             .success()
     );
     assert!(world.login().is_none());
+}
+
+/// AUTH-12: what is listed of tokens is whose they are, and nothing else.
+#[test]
+fn logins_are_listed_without_their_tokens_and_forgotten_one_issuer_at_a_time() {
+    let world = World::new(json!({}));
+    let listed = |arguments: &[&str]| -> Vec<Value> {
+        let output = world.run(&[&["logins"], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(
+            !text.contains("access1") && !text.contains("refresh1"),
+            "{text}"
+        );
+        serde_json::from_str(&text).expect("JSON")
+    };
+    assert_eq!(listed(&[]), [json!(null); 0]);
+    assert!(world.begin(&[]).consent(&world.site.url).0);
+    let server = world.server();
+    let [login] = &listed(&[])[..] else {
+        panic!("one login")
+    };
+    assert_eq!(login["kind"], "login");
+    assert_eq!(login["server"], server);
+    assert_eq!(login["resource"], server);
+    assert_eq!(login["issuer"], world.site.url);
+    assert_eq!(login["client"], "registered");
+    assert_eq!(login["renewable"], true);
+    assert!(
+        login["ends"]
+            .as_str()
+            .is_some_and(|ends| ends.ends_with('Z'))
+    );
+    // Another folder is another place.
+    let elsewhere = world.folder.path().join("elsewhere");
+    let elsewhere = elsewhere.to_str().expect("a path");
+    assert_eq!(listed(&["--folder", elsewhere]).len(), 0);
+
+    let said = |arguments: &[&str]| {
+        let output = world.run(&[&["logout", &*server], arguments].concat());
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    let nobody = said(&["--issuer", "https://another.example"]);
+    assert!(nobody.contains("nobody is logged in"), "{nobody}");
+    assert_eq!(listed(&[]).len(), 1);
+    let gone = said(&["--issuer", &world.site.url]);
+    assert!(gone.contains("was told"), "{gone}");
+    assert_eq!(listed(&[]).len(), 0);
+}
+
+#[test]
+fn a_login_that_nothing_would_be_left_of_is_not_begun() {
+    for (settings, part) in [
+        (json!({}), "tokens are kept in memory (tokens.store)"),
+        (
+            json!({"tokens": {"store": "state"}}),
+            "there is no state that others have too; set state.url",
+        ),
+        (
+            json!({"tokens": {"store": "state"}, "state": {"url": "redis://127.0.0.1:1"}}),
+            "set seal.keys",
+        ),
+        (
+            json!({
+                "tokens": {"store": "state"}, "state": {"url": "redis://127.0.0.1:1"},
+                "seal": {"keys": ["a key that is long enough to be one of them"]},
+            }),
+            "tokens cannot be read or kept in the state that replicas share",
+        ),
+    ] {
+        let world = World::new(json!({}));
+        let mut configuration = settings.clone();
+        configuration["upstreams"] =
+            json!({"up": {"url": world.server(), "auth": {"login": true}}});
+        let file = world.configuration(&configuration);
+        let output = world.run(&["login", "up", "--config", &file, "--timeout", "1"]);
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert!(
+            !output.status.success() && said.contains(part),
+            "{settings}: {said}"
+        );
+        assert!(
+            world.site.asked("/mcp").is_empty(),
+            "nobody was asked for consent"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_wants_a_login_and_forgets_it_does_not_start() {
+    let mut config = longshore::Config::default();
+    let upstream = json!({"url": "https://a.example/mcp", "auth": {"login": true}});
+    let upstream = serde_json::from_value(upstream).expect("valid");
+    config.upstreams.insert("up".to_owned(), upstream);
+    let refused = longshore::App::new().config(config).bind();
+    let error = refused.expect_err("refused").to_string();
+    assert!(
+        error.starts_with("upstreams.up.auth: with tokens.store = memory nobody could log in"),
+        "{error}"
+    );
 }

@@ -285,3 +285,75 @@ fn a_component_that_is_another_is_served_after_the_file_is_read_again() {
     program.wait_for("stays in force");
     assert!(program.get("/tools", KEY).contains("c__second"));
 }
+
+/// An OpenAPI document with one operation.
+fn document(operation: &str) -> String {
+    format!(
+        r#"{{"openapi": "3.1.0", "info": {{"title": "Pets", "version": "1"}}, "servers": [{{"url": "http://localhost:1"}}],
+            "paths": {{"/pets": {{"get": {{"operationId": "{operation}", "responses": {{}}}}}}}}}}"#
+    )
+}
+
+fn source(document: &str) -> String {
+    format!(
+        "toolsets: [demo]\nsources:\n  - name: pets\n    openapi: {{document: \"{document}\"}}\n"
+    )
+}
+
+#[test]
+fn a_document_that_changes_is_served_as_it_is_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pets.json");
+    fs::write(&path, document("first")).expect("written");
+    let place = path.to_str().expect("UTF-8");
+    let mut program = Program::start(&settings("one", KEY, &source(place)), &[]);
+    assert!(program.get("/tools", KEY).contains("pets__first"));
+    fs::write(&path, document("second")).expect("written");
+    program.wait_for("what the configuration names was read again");
+    let tools = program.get("/tools", KEY);
+    assert!(
+        tools.contains("pets__second") && !tools.contains("pets__first"),
+        "{tools}"
+    );
+    // One that makes no sense takes nothing away, and the log says what is wrong.
+    fs::write(&path, "{").expect("written");
+    program.wait_for("what it offered before stays");
+    program.wait_for("not offered");
+    program.wait_for("what the configuration names was read again");
+    assert!(program.get("/tools", KEY).contains("pets__second"));
+    assert!(program.get("/health", KEY).contains("openapi.document"));
+}
+
+#[test]
+fn a_document_that_cannot_be_had_at_start_is_asked_for_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let place = format!("http://{}/pets.json", listener.local_addr().expect("bound"));
+    let is_there = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let answers = std::sync::Arc::clone(&is_there);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let (status, body) = match answers.load(std::sync::atomic::Ordering::SeqCst) {
+                true => ("200 OK", document("late")),
+                false => ("503 Service Unavailable", String::new()),
+            };
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    // Rules for what is not there yet are no mistake.
+    let rules = "policy:\n  rules:\n    - {effect: allow, tools: [pets__late, echo]}\n";
+    let more = format!("{}{rules}", source(&place));
+    let mut program = Program::start(&settings("one", KEY, &more), &[]);
+    assert!(!program.get("/tools", KEY).contains("pets__late"));
+    is_there.store(true, std::sync::atomic::Ordering::SeqCst);
+    program.wait_for("a source that was down is there");
+    // It is said just before it is served.
+    while !program.get("/tools", KEY).contains("pets__late") {
+        std::thread::yield_now();
+    }
+}

@@ -139,6 +139,17 @@ fn what_is_wrong_with_a_call_is_told_as_if_it_were_direct() {
     assert_eq!(message, "Unknown tool: raed_file; did you mean read_file?");
     let itself = session.call("call_tool", &json!({"name": "call_tool", "arguments": {}}));
     itself.error(200, -32602, "1");
+    // An array is no object, whatever its items are.
+    for (verb, arguments) in [
+        ("search_tools", json!(["files"])),
+        ("describe_tool", json!(["read_file"])),
+        ("call_tool", json!(["read_file", {"place": "here"}])),
+        ("call_tool", json!("read_file")),
+    ] {
+        let answer = session.call(verb, &arguments);
+        let message = answer.error(200, -32602, "1");
+        assert_eq!(message, "Invalid params: arguments is an object");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::support::Stateless;
 
 /// All canaries, by where they were planted.
-const PLANTED: [&str; 24] = [
+const PLANTED: [&str; 26] = [
     "api-key",
     "api-key-in-a-file",
     "seal-key-in-a-file",
@@ -30,6 +30,8 @@ const PLANTED: [&str; 24] = [
     "tool-header",
     "tool-client-secret",
     "issued-token",
+    "refresh-token",
+    "issued-refresh-token",
     "command-environment",
     "collector-header",
     "wrong-key",
@@ -122,7 +124,14 @@ fn answer(mut stream: TcpStream, heads: &Mutex<String>, exported: &Mutex<Vec<u8>
             ("200 OK", String::new())
         }
         "/token" => {
-            let token = json!({"access_token": canary("issued-token"), "token_type": "Bearer", "expires_in": 60});
+            heads
+                .lock()
+                .expect("not poisoned")
+                .push_str(&String::from_utf8_lossy(&body));
+            let token = json!({
+                "access_token": canary("issued-token"), "token_type": "Bearer", "expires_in": 60,
+                "refresh_token": canary("issued-refresh-token"),
+            });
             ("200 OK", token.to_string())
         }
         "/api/fine" => ("200 OK", r#"{"fine":true}"#.to_owned()),
@@ -171,6 +180,9 @@ fn settings(port: u16, folder: &Path) -> String {
             source("query", json!({"query": {"name": "key", "value": secret("tool-query")}})),
             source("oauth", json!({"oauth": {
                 "token_url": format!("{world}/token"), "client_id": "me", "client_secret": secret("tool-client-secret"),
+            }})),
+            source("renewed", json!({"oauth": {
+                "token_url": format!("{world}/token"), "client_id": "me", "refresh_token": secret("refresh-token"),
             }})),
             json!({"name": "away", "prefix": "away__", "http": {
                 "base_url": "http://127.0.0.1:1", "limits": {"retries": 0},
@@ -324,7 +336,13 @@ fn ask_everything(program: &Program) -> String {
     };
     let mut answers = String::new();
     let arguments = json!({"password": canary("argument"), "key": "fine"});
-    for tool in ["bearer__fine", "basic__fine", "query__fine", "oauth__fine"] {
+    for tool in [
+        "bearer__fine",
+        "basic__fine",
+        "query__fine",
+        "oauth__fine",
+        "renewed__fine",
+    ] {
         let answer = program.ask(&with_key(Stateless::call(tool, arguments.clone())).text());
         assert!(answer.contains("fine\\\":true"), "{answer}");
         answers += &answer;
@@ -454,6 +472,7 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
             "tool-query",
             "tool-header",
             "issued-token",
+            "refresh-token",
             "upstream-header",
             "collector-header",
         ] {

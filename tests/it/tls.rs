@@ -325,3 +325,29 @@ async fn our_own_client_shows_a_certificate_if_it_has_one() {
         );
     }
 }
+
+#[test]
+fn the_health_check_asks_by_tls_where_that_is_what_is_served() {
+    for asks_clients in [false, true] {
+        let server = server(asks_clients);
+        let checked = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args([
+                "healthcheck",
+                "--port",
+                &server.address().port().to_string(),
+            ])
+            .env_clear()
+            .env("LONGSHORE_HTTP__TLS__CERTIFICATE", file("server.crt"))
+            .env("LONGSHORE_HTTP__TLS__KEY", file("server.key"))
+            .output()
+            .expect("it runs");
+        let said = [checked.stdout, checked.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(checked.status.success(), !asks_clients, "{said}");
+        let expected = match asks_clients {
+            false => "\"ready\":true",
+            true => "http.admin.port",
+        };
+        assert!(said.contains(expected), "{said}");
+    }
+}

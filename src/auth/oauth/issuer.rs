@@ -16,7 +16,7 @@ use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict;
 use crate::auth::shown::Changes;
-use crate::net::{Client, FetchError, Outgoing};
+use crate::net::{Client, FetchError, Outgoing, with_causes};
 
 /// How long keys are good for that say nothing of it, and the bounds of what they may say.
 const LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -189,7 +189,7 @@ impl Issuer {
                     if failures == 0 || failures.is_power_of_two() {
                         tracing::warn!(
                             issuer = self.names[0],
-                            %error,
+                            error = with_causes(&error),
                             has_keys,
                             setting = "auth.oauth.issuer",
                             "an issuer's keys could not be had; it is tried again. Without any, tokens are answered with 503: \

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::question::{Answer, Draft, Question, QuestionKind};
 use super::{AskError, Form};
-use crate::catalog::CallContext;
+use crate::catalog::{CallContext, located, strict};
 use crate::protocol::ClientAbility;
 
 /// What a person has made of a question.
@@ -211,9 +211,9 @@ impl ElicitForm<'_> {
         if let Some(form) = &self.form {
             form.check(&content)?;
         }
-        let read = serde_path_to_error::deserialize(content);
-        read.map(Elicited::Accepted)
-            .map_err(|e| format!("content.{}: {}", e.path(), e.inner()))
+        located::read(&content)
+            .map(Elicited::Accepted)
+            .map_err(|misfit| format!("content.{}: {}", misfit.path, misfit.cause))
     }
 }
 
@@ -327,7 +327,7 @@ fn outcome(answer: &Answer) -> Result<Elicited<Option<Map<String, Value>>>, Stri
         Decline,
         Cancel,
     }
-    let result: ElicitResult = serde_json::from_str(&answer.json)
+    let result: ElicitResult = strict::from_str(&answer.json)
         .map_err(|e| format!("no result of elicitation/create: {e}"))?;
     Ok(match result.action {
         Action::Accept => Elicited::Accepted(result.content),

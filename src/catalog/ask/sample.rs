@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::AskError;
 use super::question::{Draft, Question, QuestionKind};
-use crate::catalog::CallContext;
+use crate::catalog::{CallContext, strict};
 use crate::protocol::{ClientAbility, Root, SamplingRequest, SamplingResult};
 
 /// A message of the client's model, asked for when it is awaited. See [`CallContext::sample`].
@@ -70,7 +70,7 @@ impl Future for Sample<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll(cx).map(|answer| {
             let answer = answer?;
-            serde_json::from_str(&answer.json).map_err(|e| {
+            strict::from_str(&answer.json).map_err(|e| {
                 let problem = format!("no result of sampling/createMessage: {e}");
                 self.0.refuse(&answer, problem)
             })
@@ -88,7 +88,7 @@ impl Future for Roots<'_> {
         }
         self.0.poll(cx).map(|answer| {
             let answer = answer?;
-            match serde_json::from_str::<ListRootsResult>(&answer.json) {
+            match strict::from_str::<ListRootsResult>(&answer.json) {
                 Ok(result) => Ok(result.roots),
                 Err(e) => {
                     let problem = format!("no result of roots/list: {e}");

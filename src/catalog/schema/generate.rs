@@ -1,7 +1,7 @@
 //! Schemas from types.
 
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use super::says_no_more_than_type;
@@ -12,11 +12,23 @@ use super::says_no_more_than_type;
 /// all the same, and models are told one way instead of two. Where the arguments are checked against the
 /// schema itself the `null` stays, so that it is accepted there as well.
 pub(crate) fn of_arguments<A: JsonSchema>() -> Value {
-    let mut schema = root(
-        SchemaSettings::draft2020_12().for_deserialize(),
-        &A::schema_name(),
-        |generator| generator.root_schema_for::<A>(),
-    );
+    finished_arguments(&A::schema_name(), SchemaGenerator::root_schema_for::<A>)
+}
+
+/// The schema of what a tool returns.
+pub(crate) fn of_output<R: JsonSchema>() -> Value {
+    root(
+        SchemaSettings::draft2020_12().for_serialize(),
+        &R::schema_name(),
+        SchemaGenerator::root_schema_for::<R>,
+    )
+}
+
+/// What does not depend on the type, of which there are many.
+#[inline(never)]
+fn finished_arguments(type_name: &str, generate: fn(&mut SchemaGenerator) -> Schema) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    let mut schema = root(settings, type_name, generate);
     inline_mirrored(&mut schema);
     let mut without_null = schema.clone();
     for_each_optional(&mut without_null, |_| true);
@@ -30,20 +42,12 @@ pub(crate) fn of_arguments<A: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of what a tool returns.
-pub(crate) fn of_output<R: JsonSchema>() -> Value {
-    root(
-        SchemaSettings::draft2020_12().for_serialize(),
-        &R::schema_name(),
-        |generator| generator.root_schema_for::<R>(),
-    )
-}
-
 /// Without `$schema`, which is the default, and without a title that is the name of a Rust type.
+#[inline(never)]
 fn root(
     settings: SchemaSettings,
     type_name: &str,
-    generate: impl FnOnce(&mut schemars::SchemaGenerator) -> schemars::Schema,
+    generate: fn(&mut SchemaGenerator) -> Schema,
 ) -> Value {
     let mut generator = settings
         .with(|settings| settings.meta_schema = None)

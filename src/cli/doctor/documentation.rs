@@ -8,6 +8,7 @@ use super::report::{Finding, Report};
 use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::harness::Harness;
+use crate::net;
 
 const AREA: &str = "documentation";
 /// Shorter than this, a description says hardly more than the name.
@@ -56,7 +57,7 @@ pub(super) async fn examine(config: Config, report: &mut Report) {
 
 /// On a thread of its own: asking upstream servers waits.
 async fn offered(config: Config) -> Result<Arc<Harness>, AppError> {
-    let built = tokio::task::spawn_blocking(|| App::new().config(config).harness());
+    let built = net::spawn_blocking(|| App::new().config(config).harness());
     match built.await {
         Ok(built) => built.map(Arc::new),
         Err(_) => Err(AppError::Arguments(

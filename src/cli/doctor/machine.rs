@@ -15,6 +15,8 @@ use crate::transport::http::Tls;
 const AREA: &str = "machine";
 /// What the server keeps open besides connections.
 const OTHER_FILES: u64 = 512;
+/// So many connections are enough for a server whose settings say nothing of it.
+const MANY_CONNECTIONS: u64 = 4096;
 /// What a connection is reckoned with, buffers and a stream included.
 const CONNECTION_BYTES: u64 = 32 * 1024;
 /// What the process takes without any of the budgets.
@@ -37,7 +39,7 @@ pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
         if let Some(address) = config.http.admin.address(config.http.host) {
             report.add(port("admin port", address, "http.admin.port"));
         }
-        report.add(open_files(config));
+        report.add(open_files(loaded));
         report.add(workers(loaded));
         report.add(memory(loaded));
         report.add(callers(config, probe));
@@ -51,6 +53,9 @@ pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
     }
     if let Some(folder) = &config.upstreams_folder {
         report.add(writable("upstreams_folder", folder));
+    }
+    if let Some(folder) = &config.tokens.folder {
+        report.add(writable("tokens.folder", folder));
     }
     report.add(clock());
 }
@@ -146,13 +151,18 @@ fn socket(path: &Path) -> Finding {
     }
 }
 
-fn open_files(config: &Config) -> Finding {
-    let wanted = config.http.limits.connections as u64;
+fn open_files(loaded: &Loaded) -> Finding {
+    let wanted = loaded.config.http.limits.connections as u64;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    judge_open_files(limit.current, wanted)
+    let is_said = loaded.explain().into_iter().any(|one| {
+        one.setting == "http.limits.connections"
+            && !matches!(one.origin, Origin::Default | Origin::Detected { .. })
+    });
+    judge_open_files(limit.current, wanted, is_said)
 }
 
-fn judge_open_files(may: Option<u64>, connections: u64) -> Finding {
+/// Who has not said how many connections there may be gets as many as there are files for, and is told only if that is few.
+fn judge_open_files(may: Option<u64>, connections: u64, is_said: bool) -> Finding {
     const CHECK: &str = "open files";
     let Some(may) = may else {
         return Finding::ok(AREA, CHECK, "no limit");
@@ -166,6 +176,13 @@ fn judge_open_files(may: Option<u64>, connections: u64) -> Finding {
         );
     }
     let left = may.saturating_sub(OTHER_FILES).max(64);
+    if !is_said && MANY_CONNECTIONS <= left {
+        return Finding::ok(
+            AREA,
+            CHECK,
+            format!("{may} may be open, which is enough for {left} connections"),
+        );
+    }
     Finding::warning(
         AREA,
         CHECK,
@@ -440,9 +457,16 @@ mod tests {
 
     #[test]
     fn files_and_memory_are_judged_at_their_edges() {
-        assert_eq!(judge_open_files(None, 20_000).status, Status::Ok);
-        assert_eq!(judge_open_files(Some(20_512), 20_000).status, Status::Ok);
-        let few = judge_open_files(Some(1024), 20_000);
+        assert_eq!(judge_open_files(None, 20_000, true).status, Status::Ok);
+        let enough = judge_open_files(Some(20_512), 20_000, true);
+        assert_eq!(enough.status, Status::Ok);
+        // As many as there are files for will do where nobody has said how many, and a thousand is not many.
+        let all = judge_open_files(Some(20_000), 20_000, false);
+        assert_eq!(all.status, Status::Ok, "{all:?}");
+        assert!(all.seen.contains("19488 connections"), "{all:?}");
+        let said = judge_open_files(Some(20_000), 20_000, true);
+        assert_eq!(said.status, Status::Warning);
+        let few = judge_open_files(Some(1024), 20_000, false);
         assert_eq!(few.status, Status::Warning);
         assert!(few.advice[0].contains("LimitNOFILE=20512"), "{few:?}");
         assert!(few.advice[1].contains("connections = 512"), "{few:?}");

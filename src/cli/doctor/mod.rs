@@ -21,6 +21,7 @@ use super::{Failure, RunArgs, run};
 use crate::app::AppError;
 use crate::environment::Probe;
 use remote::Remote;
+pub(super) use remote::examining;
 use report::{Finding, Report, Status};
 
 /// What `doctor` is told.

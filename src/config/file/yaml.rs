@@ -16,7 +16,10 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         let origin = Origin::File { line: 1, column: 1 };
         return Ok(Node::new(origin, Content::Leaf(Value::Null)));
     }
+    // As YAML 1.2 has it: `on` and `no` are words, and so is what begins with a zero.
     let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: ALIASED_MAX,
         },
@@ -25,10 +28,23 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         .map(|tree| node(tree, None))
         .map_err(|error| SyntaxError {
             place: error.location().map(place),
-            message: UserMessageFormatter
-                .format_message(error.without_snippet())
-                .replace('\n', " "),
+            message: explained(
+                UserMessageFormatter
+                    .format_message(error.without_snippet())
+                    .replace('\n', " "),
+            ),
         })
+}
+
+/// What is mostly behind it where the structure is not what it has to be.
+fn explained(message: String) -> String {
+    if message.contains("did not find expected") || message.contains("tabs disallowed") {
+        format!(
+            "{message}; settings that belong together begin at the same column, behind blanks and no tabs"
+        )
+    } else {
+        message
+    }
 }
 
 /// Values that come of aliases.

@@ -166,6 +166,13 @@ fn a_file_with_other_servers_is_a_file() {
     let path = path.to_str().expect("UTF-8");
     let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", path)]).expect("valid");
     assert!(config.upstreams.contains_key("time"));
+    // Some have it in the variable itself.
+    let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", text)]).expect("valid");
+    assert!(config.upstreams.contains_key("time"));
+    let wrong = r#"{"mcpServers": {"time": {"command": 5}}}"#;
+    let refused = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", wrong)]);
+    let refused = refused.expect_err("no command").to_string();
+    assert!(refused.contains("MCP_SERVERS_CONFIG:1:26"), "{refused}");
     let other = folder.path().join("longshore.toml");
     std::fs::write(&other, "").expect("written");
     let other = other.to_str().expect("UTF-8");

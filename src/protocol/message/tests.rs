@@ -233,12 +233,21 @@ fn arrays_are_split_and_responses_recognised() {
     assert!(matches!(Payload::read(b"[]"), Ok(Payload::Batch(elements)) if elements.is_empty()));
     for body in [
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
-        r#"{"jsonrpc":"2.0","id":1,"error":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"no"}}"#,
     ] {
         assert!(matches!(
             Payload::read(body.as_bytes()),
             Ok(Payload::Single(Message::Response(_)))
         ));
+    }
+    // RPC-04
+    for body in [
+        r#"{"jsonrpc":"2.0","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":[-1,"no"]}"#,
+    ] {
+        assert!(Payload::read(body.as_bytes()).is_err(), "{body}");
     }
     assert!(matches!(
         Payload::read(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),

@@ -22,6 +22,7 @@ use super::feed::Told;
 use super::part::{EventId, Part, Parts, Said, StreamId};
 use super::replicas::Word;
 use super::{Place, Streams};
+use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::random_bytes;
 use crate::server::Answer;
@@ -346,7 +347,7 @@ impl Resumable {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(calling.finish());
+            net::spawn_on(&runtime, calling.finish());
         }
     }
 }

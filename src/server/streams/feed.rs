@@ -32,8 +32,10 @@ struct Inner {
     pending: VecDeque<(News, Option<u64>)>,
     /// What comes no later than this in the log of notices is known already.
     seen: u64,
-    /// Another stream of the session is newer.
-    muted: bool,
+    /// Its number among the standing streams of its session, if it is one.
+    opening: Option<u64>,
+    /// The numbers of newer ones that are open.
+    newer: Vec<u64>,
     end: Option<End>,
     waker: Option<Waker>,
 }
@@ -60,6 +62,9 @@ pub(super) struct Wants {
 /// So many things may wait to be told of one stream; older ones are forgotten then. Only somebody who lets a lot of
 /// tasks run and does not read comes here.
 const PENDING_MAX: usize = 4096;
+
+/// So many newer streams are remembered of a session. More are open at once only where replicas have died.
+const NEWER_MAX: usize = 16;
 
 /// Why a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +124,8 @@ impl Feed {
     /// Tells that a task has changed, if that is wanted: it was asked for, or the session's own calls made it.
     pub(super) fn tell_task(&self, task: &Arc<str>, session: Option<&str>) {
         let mut inner = self.inner();
-        let is_own = session.is_some() && self.session.as_deref() == session && !inner.muted;
+        let is_own =
+            session.is_some() && self.session.as_deref() == session && !inner.is_overtaken();
         if is_own || inner.wants.tasks.contains(task) {
             inner.put(News::Task(Arc::clone(task)), None);
             inner.wake();
@@ -144,7 +150,7 @@ impl Feed {
     /// Tells of a notice, if it is wanted; `number` is its place in the log of notices.
     pub(super) fn tell(&self, notice: &Notice, number: Option<u64>) {
         let mut inner = self.inner();
-        if inner.muted || !self.hears(&inner.wants, notice) {
+        if inner.is_overtaken() || !self.hears(&inner.wants, notice) {
             return;
         }
         if number.is_some_and(|number| number <= inner.seen) {
@@ -188,8 +194,33 @@ impl Feed {
         inner.wants.uris.len() + inner.wants.tasks.len()
     }
 
-    pub(super) fn mute(&self, muted: bool) {
-        self.inner().muted = muted;
+    /// Its number among the standing streams of its session, if it is one.
+    pub(super) fn opening(&self) -> Option<u64> {
+        self.inner().opening
+    }
+
+    /// It is one, with this number.
+    pub(super) fn stand(&self, opening: u64) {
+        let mut inner = self.inner();
+        inner.opening = Some(opening);
+        inner.newer.retain(|newer| opening < *newer);
+    }
+
+    /// The session has a standing stream of this number. If that is newer, this one is told nothing until it is closed.
+    pub(super) fn overtaken(&self, opening: u64) {
+        let mut inner = self.inner();
+        if inner.opening.is_some_and(|own| opening <= own) || inner.newer.contains(&opening) {
+            return;
+        }
+        if NEWER_MAX <= inner.newer.len() {
+            inner.newer.remove(0);
+        }
+        inner.newer.push(opening);
+    }
+
+    /// The session has the standing stream of this number no longer.
+    pub(super) fn outlived(&self, opening: u64) {
+        self.inner().newer.retain(|newer| *newer != opening);
     }
 
     pub(super) fn end(&self, end: End) {
@@ -241,6 +272,11 @@ impl Inner {
             self.pending.pop_front();
         }
         self.pending.push_back((news, number));
+    }
+
+    /// Whether there is a newer one to be told things.
+    fn is_overtaken(&self) -> bool {
+        self.opening.is_some() && !self.newer.is_empty()
     }
 
     fn wake(&mut self) {
@@ -386,14 +422,40 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_the_newest_is_told_nothing_new() {
+    fn lh_05_one_that_is_not_the_newest_is_told_nothing_new() {
         let feed = feed(0);
+        feed.stand(5);
         feed.tell(&Notice::Tools, Some(1));
-        feed.mute(true);
+        feed.overtaken(6);
+        feed.overtaken(8);
+        feed.outlived(8);
         feed.tell(&resource("x://a"), Some(2));
         assert_eq!(told(&feed), [Told::Notice(Notice::Tools, Some(1))]);
-        feed.mute(false);
+        feed.outlived(6);
         feed.tell(&resource("x://a"), Some(3));
         assert_eq!(told(&feed), [Told::Notice(resource("x://a"), Some(3))]);
+    }
+
+    #[test]
+    fn lh_05_late_word_of_an_older_one_changes_nothing() {
+        let feed = feed(0);
+        // Heard of before it has its own number.
+        feed.overtaken(4);
+        feed.overtaken(7);
+        feed.stand(5);
+        feed.outlived(7);
+        feed.overtaken(3);
+        feed.tell(&Notice::Tools, Some(1));
+        assert_eq!(told(&feed), [Told::Notice(Notice::Tools, Some(1))]);
+    }
+
+    #[test]
+    fn newer_ones_are_remembered_up_to_a_bound() {
+        let feed = feed(0);
+        feed.stand(0);
+        for opening in 1..=100 * NEWER_MAX as u64 {
+            feed.overtaken(opening);
+        }
+        assert_eq!(feed.inner().newer.len(), NEWER_MAX);
     }
 }

@@ -83,7 +83,7 @@ impl Server {
         };
         let place = self
             .streams
-            .enter(owner, wants, true)
+            .enter(owner, wants)
             .map_err(|too_many| too_many.reply(Some(request.id)))?;
         let listening = Listening {
             server: Arc::clone(self),
@@ -198,7 +198,7 @@ impl Server {
             session: Some(Arc::clone(&session.log_name)),
             ..Owner::default()
         };
-        let place = self.streams.enter(owner, Wants::all_lists(), true).ok()?;
+        let place = self.streams.enter(owner, Wants::all_lists()).ok()?;
         let ear = Ear::new(self, principal);
         Some(Box::new(Standing::new(place, ear, Manner::Plain, None)))
     }

@@ -28,8 +28,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 pub use config::StreamsConfig;
 pub(crate) use part::{Part, Parts, Said};
 
@@ -38,7 +39,7 @@ use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Interest, Notice};
 use crate::seal::random_bytes;
-use crate::state::{SharedState, StateError};
+use crate::state::{Keep, SharedState, StateError};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use calls::Live;
 use feed::{End, Feed, Owner, Told, Uris, Wants};
@@ -63,6 +64,13 @@ pub(crate) struct Streams {
     /// How many bytes of calls' streams were put into logs.
     kept_bytes: AtomicU64,
 }
+
+/// One entry numbers the next. A log that is begun anew goes on above all numbers before.
+const OPENINGS: Keep = Keep {
+    entries: 1,
+    bytes: 1,
+    life: Duration::from_secs(60),
+};
 
 /// Calls' streams by session and stream.
 type LiveCalls = HashMap<(Arc<str>, u64), Arc<Live>>;
@@ -134,12 +142,7 @@ impl Streams {
     }
 
     /// Gives a feed to a stream, if there is room for one more.
-    fn enter(
-        self: &Arc<Self>,
-        owner: Owner,
-        wants: Wants,
-        is_standing: bool,
-    ) -> Result<Place, TooMany> {
+    fn enter(self: &Arc<Self>, owner: Owner, wants: Wants) -> Result<Place, TooMany> {
         let mut registry = self.registry();
         let open = registry.feeds.len();
         TooMany::check(open, self.config.total, "server.streams.total")?;
@@ -163,10 +166,6 @@ impl Streams {
         }
         if let Some(session) = &feed.session {
             let known = registry.sessions.entry(Arc::clone(session)).or_default();
-            if is_standing {
-                // LH-05: what there is to say goes to the newest, and to no other.
-                known.iter().for_each(|older| older.mute(true));
-            }
             known.push(Arc::clone(&feed));
         }
         self.interest.begin(&*feed.uris());
@@ -175,19 +174,14 @@ impl Streams {
         if self.stopping.load(Ordering::Acquire) {
             feed.end(End::Stopping);
         }
-        if is_standing && let Some(session) = &feed.session {
-            let session = Arc::clone(session);
-            self.outgoing.word(Word::Opened { session });
-        }
         Ok(Place {
             streams: Arc::clone(self),
             feed,
-            is_standing,
             _hold: self.inflight.stream(),
         })
     }
 
-    fn leave(&self, feed: &Arc<Feed>, was_standing: bool) {
+    fn leave(&self, feed: &Arc<Feed>) {
         let mut registry = self.registry();
         registry.feeds.remove(&feed.number);
         self.interest.end(&*feed.uris());
@@ -204,29 +198,63 @@ impl Streams {
         };
         if let Some(known) = registry.sessions.get_mut(session) {
             known.retain(|other| other.number != feed.number);
-            match known.last() {
-                None => drop(registry.sessions.remove(session)),
-                Some(newest) if was_standing => newest.mute(false),
-                Some(_) => {}
+            if known.is_empty() {
+                registry.sessions.remove(session);
             }
         }
         drop(registry);
-        if was_standing {
+        if let Some(opening) = feed.opening() {
+            self.closed(session, opening);
             let session = Arc::clone(session);
-            self.outgoing.word(Word::Closed { session });
+            self.outgoing.word(Word::Closed { session, opening });
         }
     }
 
-    /// Another replica has a newer stream of a session, or has it no longer.
-    fn elsewhere(&self, session: &str, opened: bool) {
-        let registry = self.registry();
-        let Some(known) = registry.sessions.get(session) else {
+    /// Makes a stream its session's standing one, the newest on any replica: what there is to say goes to it, and to no
+    /// older one (LH-05).
+    ///
+    /// Which one is newest is told by numbers that the shared state gives, for words from other replicas may come late.
+    async fn stand(&self, feed: &Arc<Feed>) {
+        let Some(session) = &feed.session else {
             return;
         };
-        if opened {
-            known.iter().for_each(|feed| feed.mute(true));
-        } else if let Some(newest) = known.last() {
-            newest.mute(false);
+        let opening = self.number_of_opening(session).await;
+        {
+            let registry = self.registry();
+            feed.stand(opening);
+            for other in registry.sessions.get(session).into_iter().flatten() {
+                match other.opening() {
+                    Some(newer) if opening < newer => feed.overtaken(newer),
+                    _ => other.overtaken(opening),
+                }
+            }
+        }
+        let session = Arc::clone(session);
+        self.outgoing.word(Word::Opened { session, opening });
+    }
+
+    /// A number that is greater than those of all standing streams that the session had before.
+    async fn number_of_opening(&self, session: &str) -> u64 {
+        let log = self.names.openings(session);
+        let number = self.state.append(&log, Bytes::new(), OPENINGS).await;
+        self.heed(&number);
+        // Logs are numbered by the time in microseconds too where nothing is known of them.
+        number.unwrap_or_else(|_| unix_micros())
+    }
+
+    /// A session has a standing stream, of which the word comes from another replica.
+    fn opened(&self, session: &str, opening: u64) {
+        let registry = self.registry();
+        for feed in registry.sessions.get(session).into_iter().flatten() {
+            feed.overtaken(opening);
+        }
+    }
+
+    /// It has it no longer.
+    fn closed(&self, session: &str, opening: u64) {
+        let registry = self.registry();
+        for feed in registry.sessions.get(session).into_iter().flatten() {
+            feed.outlived(opening);
         }
     }
 
@@ -366,6 +394,7 @@ impl Streams {
                 if !self.troubled.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         %error,
+                        setting = "state.url",
                         "the shared state fails: streams that break cannot be taken up again, and replicas do not hear of one another"
                     );
                 }
@@ -395,6 +424,11 @@ impl Names {
         format!("{}/events/{session}/{stream:016x}", self.prefix)
     }
 
+    /// The numbers of a session's standing streams.
+    fn openings(&self, session: &str) -> String {
+        format!("{}/openings/{session}", self.prefix)
+    }
+
     /// What a session has subscribed to.
     fn subscriptions(&self, session: &str) -> String {
         format!("{}/subscriptions/{session}", self.prefix)
@@ -415,14 +449,20 @@ impl TooMany {
 struct Place {
     streams: Arc<Streams>,
     feed: Arc<Feed>,
-    is_standing: bool,
     /// Counted among the streams that are open.
     _hold: StreamHold,
 }
 
+impl Place {
+    /// Makes its stream the standing one of its session.
+    async fn stand(&self) {
+        self.streams.stand(&self.feed).await;
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.streams.leave(&self.feed, self.is_standing);
+        self.streams.leave(&self.feed);
     }
 }
 
@@ -447,10 +487,15 @@ impl Streams {
             principal: counted(principal),
             ..Owner::default()
         };
-        self.enter(owner, Wants::default(), true)
+        self.enter(owner, Wants::default())
             .map(StandingPlace)
             .map_err(|too_many| too_many.reply(None))
     }
+}
+
+fn unix_micros() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Under which name a caller's streams are counted. Callers without a name of their own are told apart by nothing, and

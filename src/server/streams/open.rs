@@ -97,8 +97,9 @@ impl Opens {
             ..Wants::all_lists()
         };
         let place = streams
-            .enter(self.owner(), wants, true)
+            .enter(self.owner(), wants)
             .map_err(|too_many| too_many.reply(None))?;
+        place.stand().await;
         let position = match after {
             None => streams.position(),
             Some(after) => {
@@ -141,7 +142,7 @@ impl Opens {
             .first()
             .is_some_and(|(number, entry)| *number == after && ends(entry));
         let place = streams
-            .enter(self.owner(), Wants::default(), false)
+            .enter(self.owner(), Wants::default())
             .map_err(|too_many| too_many.reply(None))?;
         let revision = self.session.revision;
         let life = streams.life_for(&self.caller);

@@ -50,10 +50,10 @@ pub(in crate::server) enum Word {
         /// JSON text of the result, or of the error.
         outcome: Result<String, String>,
     },
-    /// A session has a new standing stream.
-    Opened { session: Arc<str> },
+    /// A session has a new standing stream. Those with smaller numbers are older.
+    Opened { session: Arc<str>, opening: u64 },
     /// It has it no longer.
-    Closed { session: Arc<str> },
+    Closed { session: Arc<str>, opening: u64 },
     /// What a session has subscribed to has changed.
     Subscribed { session: Arc<str> },
     /// A task has changed; calls of that session have made it.
@@ -296,8 +296,8 @@ impl Server {
                         .hear(&session, &principal, &response);
                 }
             }
-            Word::Opened { session } => streams.elsewhere(&session, true),
-            Word::Closed { session } => streams.elsewhere(&session, false),
+            Word::Opened { session, opening } => streams.opened(&session, opening),
+            Word::Closed { session, opening } => streams.closed(&session, opening),
             Word::Subscribed { session } => {
                 if streams.is_here(&session)
                     && let Ok(uris) = streams.subscriptions_of(&session).await

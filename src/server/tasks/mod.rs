@@ -28,12 +28,14 @@ pub(crate) use store::{SAY_ALIVE, Tasks};
 
 use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
+use super::dispatch::unnamed;
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Headers, Server, stateless, stream};
 use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
 use crate::limit::{Held, Limit, Turn};
+use crate::net;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
@@ -138,7 +140,7 @@ impl Server {
                 return conclude(&id, outcome).reply().await;
             }
             // Whoever closes the connection now does not keep the task from beginning (TSK-13).
-            let starting = tokio::spawn({
+            let starting = net::spawn({
                 let server = Arc::clone(&server);
                 async move { server.start_task(task, held, conclude).await }
             });
@@ -231,7 +233,7 @@ impl Server {
             audited.begins();
         }
         // Whoever closes the connection does not cancel it (TSK-13). A server that stops waits for it.
-        tokio::spawn(runner.run(call, |outcome| {
+        net::spawn(runner.run(call, |outcome| {
             let handled = conclude("0", outcome);
             if let (Some(audited), Handled::Now(reply)) = (audited, &handled) {
                 audited.ends(reply);
@@ -289,10 +291,8 @@ impl Server {
             return Err(missing_tasks(request.id));
         }
         let Some(task) = request.params.rare().task_id.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "taskId is required, a string: which task",
-            ));
+            let problem = "taskId is required, a string: which task";
+            return Err(unnamed(caller, headers.as_ref(), request, problem));
         };
         if form == Form::Extension
             && let Some(mcp) = headers.as_ref().and_then(|headers| headers.mcp)

@@ -17,10 +17,11 @@ use super::sign::{Keys, SignError, sign};
 use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::Workload;
 use crate::environment::{Probe, Secret};
-use crate::net::{BulkheadConfig, EgressConfig, Fetched, Outgoing};
+use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, Outgoing};
 use crate::source::config::ExchangeLimits;
-use crate::source::credentials::{AuthConfig, SharedTokens};
+use crate::source::credentials::AuthConfig;
 use crate::source::exchange::{Exchange, ExchangeError};
+use crate::source::tokens::Tokens;
 
 /// A bucket in which large results are kept.
 ///
@@ -183,7 +184,7 @@ impl S3 {
             "artifacts",
             std::slice::from_ref(&base),
             &EgressConfig::default(),
-            (&AuthConfig::default(), &SharedTokens::default()),
+            (&AuthConfig::default(), &Tokens::default()),
             &limits,
         )
         .map_err(|(_, problem)| ("endpoint", problem))?;
@@ -401,7 +402,7 @@ impl KeySource {
             Self::Fixed(keys) => Ok(keys.clone()),
             Self::File { path, profile } => {
                 let (file, profile) = (path.clone(), profile.clone());
-                let read = tokio::task::spawn_blocking(move || read_keys(&file, &profile)).await;
+                let read = net::spawn_blocking(move || read_keys(&file, &profile)).await;
                 let read = read.unwrap_or_else(|_| Err("this process is ending".to_owned()));
                 read.map_err(|problem| of_file(path, &problem))
             }

@@ -1,5 +1,6 @@
 //! Where large results are kept.
 
+use crate::net;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, ready};
@@ -183,7 +184,7 @@ fn beside<'a, T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> ArtifactFuture<'a, T> {
     Box::pin(async move {
-        let done = tokio::task::spawn_blocking(work).await;
+        let done = net::spawn_blocking(work).await;
         done.unwrap_or_else(|error| Err(io::Error::other(error)))
     })
 }

@@ -21,7 +21,7 @@ use url::Url;
 
 use super::sign::Keys;
 use crate::environment::{Probe, Secret};
-use crate::net::{Client, Deadlines, EgressConfig, Fetched, Outgoing};
+use crate::net::{self, Client, Deadlines, EgressConfig, Fetched, Outgoing};
 
 /// Who gives keys, and those that were given last.
 pub(super) struct Workload {
@@ -411,7 +411,7 @@ fn secret_value(secret: &Secret) -> Result<HeaderValue, String> {
 
 async fn read_text(file: &Path) -> Result<Secret, String> {
     let path = file.to_owned();
-    let read = tokio::task::spawn_blocking(move || {
+    let read = net::spawn_blocking(move || {
         let mut text = String::new();
         std::fs::File::open(path)?
             .take(TOKEN_BYTES)

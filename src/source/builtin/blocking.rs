@@ -32,6 +32,9 @@ pub(crate) struct Stop {
     hit: Arc<Mutex<Vec<&'static str>>>,
 }
 
+/// Work as an object: what runs it is compiled once for what comes of it, and not for each work.
+type Work<T> = Box<dyn FnOnce(&Stop) -> Result<T, ToolError> + Send>;
+
 /// What the limits of all toolsets that block are called.
 const TIMEOUT: &str = "timeout_seconds";
 const CONCURRENCY: &str = "concurrency";
@@ -57,10 +60,14 @@ impl Blocking {
     /// # Errors
     ///
     /// Its own; or it took too long.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
-    ) -> Result<T, ToolError> {
+    ) -> impl Future<Output = Result<T, ToolError>> + Send {
+        self.run_boxed(Box::new(work))
+    }
+
+    async fn run_boxed<T: Send + 'static>(&self, work: Work<T>) -> Result<T, ToolError> {
         let stop = Stop {
             hits: self.hits.clone(),
             ..Stop::after(self.timeout)

@@ -31,7 +31,12 @@ impl Line {
         };
         let program = match program {
             Value::String(text) if !text.is_empty() => text,
-            _ => return Err("argv[0] is no program".to_owned()),
+            Value::Bool(_) | Value::Number(_) => {
+                return Err(format!(
+                    "argv[0] is {program} and no text: put the program's name in quotes (YAML takes words like yes and on for truth values)"
+                ));
+            }
+            _ => return Err("argv[0] is no program: write its name, or its path".to_owned()),
         };
         if program.contains("{{") || program.contains("{%") {
             return Err(

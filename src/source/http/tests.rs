@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::OutputContent;
+use crate::environment::Probe;
 use crate::net::testing::{response, serve};
 use crate::protocol::Content;
-use crate::source::credentials::SharedTokens;
+use crate::source::tokens::{TokenStore, Tokens, TokensConfig};
 use crate::state::{Memory, SharedState};
 
 fn config(server: SocketAddr, tool: Value) -> HttpSourceConfig {
@@ -30,10 +31,10 @@ fn config(server: SocketAddr, tool: Value) -> HttpSourceConfig {
 }
 
 fn collected(config: &HttpSourceConfig) -> Collector {
-    collected_with(config, SharedTokens::default())
+    collected_with(config, Tokens::default())
 }
 
-fn collected_with(config: &HttpSourceConfig, tokens: SharedTokens) -> Collector {
+fn collected_with(config: &HttpSourceConfig, tokens: Tokens) -> Collector {
     let mut collector = Collector::new("api", "sources[0]", None);
     collector.tokens = tokens;
     collect(config, &mut collector);
@@ -41,10 +42,10 @@ fn collected_with(config: &HttpSourceConfig, tokens: SharedTokens) -> Collector 
 }
 
 fn tool(server: SocketAddr, tool: Value) -> Arc<dyn Tool> {
-    tool_with(server, tool, SharedTokens::default())
+    tool_with(server, tool, Tokens::default())
 }
 
-fn tool_with(server: SocketAddr, tool: Value, tokens: SharedTokens) -> Arc<dyn Tool> {
+fn tool_with(server: SocketAddr, tool: Value, tokens: Tokens) -> Arc<dyn Tool> {
     let mut collector = collected_with(&config(server, tool), tokens);
     assert_eq!(collector.offered.refused, []);
     collector.offered.tools.remove(0)
@@ -446,32 +447,55 @@ async fn a_refresh_token_is_used_replaced_and_kept_for_the_next_start() {
     let (issuer, asked, server) = issuing(1).await;
     let oauth = json!({
         "token_url": format!("http://{issuer}/token"), "client_id": "app", "refresh_token": "first",
-        "store": folder.path(),
     });
     let description = json!({"url": "/", "source": {"auth": {"oauth": oauth}}});
-    let one = tool(server, description.clone());
+    let start = || Tokens::in_folder(folder.path().join("tokens"));
+    let one = tool_with(server, description.clone(), start());
+    // The first one is refused, and the second is what the server takes.
     assert_eq!(text(&call(&one, json!({})).await.expect("in")), "in");
-    // Another start, which begins with what was kept.
-    let two = tool(server, description);
-    drop(call(&two, json!({})).await);
-    let asked = asked.lock().expect("no panic");
-    let bodies: Vec<_> = asked.iter().map(|request| body_of(request)).collect();
+    // Another start goes on with what was kept: the token is good still.
+    let two = tool_with(server, description.clone(), start());
+    assert_eq!(text(&call(&two, json!({})).await.expect("in")), "in");
+    let bodies = |asked: &[String]| -> Vec<String> {
+        let bodies = asked.iter().map(|request| body_of(request).to_owned());
+        bodies.collect()
+    };
     assert_eq!(
-        bodies[..3],
+        bodies(&asked.lock().expect("no panic")),
         [
             "grant_type=refresh_token&refresh_token=first&client_id=app",
             "grant_type=refresh_token&refresh_token=refresh0&client_id=app",
-            "grant_type=refresh_token&refresh_token=refresh1&client_id=app",
         ]
     );
-    let kept: Vec<_> = std::fs::read_dir(folder.path())
+    let kept: Vec<_> = std::fs::read_dir(folder.path().join("tokens"))
         .expect("a folder")
         .flatten()
         .collect();
-    assert_eq!(kept.len(), 1, "{kept:?}");
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = kept[0].metadata().expect("there").permissions().mode();
-    assert_eq!(mode & 0o077, 0, "nobody else may read it");
+    for kept in &kept {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = kept.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "nobody else may read {kept:?}");
+    }
+    let names = kept.iter().map(std::fs::DirEntry::file_name);
+    let ends = |end: &str| {
+        let names = names.clone();
+        names
+            .filter(|name| name.to_string_lossy().ends_with(end))
+            .count()
+    };
+    assert_eq!((ends(".token"), ends(".lock"), kept.len()), (1, 1, 2));
+}
+
+/// A changed configuration has its tools made anew, and must not show an issuer again what it has taken back.
+#[tokio::test]
+async fn a_refresh_token_that_was_replaced_outlives_a_reload() {
+    let (issuer, asked, server) = strict().await;
+    let tokens = Tokens::default();
+    for _ in 0..3 {
+        let tool = tool_with(server, refreshing(issuer), tokens.clone());
+        assert_eq!(text(&call(&tool, json!({})).await.expect("in")), "in");
+    }
+    assert_eq!(asked.lock().expect("no panic").len(), 3);
 }
 
 /// An issuer that accepts each refresh token once, gives access tokens that have ended already, and tells what it was shown;
@@ -499,31 +523,41 @@ async fn strict() -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>, SocketAddr
     (issuer, asked, server)
 }
 
-fn sharing(issuer: SocketAddr) -> Value {
+fn refreshing(issuer: SocketAddr) -> Value {
     let oauth = json!({
-        "token_url": format!("http://{issuer}/token"), "client_id": "app", "refresh_token": "first", "share": true,
+        "token_url": format!("http://{issuer}/token"), "client_id": "app", "refresh_token": "first",
     });
     json!({"url": "/", "source": {"auth": {"oauth": oauth}}})
+}
+
+/// The tokens of a replica.
+fn shared(state: &SharedState) -> Tokens {
+    let tokens = in_state();
+    let told = tokens.are_in(state.clone(), true, true);
+    told.expect("a place for them");
+    tokens
+}
+
+fn in_state() -> Tokens {
+    let config = TokensConfig {
+        store: Some(TokenStore::State),
+        folder: None,
+    };
+    Tokens::new(&config, &Probe::default()).expect("a place")
 }
 
 #[tokio::test]
 async fn replicas_that_share_refresh_tokens_show_each_one_once() {
     let (issuer, asked, server) = strict().await;
     let state = SharedState::new(Arc::new(Memory::new(1 << 20)), Duration::from_secs(5));
-    let replicas = [(); 3].map(|()| {
-        let tokens = SharedTokens::default();
-        tokens.are_in(state.clone());
-        tool_with(server, sharing(issuer), tokens)
-    });
+    let replicas = [(); 3].map(|()| tool_with(server, refreshing(issuer), shared(&state)));
     let calls = (0..4).flat_map(|_| &replicas);
     let called = futures_util::future::join_all(calls.map(|tool| call(tool, json!({})))).await;
     for called in called {
         assert_eq!(text(&called.expect("in")), "in");
     }
     // One that is started later goes on where they were.
-    let tokens = SharedTokens::default();
-    tokens.are_in(state);
-    let late = tool_with(server, sharing(issuer), tokens);
+    let late = tool_with(server, refreshing(issuer), shared(&state));
     assert_eq!(text(&call(&late, json!({})).await.expect("in")), "in");
     let asked = asked.lock().expect("no panic");
     assert_eq!(asked.len(), 13);
@@ -540,7 +574,7 @@ async fn replicas_that_share_refresh_tokens_show_each_one_once() {
 #[tokio::test]
 async fn without_the_state_that_refresh_tokens_are_in_none_is_used() {
     let (issuer, asked, server) = strict().await;
-    let alone = tool(server, sharing(issuer));
+    let alone = tool_with(server, refreshing(issuer), in_state());
     call(&alone, json!({})).await.expect_err("no state");
     assert_eq!(asked.lock().expect("no panic").len(), 0);
 }

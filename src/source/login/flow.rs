@@ -1,6 +1,5 @@
 //! The steps of a login, one after another.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -14,20 +13,21 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 use url::Url;
 
-use super::LoginError;
 use super::callback::{Callback, Redirected};
 use super::discovery::{self, Issuer, cut};
-use super::stored::{Granted, Login, client, existing_file, file_of, lock};
+use super::kept::kept_in;
+use super::{Known, LoginError};
 use crate::environment::Secret;
 use crate::net::{Client, Outgoing};
 use crate::seal::random_bytes;
+use crate::source::tokens::{Grant, Granted, KeepError, Name, Tokens, client};
 
 /// Where to log in, and as what.
 #[derive(Clone, Debug)]
 pub(crate) struct LoginRequest {
     pub(crate) server: Url,
     /// Where the token is kept.
-    pub(crate) folder: PathBuf,
+    pub(crate) tokens: Tokens,
     /// A client that is registered with the issuer already.
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<Secret>,
@@ -70,7 +70,20 @@ struct Identity {
 pub(crate) async fn log_in(
     request: &LoginRequest,
     show: impl FnOnce(&Url),
-) -> Result<Login, LoginError> {
+) -> Result<Known, LoginError> {
+    let tokens = &request.tokens;
+    if tokens.are_in_memory() {
+        return Err(LoginError::InMemory);
+    }
+    // Nobody is asked for what cannot be kept.
+    let name = Name::of_login(&request.server);
+    let failed = kept_in(tokens);
+    tokens
+        .look(&name)
+        .await
+        .map(drop)
+        .or_else(known_to_be_foreign)
+        .map_err(&failed)?;
     let web = client(&request.networks, Some(&request.server))?;
     let (resource, issuer_name, mut scopes) = find(&web, request).await?;
     let issuer = discovery::issuer(&web, &issuer_name).await?;
@@ -122,7 +135,8 @@ pub(crate) async fn log_in(
             source,
         })?;
     let code = code_of(redirected, &issuer)?;
-    let mut login = Login {
+    let mut grant = Grant {
+        server: request.server.as_str().to_owned(),
         resource,
         issuer: issuer.issuer,
         token_endpoint: token_endpoint.as_str().to_owned(),
@@ -132,6 +146,7 @@ pub(crate) async fn log_in(
         secret_in_form: identity.in_form,
         access_token: String::new(),
         expires: None,
+        margin: 0,
         refresh_token: None,
         scopes,
         networks: request.networks.clone(),
@@ -142,14 +157,25 @@ pub(crate) async fn log_in(
         ("redirect_uri", redirect.as_str()),
         ("code_verifier", verifier.as_str()),
     ];
-    let granted: Granted = login.ask(token_endpoint.as_str(), &fields).await?;
-    login.take(granted, SystemTime::now());
-    let file = file_of(&request.folder, &request.server);
-    login.write(&file).map_err(|source| LoginError::Store {
-        file: file.display().to_string(),
-        source,
-    })?;
-    Ok(login)
+    let granted: Granted = grant.ask(token_endpoint.as_str(), &fields).await?;
+    grant.take(granted, SystemTime::now());
+    // A server that gets another token just now would put that in its place.
+    let turn = tokens.turn(&name).await.map_err(&failed)?;
+    let begun = tokens.begin(&name, &grant).await;
+    turn.end().await;
+    begun.map_err(&failed)?;
+    if let Err(error) = tokens.sweep(SystemTime::now()).await {
+        tracing::debug!(%error, "what has ended is still kept");
+    }
+    Ok(Known::of(&grant, true))
+}
+
+/// What somebody else has put there is replaced by a login.
+fn known_to_be_foreign(error: KeepError) -> Result<(), KeepError> {
+    match error {
+        KeepError::Foreign => Ok(()),
+        error => Err(error),
+    }
 }
 
 /// Where an issuer says that a part of it is.
@@ -325,36 +351,6 @@ fn code_of(redirected: Redirected, issuer: &Issuer) -> Result<String, LoginError
 /// What nobody can guess: 256 bits.
 fn secret_text() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<32>())
-}
-
-/// Forgets a login. Tells whether its issuer was told too (RFC 7009).
-pub(crate) async fn log_out(folder: &Path, server: &Url) -> Result<bool, LoginError> {
-    let file = existing_file(folder, server);
-    // A server that gets another token just now would put it back.
-    let _lock = lock(&file).await;
-    let login = match Login::read(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(LoginError::NoLogin);
-        }
-        login => login.ok(),
-    };
-    std::fs::remove_file(&file).map_err(|source| LoginError::Store {
-        file: file.display().to_string(),
-        source,
-    })?;
-    let Some(login) = login else {
-        return Ok(false);
-    };
-    let Some(endpoint) = &login.revocation_endpoint else {
-        return Ok(false);
-    };
-    let (token, kind) = match &login.refresh_token {
-        Some(token) => (token, "refresh_token"),
-        None => (&login.access_token, "access_token"),
-    };
-    let fields = [("token", token.as_str()), ("token_type_hint", kind)];
-    let revoked = login.send(endpoint, &fields).await;
-    Ok(revoked.is_ok_and(|answer| answer.status.is_success()))
 }
 
 #[cfg(test)]

@@ -4,26 +4,18 @@
 //! 9728 and RFC 8414. What a server and its issuer say comes from strangers: only public addresses are asked, over
 //! `https`, unless the server itself is on this machine.
 
-#[cfg(feature = "cli")]
 mod callback;
-mod credentials;
-#[cfg(feature = "cli")]
 mod discovery;
-#[cfg(feature = "cli")]
 mod flow;
-mod stored;
+mod kept;
 
-pub(super) use credentials::LoggedIn;
-#[cfg(feature = "cli")]
-pub(crate) use flow::{LoginRequest, log_in, log_out};
-#[cfg(feature = "cli")]
-pub(crate) use stored::existing_file;
+pub(crate) use flow::{LoginRequest, log_in};
+pub(crate) use kept::{Known, log_out, logins};
 
-#[cfg(feature = "cli")]
+use super::tokens::KeepError;
 use crate::net::FetchError;
 
 /// Why nobody is logged in.
-#[cfg(feature = "cli")]
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
     #[error("it does not ask who calls; there is nothing to log in to")]
@@ -66,16 +58,16 @@ pub(crate) enum LoginError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Credentials(#[from] crate::source::credentials::CredentialError),
-    #[error("the token cannot be kept in {file}: {source}")]
-    Store {
-        file: String,
-        source: std::io::Error,
-    },
+    #[error(
+        "tokens are kept in memory (tokens.store), where nothing of this command's would be left: set tokens.store to file, or to state where there are replicas, or name a folder with --folder"
+    )]
+    InMemory,
+    #[error("tokens cannot be read or kept in {place}: {source}")]
+    Keep { place: String, source: KeepError },
     #[error("nobody is logged in")]
     NoLogin,
 }
 
-#[cfg(feature = "cli")]
 fn of_problem(problem: &str) -> String {
     match problem {
         "" => String::new(),

@@ -142,7 +142,9 @@ impl Known {
                     Place::Url(root) => Some(root),
                     Place::File(_) => None,
                 };
-                Box::pin(fetch(url, trusted, config)).await?
+                Box::pin(fetch(url, trusted, config))
+                    .await
+                    .map_err(|unread| unread.problem)?
             }
             Place::File(file) => read_file(file, self.left)?,
         };

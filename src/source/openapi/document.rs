@@ -12,7 +12,7 @@ use url::Url;
 use super::bundle::{Bundled, Place, bundle};
 use super::config::OpenApiSourceConfig;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
-use crate::net::{Client, Deadlines, Outgoing, SystemResolver};
+use crate::net::{Client, Deadlines, Outgoing, SystemResolver, with_causes};
 
 /// A whole document.
 #[derive(Debug)]
@@ -34,6 +34,23 @@ pub(super) enum Version {
     V3_1,
 }
 
+/// Why a document cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unread {
+    pub(super) problem: String,
+    /// Whoever has it may be down for a while.
+    pub(super) may_come: bool,
+}
+
+impl From<String> for Unread {
+    fn from(problem: String) -> Self {
+        Self {
+            problem,
+            may_come: false,
+        }
+    }
+}
+
 const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
 const FETCH_REDIRECTS: usize = 3;
 /// References to references to references.
@@ -45,10 +62,10 @@ impl Document {
     /// # Errors
     ///
     /// It cannot be read, or is none.
-    pub(super) async fn read(config: &OpenApiSourceConfig) -> Result<Self, String> {
+    pub(super) async fn read(config: &OpenApiSourceConfig) -> Result<Self, Unread> {
         let place = &config.document;
         if place.is_empty() {
-            return Err("it is not there; name a file or a URL".to_owned());
+            return Err("it is not there; name a file or a URL".to_owned().into());
         }
         let url = place.contains("://").then(|| place.parse::<Url>());
         let url = url
@@ -170,7 +187,7 @@ pub(super) async fn fetch(
     url: &Url,
     trusted: Option<&Url>,
     config: &OpenApiSourceConfig,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Unread> {
     let mut guard = config.egress.guard().map_err(|e| e.to_string())?;
     if let Some(trusted) = trusted {
         guard = guard.trust(trusted);
@@ -187,9 +204,15 @@ pub(super) async fn fetch(
     let answer = client
         .fetch(Outgoing::get(url.clone()))
         .await
-        .map_err(|e| e.to_string())?;
+        .map_err(|error| Unread {
+            problem: with_causes(&error),
+            may_come: error.is_fault_of_server(),
+        })?;
     if !answer.status.is_success() {
-        return Err(format!("it cannot be fetched: status {}", answer.status));
+        return Err(Unread {
+            problem: format!("it cannot be fetched: status {}", answer.status),
+            may_come: answer.status.is_server_error() || answer.status.as_u16() == 429,
+        });
     }
     Ok(answer.body.to_vec())
 }
@@ -221,7 +244,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
         }
         return serde_json::from_str(text).map_err(|e| e.to_string());
     }
+    // As YAML 1.2 has it, which OpenAPI asks for: `on` and `no` are words.
     let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
         budget: serde_saphyr::budget! {
             max_nodes: 3_000_000,
             max_events: 6_000_000,

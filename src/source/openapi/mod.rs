@@ -59,7 +59,10 @@ const DESCRIPTION_CHARACTERS: usize = 4000;
 pub(super) async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
     let document = match Document::read(openapi).await {
         Ok(document) => document,
-        Err(problem) => return collector.refuse("openapi.document", problem),
+        Err(unread) if unread.may_come => {
+            return collector.wait_for("openapi.document", &unread.problem);
+        }
+        Err(unread) => return collector.refuse("openapi.document", unread.problem),
     };
     import(openapi, &document, name, collector);
 }

@@ -15,7 +15,8 @@ use url::Url;
 use crate::client::Target;
 use crate::environment::Secret;
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
-use crate::source::credentials::{AuthConfig, Credentials, SharedTokens};
+use crate::source::credentials::{AuthConfig, Credentials};
+use crate::source::tokens::Tokens;
 
 /// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
 /// `mcpServers` of other products' files can be used as they are.
@@ -265,7 +266,7 @@ impl UpstreamConfig {
     pub(super) fn credentials(
         &self,
         name: &str,
-        tokens: &SharedTokens,
+        tokens: &Tokens,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
         let wrong = |problem| UpstreamError {
             name: name.to_owned(),
@@ -273,13 +274,10 @@ impl UpstreamConfig {
             problem,
         };
         let url: Option<Url> = self.url.as_deref().and_then(|url| url.parse().ok());
-        match Credentials::new(&self.auth, url.as_ref()).map_err(wrong)? {
+        match Credentials::new(&self.auth, url.as_ref(), tokens).map_err(wrong)? {
             Credentials::None => Ok(None),
             _ if self.url.is_none() => Err(wrong("it is for servers with a url".to_owned())),
-            mut credentials => {
-                credentials.share(tokens);
-                Ok(Some(Arc::new(credentials)))
-            }
+            credentials => Ok(Some(Arc::new(credentials))),
         }
     }
 
@@ -292,8 +290,9 @@ impl UpstreamConfig {
     pub(crate) fn proof(
         &self,
         name: &str,
+        tokens: &Tokens,
     ) -> Result<Option<Arc<dyn crate::client::Credentials>>, UpstreamError> {
-        let credentials = self.credentials(name, &SharedTokens::default())?;
+        let credentials = self.credentials(name, tokens)?;
         Ok(credentials.map(|credentials| credentials as Arc<dyn crate::client::Credentials>))
     }
 

@@ -18,9 +18,10 @@ use super::upkeep::Upkeep;
 use super::usage::Usage;
 use super::{Background, DISCOVERY};
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
-use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned};
+use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
 use crate::protocol::UriTemplate;
-use crate::source::credentials::{Credentials, SharedTokens};
+use crate::source::credentials::Credentials;
+use crate::source::tokens::Tokens;
 
 pub(super) struct Upstream {
     pub(super) name: String,
@@ -65,7 +66,7 @@ impl Upstream {
         name: &str,
         config: UpstreamConfig,
         background: Arc<Background>,
-        tokens: &SharedTokens,
+        tokens: &Tokens,
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
         let credentials = config.credentials(name, tokens)?;
@@ -383,7 +384,12 @@ impl Upstream {
             {
                 pass.failed();
                 self.upkeep.look();
-                tracing::warn!(upstream = self.name, method, %error, "a request to an upstream server failed");
+                tracing::warn!(
+                    upstream = self.name,
+                    method,
+                    error = with_causes(&error),
+                    "a request to an upstream server failed"
+                );
                 return Err(error.into());
             }
             self.retried.fetch_add(1, Ordering::Relaxed);

@@ -197,7 +197,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::credentials::SharedTokens;
+    use crate::source::tokens::Tokens;
     use crate::source::upstream::UpstreamConfig;
     use serde_json::json;
 
@@ -208,7 +208,7 @@ mod tests {
             ..UpstreamConfig::default()
         };
         let background = std::sync::Arc::new(super::super::Background(None));
-        Upstream::new("x", config, background, &SharedTokens::default()).expect("valid")
+        Upstream::new("x", config, background, &Tokens::default()).expect("valid")
     }
 
     fn with(description: &str) -> Listing {

@@ -36,8 +36,8 @@ use names::{Chosen, Found, Names};
 pub(crate) use names::{Naming, SEPARATOR};
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
-use crate::net::{BreakerState, BulkheadStats};
-use crate::source::credentials::SharedTokens;
+use crate::net::{self, BreakerState, BulkheadStats, with_causes};
+use crate::source::tokens::Tokens;
 
 /// How long a server may take to say what it offers, once it is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
@@ -60,8 +60,8 @@ pub(crate) struct UpstreamRules {
     /// How often connections are looked at that nobody uses.
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
-    /// Where tokens are that replicas share.
-    pub(crate) tokens: SharedTokens,
+    /// Where tokens are kept that this server gets for itself.
+    pub(crate) tokens: Tokens,
 }
 
 /// All upstream servers of a configuration.
@@ -133,7 +133,7 @@ impl Background {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Option<tokio::task::JoinHandle<T>> {
-        Some(self.0.as_ref()?.spawn(task))
+        Some(net::spawn_on(self.0.as_ref()?.handle(), task))
     }
 }
 
@@ -225,7 +225,7 @@ impl Upstreams {
                 tokio::time::sleep(TOGETHER).await;
                 let changed = Arc::clone(&changed);
                 // Catalogs take their time, and connections live on this thread.
-                let _ = tokio::task::spawn_blocking(move || changed()).await;
+                let _ = net::spawn_blocking(move || changed()).await;
             }
         });
         attending.extend(telling.map(|task| task.abort_handle()));
@@ -257,6 +257,19 @@ impl Upstreams {
     /// Whether one of them has still to say what it offers.
     pub(crate) fn are_awaited(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.is_awaited())
+    }
+
+    /// Whether it is known what each of them offers now.
+    pub(crate) fn are_known(&self) -> bool {
+        let mut all = self.upstreams.iter();
+        all.all(|upstream| upstream.offered().is_ok())
+    }
+
+    /// Whether one of which that is not known is asked over HTTP: it may be down for a while, as a program that is not
+    /// there is not.
+    pub(crate) fn may_come(&self) -> bool {
+        let mut all = self.upstreams.iter();
+        all.any(|upstream| upstream.config.url.is_some() && upstream.offered().is_err())
     }
 
     /// What they offer beside what `others` do. The first time they are asked, as far as they are not remembered. Those
@@ -447,7 +460,7 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), Strin
             upstream.learn(fresh, memory);
             return Ok(());
         }
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(error)) => with_causes(&error),
         Err(_) => format!(
             "it did not say what it offers within {} s",
             patience.as_secs()

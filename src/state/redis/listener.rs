@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::way::Way;
+use crate::net;
 use crate::state::{Heard, Subscription};
 
 /// Somebody who listens; a task holds the connection.
@@ -34,7 +35,7 @@ impl Listener {
         let connection = connect(&way, &channel).await?;
         let (sender, messages) = mpsc::channel(WAITING_MAX);
         let missed = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(listen(
+        let task = net::spawn(listen(
             way,
             channel,
             connection,

@@ -17,6 +17,7 @@ use redis::{
 use tokio::time::{Instant, timeout};
 
 use super::address::{Address, Login};
+use crate::net;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -263,7 +264,7 @@ impl<W: Connect> Kept<W> {
             return Ok(there);
         }
         let (this, asked) = (Arc::clone(self), Instant::now());
-        let made = tokio::spawn(async move { this.make(asked).await }).await;
+        let made = net::spawn(async move { this.make(asked).await }).await;
         made.unwrap_or_else(|_| Err(unreachable("connecting came to an unexpected end")))
     }
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::Write as _;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use opentelemetry_http::{HttpClient, HttpError};
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::net::{Client, ClientBuilder, Deadlines, Guard, Outgoing};
+use crate::net::{Client, ClientBuilder, Deadlines, Guard, Outgoing, with_causes};
 use crate::telemetry::settings::Target;
 
 /// How much a collector may answer.
@@ -40,9 +41,26 @@ pub(super) enum ClientError {
     Build(#[from] opentelemetry_otlp::ExporterBuildError),
 }
 
+/// What was wrong when something was sent last. OpenTelemetry's exporters keep it to themselves.
+#[derive(Clone, Default)]
+pub(super) struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    fn is(&self, problem: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+    }
+
+    /// It is told once.
+    pub(super) fn take(&self) -> Option<String> {
+        let mut trouble = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.take()
+    }
+}
+
 /// Asks a collector over HTTP.
 pub(super) struct OverHttp {
     client: Client,
+    trouble: Trouble,
     timeout: Duration,
     compressed: bool,
 }
@@ -76,9 +94,10 @@ fn builder(target: &Target) -> Result<ClientBuilder, ClientError> {
 }
 
 impl OverHttp {
-    pub(super) fn new(target: &Target) -> Result<Self, ClientError> {
+    pub(super) fn new(target: &Target, trouble: &Trouble) -> Result<Self, ClientError> {
         Ok(Self {
             client: builder(target)?.build()?,
+            trouble: trouble.clone(),
             timeout: target.timeout,
             compressed: target.compressed,
         })
@@ -120,7 +139,11 @@ impl HttpClient for OverHttp {
             } else {
                 body
             };
-            let fetched = self.client.fetch(outgoing.within(self.timeout)).await?;
+            let fetched = self.client.fetch(outgoing.within(self.timeout)).await;
+            let fetched = fetched.inspect_err(|error| self.trouble.is(with_causes(error)))?;
+            if !fetched.status.is_success() {
+                self.trouble.is(format!("it answered {}", fetched.status));
+            }
             let mut response = Response::new(fetched.body);
             *response.status_mut() = fetched.status;
             *response.headers_mut() = fetched.headers;

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::Trac
 use tonic::metadata::MetadataMap;
 use url::Url;
 
-use super::client::{OverHttp, channel};
+use super::client::{OverHttp, Trouble, channel};
 use super::send::metadata;
 use crate::telemetry::export::{Examined, Reached};
 use crate::telemetry::settings::{ExportSettings, Protocol, Target};
@@ -51,7 +51,9 @@ async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
         }
         // No bytes are a message of which every field has its default.
         let request = request.body(Bytes::new())?;
-        let response = OverHttp::new(target)?.send_bytes(request).await?;
+        let response = OverHttp::new(target, &Trouble::default())?
+            .send_bytes(request)
+            .await?;
         if !response.status().is_success() {
             return Err(format!("it answers {}", response.status()).into());
         }

@@ -20,8 +20,9 @@ use prost::Message as _;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
+use url::Url;
 
-use super::client::{ClientError, OverHttp, channel};
+use super::client::{ClientError, OverHttp, Trouble, channel};
 use super::metrics;
 use super::records::log_record;
 use super::spans::span_data;
@@ -52,6 +53,8 @@ pub(super) struct Collector {
 /// Whether a collector takes what it is sent. A change is told once.
 struct Health {
     signal: &'static str,
+    endpoint: String,
+    trouble: Trouble,
     failing: bool,
     dropped: Counter,
 }
@@ -71,26 +74,35 @@ impl Collector {
                     .map(|(key, value)| KeyValue::new(key.clone(), value.clone())),
             )
             .build();
-        let health = |signal| Health {
+        let health = |signal, target: Option<&Target>, trouble| Health {
             signal,
+            endpoint: target.map_or_else(String::new, |target| without_secrets(&target.endpoint)),
+            trouble,
             failing: false,
             dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
         };
+        let troubles: [Trouble; 3] = Default::default();
         let spans = open(settings.traces.as_ref(), "spans", |target| {
-            let mut exporter = span_exporter(target)?;
+            let mut exporter = span_exporter(target, &troubles[0])?;
             exporter.set_resource(&resource);
             Ok(exporter)
         });
         let records = open(settings.logs.as_ref(), "log records", |target| {
-            let mut exporter = log_exporter(target)?;
+            let mut exporter = log_exporter(target, &troubles[1])?;
             exporter.set_resource(&resource);
             Ok(exporter)
         });
-        let metrics = open(settings.metrics.as_ref(), "metrics", MetricExporter::new);
+        let metrics = open(settings.metrics.as_ref(), "metrics", |target| {
+            MetricExporter::new(target, &troubles[2])
+        });
+        let [of_spans, of_records, of_metrics] = troubles;
+        let of_spans = health("spans", settings.traces.as_ref(), of_spans);
+        let of_records = health("records", settings.logs.as_ref(), of_records);
+        let of_metrics = health("metrics", settings.metrics.as_ref(), of_metrics);
         Self {
-            spans: spans.map(|exporter| (exporter, health("spans"))),
-            records: records.map(|exporter| (exporter, health("records"))),
-            metrics: metrics.map(|exporter| (exporter, health("metrics"))),
+            spans: spans.map(|exporter| (exporter, of_spans)),
+            records: records.map(|exporter| (exporter, of_records)),
+            metrics: metrics.map(|exporter| (exporter, of_metrics)),
             names,
             scope: InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
                 .with_version(env!("CARGO_PKG_VERSION"))
@@ -206,11 +218,22 @@ fn open<T>(
     }
 }
 
-fn span_exporter(target: &Target) -> Result<SpanExporter, ClientError> {
+/// An endpoint as the log may have it.
+fn without_secrets(endpoint: &str) -> String {
+    let Ok(mut url) = Url::parse(endpoint) else {
+        return String::new();
+    };
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.into()
+}
+
+fn span_exporter(target: &Target, trouble: &Trouble) -> Result<SpanExporter, ClientError> {
     Ok(match target.protocol {
         Protocol::Http => SpanExporter::builder()
             .with_http()
-            .with_http_client(OverHttp::new(target)?)
+            .with_http_client(OverHttp::new(target, trouble)?)
             .with_endpoint(&target.endpoint)
             .with_timeout(target.timeout)
             .with_headers(headers(target))
@@ -226,11 +249,11 @@ fn span_exporter(target: &Target) -> Result<SpanExporter, ClientError> {
     })
 }
 
-fn log_exporter(target: &Target) -> Result<LogExporter, ClientError> {
+fn log_exporter(target: &Target, trouble: &Trouble) -> Result<LogExporter, ClientError> {
     Ok(match target.protocol {
         Protocol::Http => LogExporter::builder()
             .with_http()
-            .with_http_client(OverHttp::new(target)?)
+            .with_http_client(OverHttp::new(target, trouble)?)
             .with_endpoint(&target.endpoint)
             .with_timeout(target.timeout)
             .with_headers(headers(target))
@@ -277,9 +300,11 @@ pub(super) fn metadata(target: &Target) -> MetadataMap {
 }
 
 impl MetricExporter {
-    fn new(target: &Target) -> Result<Self, ClientError> {
+    fn new(target: &Target, trouble: &Trouble) -> Result<Self, ClientError> {
         Ok(match target.protocol {
-            Protocol::Http => Self::Http(Box::new((OverHttp::new(target)?, target.clone()))),
+            Protocol::Http => {
+                Self::Http(Box::new((OverHttp::new(target, trouble)?, target.clone())))
+            }
             Protocol::Grpc => {
                 let mut client = MetricsServiceClient::new(channel(target)?);
                 if target.compressed {
@@ -322,9 +347,14 @@ impl MetricExporter {
 impl Health {
     fn tell<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
+        let trouble = self.trouble.take();
         match sent {
             Ok(()) if was_failing => {
-                tracing::info!(signal = self.signal, "the collector answers again");
+                tracing::info!(
+                    signal = self.signal,
+                    endpoint = self.endpoint,
+                    "the collector answers again"
+                );
             }
             Ok(()) => {}
             Err(error) => {
@@ -332,7 +362,8 @@ impl Health {
                 if !was_failing {
                     tracing::warn!(
                         signal = self.signal,
-                        %error,
+                        endpoint = self.endpoint,
+                        error = trouble.unwrap_or_else(|| error.to_string()),
                         "the collector did not take what it was sent; it is tried again with what comes, and not reported again until it answers"
                     );
                 }

@@ -12,6 +12,8 @@ use crate::limit::{Hits, Limit, subnet};
 
 /// How long to wait when the system has no more sockets, or there are enough of them.
 const PAUSE: Duration = Duration::from_millis(50);
+/// After which time it is said again that the system has no sockets.
+pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// How long a connection that was ended takes to be gone.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
@@ -28,6 +30,8 @@ pub(crate) struct Acceptor<'s> {
     reserve: Option<File>,
     /// It was said that there are enough.
     full: bool,
+    /// When it was said last that the system has no socket for another one.
+    starved: Option<Instant>,
 }
 
 impl<'s> Acceptor<'s> {
@@ -49,6 +53,7 @@ impl<'s> Acceptor<'s> {
             ),
             reserve: reserve(),
             full: false,
+            starved: None,
         }
     }
 
@@ -130,7 +135,19 @@ impl<'s> Acceptor<'s> {
 
     /// The system has no socket for the next connection.
     async fn cannot_accept(&mut self, error: &io::Error) {
-        tracing::warn!(%error, "a connection could not be accepted");
+        // As long as it lasts it happens twenty times a second.
+        let now = Instant::now();
+        let told_lately = self
+            .starved
+            .is_some_and(|told| now - told < TOLD_AGAIN_AFTER);
+        if !told_lately {
+            self.starved = Some(now);
+            tracing::warn!(
+                %error,
+                setting = Limit::OpenFiles.setting(),
+                "a connection could not be accepted: those that are idle are closed for it; allow the process more open files, or fewer connections (http.limits.connections)"
+            );
+        }
         self.hits.count(Limit::OpenFiles);
         if !self.end_longest_idle(None) && self.reserve.take().is_some() {
             // Better closed than left waiting.

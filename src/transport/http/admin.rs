@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -14,12 +14,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use super::accept::TOLD_AGAIN_AFTER;
 use super::config::HttpConfig;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
 use super::route::Route;
 use super::status::Rejection;
-use crate::net::Body;
+use crate::net::{self, Body};
 use crate::server::Server;
 
 /// A bound socket for operators.
@@ -60,17 +61,22 @@ impl AdminListener {
             ..HttpConfig::default()
         }));
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut told: Option<Instant> = None;
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (server, guard) = (Arc::clone(&server), Arc::clone(&guard));
-                    tokio::spawn(async move {
+                    net::spawn(async move {
                         converse(stream, server, guard).await;
                         drop(place);
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // As long as it lasts it happens twenty times a second.
+                    if told.is_none_or(|told| TOLD_AGAIN_AFTER <= told.elapsed()) {
+                        told = Some(Instant::now());
+                        tracing::warn!(%error, "a connection to the admin port could not be accepted");
+                    }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }

@@ -43,8 +43,9 @@ pub struct HttpConfig {
     /// any port. That of `public_url` is one of them. Default: on loopback its own names, elsewhere all.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_hosts: Vec<String>,
-    /// Web origins whose pages may call, such as `https://app.example.com`. Default: on loopback pages
-    /// from loopback, and those of `public_url`, elsewhere these alone. Clients that are no browsers send no origin and are not affected.
+    /// Web origins whose pages may call and read the answers (CORS), such as `https://app.example.com`; also `http://localhost:5173` for a
+    /// page of another port of this machine. Default: on loopback pages from loopback, and those of `public_url`, are not refused, elsewhere those
+    /// of `public_url` alone; none of another origin reads an answer. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
     /// The URL under which clients reach this server, such as `https://mcp.example.com`; with a path, if a proxy adds

@@ -14,10 +14,10 @@ use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
 use super::headers::Summary;
 use super::service::Entered;
-use super::status::{Rejection, respond, respond_in};
+use super::status::{Rejection, respond, respond_in, respond_in_events};
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
-use crate::server::{Handled, HttpHead, Local, Server, VersionHeader};
+use crate::server::{Handled, HttpHead, Local, Reply, Server, VersionHeader};
 use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
@@ -72,7 +72,7 @@ impl Endpoint {
         let body = poll_fn(|cx| reading.poll(cx, &self.config.limits, connection, body)).await?;
         let handled = poll_fn(|cx| Poll::Ready(self.handle(cx, by, summary, headers, &body)));
         let reply = handled.await.reply().await;
-        Ok(respond_in(reply, connection, headers))
+        Ok(answer(reply, connection, summary, headers))
     }
 
     /// What comes of a message that was read.
@@ -138,7 +138,7 @@ impl Endpoint {
             };
             return Ok(respond(reply, connection));
         }
-        Ok(match self.server.end_session(local, &head) {
+        Ok(match self.server.end_session(local, &head, version) {
             Ok(()) => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
@@ -166,6 +166,20 @@ impl Endpoint {
             watch: None,
         })
     }
+}
+
+/// An answer in the form that its client takes.
+#[inline]
+pub(super) fn answer(
+    reply: Reply,
+    connection: Option<&Arc<ConnectionState>>,
+    summary: &Summary,
+    headers: &mut HeaderMap,
+) -> Response<Body> {
+    if summary.takes_nothing_but_streams() {
+        return respond_in_events(reply, connection, headers);
+    }
+    respond_in(reply, connection, headers)
 }
 
 /// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 one for

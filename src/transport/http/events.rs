@@ -46,6 +46,27 @@ impl EventStream {
         }
     }
 
+    /// One that has a single event, and ends with it.
+    pub(crate) fn of(head: Bytes, rest: &Common) -> Self {
+        let heartbeat = next_heartbeat();
+        let mut stream = Self {
+            stream: None,
+            pieces: VecDeque::new(),
+            timer: Box::pin(tokio::time::sleep_until(heartbeat)),
+            heartbeat,
+            connection: None,
+        };
+        stream.push_event(Bytes::from_static(b"data: "), head, rest);
+        stream
+    }
+
+    fn push_event(&mut self, begin: Bytes, head: Bytes, rest: &Common) {
+        let pieces = [begin, head].into_iter();
+        let pieces = pieces.chain(rest.pieces().iter().cloned());
+        let pieces = pieces.chain([Bytes::from_static(b"\n\n")]);
+        self.pieces.extend(pieces.filter(|piece| !piece.is_empty()));
+    }
+
     fn push(&mut self, part: Part) {
         let mut fields = String::new();
         // Writing into a text cannot fail.
@@ -81,10 +102,7 @@ impl EventStream {
             fields.push_str("data: ");
             fields.into()
         };
-        let pieces = [begin, head].into_iter();
-        let pieces = pieces.chain(rest.pieces().iter().cloned());
-        let pieces = pieces.chain([Bytes::from_static(b"\n\n")]);
-        self.pieces.extend(pieces.filter(|piece| !piece.is_empty()));
+        self.push_event(begin, head, &rest);
     }
 
     /// Whether nothing is to be said yet. If so, `cx` is woken when it is.

@@ -294,6 +294,15 @@ impl Summary {
         self.accept.stream
     }
 
+    /// Whether an answer has to be an event stream: nothing else is accepted.
+    #[inline]
+    pub(crate) fn takes_nothing_but_streams(&self) -> bool {
+        let Accept {
+            any, json, stream, ..
+        } = self.accept;
+        stream && !json && !any
+    }
+
     /// Whether the body is JSON.
     pub(crate) fn check_body(&self) -> Result<(), Rejection> {
         self.is_json

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use super::config::HttpConfig;
 use super::headers::Fields;
@@ -143,6 +144,20 @@ impl HostGuard {
             None => Ok(()),
             Some(origin) if self.allows_origin(origin) => Ok(()),
             Some(_) => Err(Rejection::OriginForeign),
+        }
+    }
+
+    /// Checks whether `Host` can be one at all, where any is answered to. HTTP/1.1 demands one and no more (RFC 9112
+    /// section 3.2); probes may leave it empty.
+    pub(crate) fn check_form(head: &Parts, fields: &Fields<'_>) -> Result<(), Rejection> {
+        match fields.host.value()? {
+            _ if head.uri.authority().is_some() => Ok(()),
+            None if head.version == Version::HTTP_11 => Err(Rejection::HostMissing),
+            None => Ok(()),
+            Some(host) => match host.to_str() {
+                Ok(host) if host.is_empty() || is_host(host) => Ok(()),
+                _ => Err(Rejection::HostInvalid),
+            },
         }
     }
 

@@ -104,6 +104,11 @@ impl Layers {
         }));
     }
 
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.around.is_empty()
+    }
+
     /// All of them around the router; `None` if there are none.
     pub(super) fn apply(&self, router: &Arc<Router>, local: &Arc<Local>) -> Option<McpService> {
         if self.around.is_empty() {

@@ -69,6 +69,7 @@ pub(crate) use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
+use crate::net;
 use crate::server::Server;
 use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
@@ -185,8 +186,8 @@ impl Listener {
         let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
         let attending = servers
             .iter()
-            .map(|server| tokio::spawn(Arc::clone(server).attend()).abort_handle());
-        let limits = tokio::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
+            .map(|server| net::spawn(Arc::clone(server).attend()).abort_handle());
+        let limits = net::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
         let attending: Vec<_> = attending.chain([limits]).collect();
         server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);

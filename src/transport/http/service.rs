@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE,
+    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
@@ -157,8 +157,24 @@ impl Router {
             || !matches!(Route::of(path), Some((route, _)) if route.is_for_everybody())
         {
             self.guard.check(&head.uri, &fields)?;
+        } else {
+            HostGuard::check_form(head, &fields)?;
+        }
+        if head.method == Method::OPTIONS && self.asks_in_vain(path, head) {
+            return Err(Rejection::OriginForeign);
         }
         Ok(fields.summary())
+    }
+
+    /// Whether a browser asks for a page that may call, and may read nothing of what it is answered: one of another port of
+    /// this machine that is not configured. Layers may see to that themselves.
+    #[cold]
+    fn asks_in_vain(&self, path: &str, head: &Parts) -> bool {
+        self.cors.is_preflight(head)
+            && head.headers.contains_key(ORIGIN)
+            && self.cors.origin(&head.headers).is_none()
+            && self.layers.is_empty()
+            && Route::of(path).is_some_and(|(route, _)| !route.has(&Method::OPTIONS))
     }
 
     /// Answers a request that is not looked at any further.

@@ -20,12 +20,12 @@ use tower::ServiceExt as _;
 
 use super::compress;
 use super::connection::Phase;
-use super::endpoint::Reading;
+use super::endpoint::{Reading, answer};
 use super::headers::Said;
 use super::route::Route;
 use super::sending;
 use super::service::{Entered, Served};
-use super::status::{Rejection, Turned, respond_in};
+use super::status::{Rejection, Turned};
 use super::watch::Came;
 use crate::auth::Principal;
 use crate::net::Body;
@@ -89,7 +89,7 @@ enum Progress {
     /// It is known who sent it; its body is arriving.
     Reading(Arc<Principal>, Said, Reading),
     /// The server takes its time.
-    Waiting(Arc<Principal>, Waiting<Reply>),
+    Waiting(Arc<Principal>, Said, Waiting<Reply>),
 }
 
 impl Answering {
@@ -217,9 +217,9 @@ impl Serving {
                 let fields = &mut head.headers;
                 match endpoint.handle(cx, by, &said, fields, &body) {
                     Handled::Later(reply) => {
-                        return Progress::Waiting(Arc::clone(principal), reply);
+                        return Progress::Waiting(Arc::clone(principal), said, reply);
                     }
-                    Handled::Now(reply) => respond_in(reply, Some(connection), fields),
+                    Handled::Now(reply) => answer(reply, Some(connection), &said, fields),
                 }
             }
         };
@@ -266,9 +266,9 @@ impl Serving {
                 let answer = answer.await.unwrap_or_else(Rejection::into_rpc);
                 (principal, answer)
             }
-            Progress::Waiting(principal, reply) => {
+            Progress::Waiting(principal, said, reply) => {
                 let reply = reply.await;
-                let answer = respond_in(reply, Some(connection), &mut head.headers);
+                let answer = answer(reply, Some(connection), &said, &mut head.headers);
                 (principal, answer)
             }
         };

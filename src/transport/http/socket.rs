@@ -11,6 +11,7 @@ use super::connection::{ConnectionState, Phase};
 use super::resets::ResetWatch;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
+use crate::net;
 
 /// A socket that notes what happens on it.
 pub(crate) struct Socket {
@@ -214,14 +215,15 @@ impl Drop for Socket {
         if restless {
             self.tell_to_calm_down();
         }
-        if !self.unread || self.state.is_cut() {
+        let more_comes = self.unread || self.watch.is_short();
+        if !more_comes || self.state.is_cut() {
             return;
         }
-        // The answer was sent before everything was read: the client is given the time to see it.
+        // The answer was sent before everything was read, or had come: the client is given the time to see it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();
-            runtime.spawn(async move {
+            net::spawn_on(&runtime, async move {
                 match restless {
                     true => stream.hold().await,
                     false => stream.linger().await,
@@ -257,6 +259,33 @@ mod tests {
         let state = Arc::new(state);
         let socket = Socket::new(Stream::Plain(stream), Arc::clone(&state), Box::new(()), 10);
         (socket, state, client)
+    }
+
+    /// Every byte that is there has been read, and hyper has looked once more: so it is where a body is refused by the
+    /// length that its head says.
+    #[tokio::test]
+    async fn who_is_refused_in_the_middle_of_a_body_sees_the_answer_before_the_end() {
+        let (mut socket, state, mut client) = connected().await;
+        socket.resets = None;
+        state.enter(Phase::Idle);
+        let head = b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n";
+        client.write_all(head).await.expect("sent");
+        let mut space = [0; 1024];
+        poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut ReadBuf::new(&mut space)))
+            .await
+            .expect("a head");
+        let cx = &mut Context::from_waker(Waker::noop());
+        let again = Pin::new(&mut socket).poll_read(cx, &mut ReadBuf::new(&mut space));
+        assert!(again.is_pending());
+        socket
+            .write_all(b"HTTP/1.1 413\r\n\r\n")
+            .await
+            .expect("sent");
+        drop(socket);
+        client.write_all(&vec![0; 1_000_000]).await.expect("taken");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("no reset");
+        assert_eq!(answer, "HTTP/1.1 413\r\n\r\n");
     }
 
     /// What is read until others have their turn.

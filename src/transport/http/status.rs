@@ -437,6 +437,26 @@ pub(crate) fn respond_in(
     response
 }
 
+/// The same for a client that takes nothing but event streams (HTTP-07): an answer is the only event of one. A refusal has a
+/// status, and stays what it is.
+#[cold]
+pub(crate) fn respond_in_events(
+    reply: Reply,
+    connection: Option<&Arc<ConnectionState>>,
+    fields: &mut HeaderMap,
+) -> Response<Body> {
+    let answer = match reply {
+        Reply::Answer(answer) if answer.refusal.is_none() => answer,
+        other => return respond_in(other, connection, fields),
+    };
+    let session = answer.session;
+    let mut response = event_stream(Body::new(EventStream::of(answer.head, &answer.rest)));
+    if let Some(session) = session.and_then(|id| HeaderValue::try_from(id).ok()) {
+        response.headers_mut().insert(SESSION_ID, session);
+    }
+    response
+}
+
 /// An answer in parts (MH-17).
 fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);

@@ -167,6 +167,11 @@ impl HeadWatch {
         self.end.is_some_and(|end| end < self.read)
     }
 
+    /// Whether the latest request has a body that has not all come.
+    pub(crate) fn is_short(&self) -> bool {
+        self.chunks.is_some() || self.end.is_some_and(|end| self.read < end)
+    }
+
     /// How many of so many bytes at hand belong to a body.
     #[inline]
     fn body_left(&self, of: usize) -> usize {

@@ -35,6 +35,7 @@ use super::tls::{HTTP_2, Tls};
 use super::turnstile::Turnstile;
 use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};
+use crate::net;
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -217,7 +218,7 @@ impl Shared {
         let tls = router.tls.clone();
         let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
         let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
-        tokio::spawn(sweep(
+        net::spawn(sweep(
             limits.clone(),
             asked,
             Arc::clone(&self.clock),

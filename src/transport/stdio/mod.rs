@@ -27,6 +27,7 @@ pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
 use crate::limit::Limit;
+use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Local, Parts, Reply, Said, Server, StdioPeer};
 use crate::telemetry::Seen;
@@ -86,7 +87,7 @@ pub(crate) async fn serve(
     let peer = Arc::new(StdioPeer::default());
     let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
-    let attending = tokio::spawn(Arc::clone(&server).attend());
+    let attending = net::spawn(Arc::clone(&server).attend());
     let mut stop = pin!(stop);
     let mut grace = GRACE;
     loop {
@@ -118,7 +119,7 @@ pub(crate) async fn serve(
         let (server, principal) = (Arc::clone(&server), Arc::clone(&principal));
         let (peer, answers) = (Arc::clone(&peer), answers.clone());
         let cells = Arc::clone(&cells);
-        tokio::spawn(async move {
+        net::spawn(async move {
             let local = Local::new(cells);
             let body = Bytes::from(message);
             let handled = poll_fn(|cx| {
@@ -149,7 +150,7 @@ pub(crate) async fn serve(
         return Ok(());
     }
     drop(answers);
-    match tokio::task::spawn_blocking(|| writer.join()).await {
+    match net::spawn_blocking(|| writer.join()).await {
         // The client has stopped listening before it stopped talking, which is its right.
         Ok(Ok(Err(e))) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Ok(Ok(result)) => result,

@@ -637,7 +637,6 @@ fn rpc_05_http_05_what_is_no_request_is_heard_and_not_answered() {
                 "an error for nobody",
                 r#""error":{"code":-1,"message":"no"}"#,
             ),
-            ("a result for nobody", r#""result":{}"#),
         ] {
             let body = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
             let bytes = sessions.post(era, "tools/list", None, body);
@@ -650,7 +649,42 @@ fn rpc_05_http_05_what_is_no_request_is_heard_and_not_answered() {
             });
         }
     }
-    assert!(run_on(&server, cases) >= 40);
+    assert!(run_on(&server, cases) >= 38);
+}
+
+#[test]
+fn rpc_04_responses_that_are_none_are_refused() {
+    let server = server();
+    let sessions = Sessions::of(&server);
+    let mut cases = Vec::new();
+    for era in ERAS {
+        for (members, id) in [
+            (r#""result":{}"#, ""),
+            (r#""result":null"#, ""),
+            (r#""id":1,"error":null"#, "1"),
+            (r#""id":1,"error":"no""#, "1"),
+            (r#""id":1,"error":-1"#, "1"),
+            (r#""id":1,"error":[-1,"no"]"#, "1"),
+            (r#""id":1,"error":{}"#, "1"),
+            (r#""id":1,"error":{"code":-1}"#, "1"),
+            (r#""id":1,"error":{"message":"no"}"#, "1"),
+            (r#""id":1,"error":{"code":"-1","message":"no"}"#, "1"),
+            (r#""id":1,"error":{"code":-1.5,"message":"no"}"#, "1"),
+            (r#""id":1,"error":{"code":null,"message":"no"}"#, "1"),
+            (r#""id":1,"error":{"code":-1,"message":null}"#, "1"),
+            (
+                r#""id":1,"error":{"code":-1,"code":-2,"message":"no"}"#,
+                "1",
+            ),
+            (r#""error":{"code":-1}"#, ""),
+        ] {
+            let body = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
+            let bytes = sessions.post(era, "tools/list", None, body);
+            let case = Case::new(format!("{members}, {era:?}"), bytes);
+            cases.push(case.error(400, INVALID, id));
+        }
+    }
+    assert_eq!(run_on(&server, cases), 30);
 }
 
 #[test]

@@ -79,6 +79,25 @@ fn tool_05_calls_of_nothing_and_of_what_there_is_not_are_errors_of_the_protocol(
 }
 
 #[test]
+fn mh_05_a_name_in_a_header_needs_one_in_the_body() {
+    let server = server();
+    let sessions = Sessions::of(&server);
+    let mut cases = Vec::new();
+    for method in ["tools/call", "prompts/get", "resources/read"] {
+        for params in ["", r#""name":null,"uri":null"#, r#""name":1,"uri":["a"]"#] {
+            for name in ["say", "", "=?base64?c2F5?="] {
+                let case = case(&sessions, Era::Stateless, method, Some(name), params);
+                cases.push(case.error(400, -32020, "1"));
+            }
+            // Nobody is misled, and the reason is the true one.
+            let none = case(&sessions, Era::Stateless, method, None, params);
+            cases.push(none.error(200, INVALID_PARAMS, "1"));
+        }
+    }
+    assert_eq!(run_on(&server, cases), 36);
+}
+
+#[test]
 fn tool_06_arguments_that_do_not_fit_are_told_to_the_model_or_by_an_error_as_the_revision_has_it() {
     let server = server();
     let sessions = Sessions::of(&server);
@@ -292,6 +311,11 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":1}"#,
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"none","value":""}"#,
             r#""ref":{"type":"ref/resource","uri":"none://x"},"argument":{"name":"verb","value":""}"#,
+            // An array is no object, whatever its items are.
+            r#""ref":["ref/prompt","practise_verb"],"argument":{"name":"verb","value":""}"#,
+            r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":["verb",""]"#,
+            r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":""},"context":[]"#,
+            r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":""},"context":[{}]"#,
         ] {
             let case = case(&sessions, era, "completion/complete", None, params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
@@ -322,6 +346,9 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
         r#""protocolVersion":"2025-11-25","capabilities":"x""#,
         r#""protocolVersion":"2025-11-25","clientInfo":1"#,
         r#""protocolVersion":"2025-11-25","clientInfo":{"name":1}"#,
+        r#""protocolVersion":"2025-11-25","clientInfo":[]"#,
+        r#""protocolVersion":"2025-11-25","clientInfo":["a","1"]"#,
+        r#""protocolVersion":"2025-11-25","capabilities":[]"#,
     ] {
         let body =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{{params}}}}}"#);

@@ -190,6 +190,35 @@ fn lh_10_versions_that_are_none_are_refused_and_others_of_the_era_tolerated() {
 }
 
 #[test]
+fn lh_10_versions_that_are_none_end_no_session_and_open_no_stream() {
+    let server = server();
+    let sessions = Sessions::of(&server);
+    let mut cases = Vec::new();
+    for (revision, id) in &sessions.0 {
+        for version in [
+            "",
+            "1900-01-01",
+            "2025-11-26",
+            "2025-06-18, 2025-06-18",
+            "x",
+        ] {
+            for method in ["DELETE", "GET"] {
+                let head = format!(
+                    "{method} /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nmcp-session-id: {id}\r\n"
+                );
+                let text = format!("{head}mcp-protocol-version: {version}\r\n\r\n");
+                let name = format!("{method} with {version:?} in {revision}");
+                cases.push(Case::new(name, text).error(400, -32022, ""));
+            }
+            let headers = [("mcp-session-id", id.as_str())];
+            let name = format!("{revision} goes on after {version:?}");
+            cases.push(Case::new(name, bytes(&headers, PING)));
+        }
+    }
+    assert_eq!(run_on(&server, cases), 60);
+}
+
+#[test]
 fn lh_09_what_has_ended_stays_ended_for_everything() {
     let server = server();
     let sessions = Sessions::of(&server);

@@ -1,6 +1,7 @@
 //! Streams that last: a session's own, those of `subscriptions/listen`, and answers that are taken up again.
 
 mod balanced;
+mod held;
 mod legacy;
 mod listen;
 mod replicas;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longshore::state::{Memory, State};
 use serde_json::{Value, json};
 
+use super::held::Held;
 use super::{
     Announcing, announcing, becomes, begin_call, changed, id_of, notification, open, resume,
     updated,
@@ -98,8 +99,7 @@ fn lh_13_a_stream_is_taken_up_where_its_client_lands() {
     becomes(|| {
         let mut back = resume(&other.server, &there, id_of(&first));
         back.any_event().expect("its beginning");
-        // Here, where it is heard at once, whatever is still on its way from the other one.
-        other.announcer.resources_changed();
+        one.announcer.resources_changed();
         told.clear();
         // The last of the three is new each time, so there is something to be told in any case.
         while told.last() != Some(&changed("resources")) {
@@ -108,6 +108,27 @@ fn lh_13_a_stream_is_taken_up_where_its_client_lands() {
         told.len() == 3
     });
     assert!(told.contains(&changed("prompts")) && told.contains(&changed("tools")));
+}
+
+#[test]
+fn lh_05_late_word_of_an_older_stream_does_not_silence_the_newest() {
+    let shared = Arc::new(Memory::default());
+    let held = Held::new(Arc::clone(&shared));
+    let late = Arc::clone(&held);
+    let one = announcing(|serve| serve.shared_key().app(|app| app.state(late)));
+    let other = announcing(|serve| serve.shared_key().app(|app| app.state(shared)));
+    let session = one.server.session("2025-11-25");
+    let mut older = open(&one.server, &session);
+    older.any_event().expect("its beginning");
+    becomes(|| held.waiting() > 0);
+    let mut newest = open(&other.server, &at(&other.server, &session));
+    newest.any_event().expect("its beginning");
+    held.let_go();
+    // Its news comes after that word.
+    one.announcer.tools_changed();
+    becomes(|| held.waiting() > 0);
+    held.let_go();
+    assert_eq!(newest.event(), Some(changed("tools")));
 }
 
 #[test]

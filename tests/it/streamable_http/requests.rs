@@ -1,7 +1,7 @@
 //! Paths, methods, and the headers that decide whether a request is looked at.
 
 use longshore::tool;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Connection, Response, Serve, Stateless};
 
@@ -236,7 +236,6 @@ fn http_07_an_answer_in_one_of_the_two_forms_is_accepted() {
     let mut connection = server.connect();
     for good in [
         "application/json",
-        "text/event-stream",
         "*/*",
         "application/*;q=0.1, text/html",
         "",
@@ -250,6 +249,18 @@ fn http_07_an_answer_in_one_of_the_two_forms_is_accepted() {
         .text()
         .replace("accept: application/json, text/event-stream\r\n", "");
     connection.send(none).receive().result();
+    // Who takes nothing but streams gets one, whose only event is the answer.
+    let streamed = echoing()
+        .and("accept", "text/event-stream")
+        .send_on(&mut connection);
+    assert_eq!(streamed.header("content-type"), Some("text/event-stream"));
+    let event = streamed.body.strip_prefix("data: ");
+    let event = event.and_then(|event| event.strip_suffix("\n\n"));
+    let event: Value = serde_json::from_str(event.expect("an event")).expect("JSON");
+    assert_eq!(event["result"]["isError"], false);
+    // A refusal has a status, and is what it is for everybody.
+    let refused = Stateless::new("nothing/like/it", json!({})).and("accept", "text/event-stream");
+    refused.send_on(&mut connection).error(404, -32601, "1");
     for bad in [
         "text/html",
         "application/xml, image/*",

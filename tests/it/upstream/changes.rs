@@ -83,6 +83,43 @@ fn one_that_was_not_there_at_start_is_listed_when_it_comes() {
 }
 
 #[test]
+fn what_is_down_at_start_does_not_keep_a_server_away_that_has_rules_for_it() {
+    let folder = folder("Late.");
+    let down = folder.path().join("down");
+    std::fs::write(&down, "").expect("written");
+    let server = with_upstream(&folder, |_| ())
+        .configured(|c| {
+            c.policy = serde_json::from_value(json!({
+                "rules": [{"effect": "allow", "tools": ["echo", "x__count"]}]
+            }))
+            .expect("valid");
+        })
+        .start();
+    let session = server.session("2025-11-25");
+    let mut stream = open(&server, &session);
+    assert_eq!(listed(&server).keys().collect::<Vec<_>>(), ["echo"]);
+    std::fs::remove_file(&down).expect("removed");
+    assert_eq!(stream.event(), Some(changed("tools")));
+    assert_eq!(description(&server).as_deref(), Some("Late."));
+}
+
+#[test]
+fn a_server_starts_though_all_that_it_offers_is_down() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", nobody.local_addr().expect("an address"));
+    drop(nobody);
+    let config = serde_json::from_value(json!({"url": url})).expect("valid");
+    let server = behind([("x", config)]).start();
+    assert!(listed(&server).is_empty());
+    let health = server
+        .connect()
+        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .receive();
+    assert_eq!(health.status, 200);
+    assert_eq!(health.json()["backends_down"], 1);
+}
+
+#[test]
 fn a_start_waits_for_what_is_offered_no_longer_than_it_should() {
     let folder = folder("late");
     // It says nothing before it is told to.

@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 use url::Url;
 
+pub(in crate::cli) use tls::examining;
 pub(super) use tls::{judge_expiry, not_after_in};
 
 use super::front::Front;

@@ -51,7 +51,7 @@ pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
 
 /// A client that shakes hands with whoever is there: what is wrong with the certificate is a finding, and no reason not
 /// to look at the rest.
-pub(super) fn examining(
+pub(in crate::cli) fn examining(
     versions: &[&'static SupportedProtocolVersion],
     with_http2: bool,
 ) -> Result<Arc<ClientConfig>, String> {

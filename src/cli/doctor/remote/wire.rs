@@ -21,7 +21,7 @@ use url::Url;
 
 use super::tls::Shown;
 use crate::environment::Secret;
-use crate::net::{EventDecoder, Resolve as _, Said, SystemResolver};
+use crate::net::{self, EventDecoder, Resolve as _, Said, SystemResolver};
 
 /// How much of an answer is read.
 const BODY_MAX: usize = 8 * 1024 * 1024;
@@ -205,7 +205,7 @@ impl Wire {
         let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
             .await
             .map_err(|error| error.to_string())?;
-        let connection = tokio::spawn(async move {
+        let connection = net::spawn(async move {
             // Whoever reads the answer learns of it.
             let _ = connection.await;
         })

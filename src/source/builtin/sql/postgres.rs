@@ -34,6 +34,7 @@ use super::rows::{Room, Rows};
 use super::tools::{Answer, Kind, Question};
 use crate::environment::Secret;
 use crate::limit::SectionHits;
+use crate::net;
 
 /// The tables and views that there are.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
@@ -174,10 +175,10 @@ impl Postgres {
 
     async fn connect(&self, handle: &Handle) -> Result<Session, SqlError> {
         let (config, tls) = (self.config.clone(), self.tls.clone());
-        let connected = handle.spawn(async move {
+        let connected = net::spawn_on(handle, async move {
             let (client, connection) = config.connect(tls).await?;
             // It ends when the client is dropped.
-            tokio::spawn(async move {
+            net::spawn(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "a connection to a database has ended");
                 }
@@ -360,7 +361,7 @@ impl OnTheWay {
 impl Drop for OnTheWay {
     fn drop(&mut self) {
         if let Some(given_up) = self.0.take() {
-            given_up.handle.spawn(async move {
+            net::spawn_on(&given_up.handle, async move {
                 let cancelled = given_up.cancel.cancel_query(given_up.tls);
                 let _ = timeout(CANCEL, cancelled).await;
             });

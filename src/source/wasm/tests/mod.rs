@@ -23,7 +23,7 @@ fn of_file(path: &Path, mut settings: Value) -> Collected {
     settings["path"] = path.to_str().expect("UTF-8").into();
     let source: SourceConfig =
         serde_json::from_value(json!({"name": "c", "component": settings})).expect("a source");
-    let mut all = offered(&[source], &SharedTokens::default()).expect("a thread");
+    let mut all = offered(&[source], &Tokens::default()).expect("a thread");
     all.remove(0)
 }
 

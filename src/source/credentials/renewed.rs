@@ -1,0 +1,343 @@
+//! A token that is kept, and the next one when it ends.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderValue, StatusCode};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::oauth::Issuer;
+use super::{CredentialError, bearer_value};
+use crate::source::tokens::{Grant, Granted, Grants, Name, Tokens};
+
+/// How old what is known of a login may be before it is looked at again, since somebody may log in or out.
+const LOOKS: Duration = Duration::from_secs(1);
+/// The same of what was configured, which nobody but servers changes.
+const LOOKS_CONFIGURED: Duration = Duration::from_secs(60);
+/// How often it is said that a token is in use.
+const PROLONGS: Duration = Duration::from_secs(3600);
+/// How long an issuer that has refused to renew a token is left alone with it.
+const REFUSES: Duration = Duration::from_secs(30);
+
+/// The token for one server or API.
+pub(in crate::source) struct Renewed {
+    tokens: Tokens,
+    name: Name,
+    way: Way,
+    known: ArcSwapOption<Known>,
+    own: Mutex<Own>,
+}
+
+/// By what the next token is got.
+pub(super) enum Way {
+    /// By what somebody's consent gave, at this issuer if one is named.
+    Login(Option<String>),
+    /// By a refresh token to begin with.
+    Configured(Box<Issuer>),
+}
+
+/// What is used.
+struct Known {
+    grant: Grant,
+    value: HeaderValue,
+    looked: Instant,
+}
+
+/// What whoever looks at tokens or gets another one has to remember.
+#[derive(Default)]
+struct Own {
+    /// What the server did not accept.
+    refused: Option<String>,
+    /// What could not be kept.
+    unkept: Option<Unkept>,
+    /// What came last, whether it could be kept or not.
+    newest: Option<Grant>,
+    /// With which refresh token the issuer refuses to renew, and since when.
+    ended: Option<(Option<String>, Instant)>,
+    prolonged: Option<Instant>,
+    is_warned: bool,
+}
+
+struct Unkept {
+    /// What is there instead, if it is still the same.
+    replaced: Option<Grant>,
+    newest: Grant,
+}
+
+struct Found {
+    grant: Grant,
+    is_kept: bool,
+}
+
+impl Renewed {
+    pub(super) fn new(tokens: Tokens, name: Name, way: Way) -> Self {
+        Self {
+            tokens,
+            name,
+            way,
+            known: ArcSwapOption::empty(),
+            own: Mutex::default(),
+        }
+    }
+
+    /// A token that is good for a while. Those who ask while one is being got wait for it.
+    pub(super) async fn token(self: &Arc<Self>) -> Result<HeaderValue, CredentialError> {
+        if let Some(value) = self.at_hand() {
+            return Ok(value);
+        }
+        // Whoever asks may go away while the issuer gives what it gives once.
+        let this = Arc::clone(self);
+        let got = tokio::spawn(async move { this.get().await }).await;
+        got.unwrap_or(Err(CredentialError::Ending))
+    }
+
+    fn at_hand(&self) -> Option<HeaderValue> {
+        let known = self.known.load();
+        let known = known.as_ref()?;
+        let is_recent = known.looked.elapsed() < self.way.looks();
+        let is_good = is_recent && known.grant.is_fresh(SystemTime::now());
+        is_good.then(|| known.value.clone())
+    }
+
+    async fn get(&self) -> Result<HeaderValue, CredentialError> {
+        let mut own = self.own.lock().await;
+        if let Some(value) = self.at_hand() {
+            return Ok(value);
+        }
+        // Another process may have got a new one, or somebody may have logged in.
+        match self.look(&mut own).await {
+            Ok(found) if own.is_good(&found.grant) => {
+                self.prolong(&mut own).await;
+                return self.remember(found.grant);
+            }
+            Ok(_) => {}
+            Err(CredentialError::Kept(error)) => {
+                // What is good stays good though nobody can look.
+                let known = self.known.load_full();
+                let known = known.filter(|known| own.is_good(&known.grant));
+                let known = known.ok_or(CredentialError::Kept(error))?;
+                return self.remember(known.grant.clone());
+            }
+            Err(error) => {
+                self.known.store(None);
+                return Err(error);
+            }
+        }
+        // Refresh tokens are often good for once: one process at a time gets another.
+        let turn = self.tokens.turn(&self.name).await?;
+        let got = self.renew(&mut own).await;
+        turn.end().await;
+        got
+    }
+
+    /// Gets the next token, unless somebody else has done so before it was our turn.
+    async fn renew(&self, own: &mut Own) -> Result<HeaderValue, CredentialError> {
+        let found = self.look(own).await?;
+        if own.is_good(&found.grant) {
+            own.refused = None;
+            return self.remember(found.grant);
+        }
+        if own.has_ended(&found.grant) {
+            return Err(self.way.ended());
+        }
+        let granted = match self.way.next(&found.grant).await {
+            Ok(granted) => granted,
+            Err(CredentialError::Refused(status)) if is_final(status) => {
+                // A process that knows of no turns may have been faster.
+                let now = self.look(own).await?.grant;
+                if now.access_token != found.grant.access_token && own.is_good(&now) {
+                    own.refused = None;
+                    return self.remember(now);
+                }
+                own.ended = Some((found.grant.refresh_token, Instant::now()));
+                return Err(self.way.ended());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut newest = found.grant.clone();
+        newest.take(granted, SystemTime::now());
+        own.refused = None;
+        self.keep(own, found, &newest).await;
+        own.newest = Some(newest.clone());
+        self.remember(newest)
+    }
+
+    async fn keep(&self, own: &mut Own, found: Found, newest: &Grant) {
+        let is_other = newest.refresh_token != found.grant.refresh_token;
+        if self.tokens.are_in_memory() && is_other && !own.is_warned {
+            own.is_warned = true;
+            tracing::warn!(
+                setting = "tokens.store",
+                issuer = newest.issuer,
+                "the issuer has given another refresh token instead of the one that is configured, and it is forgotten when \
+                 this process ends: keep it in a folder (file), or with replicas in the state"
+            );
+        }
+        if let Err(error) = self.tokens.keep(&self.name, newest).await {
+            tracing::warn!(
+                place = %self.tokens,
+                issuer = newest.issuer,
+                %error,
+                "a token cannot be kept: it is tried again, and until then others have the one before it"
+            );
+            own.unkept = Some(Unkept {
+                replaced: found.is_kept.then_some(found.grant),
+                newest: newest.clone(),
+            });
+        }
+    }
+
+    /// What is kept, and what could not be kept before.
+    async fn look(&self, own: &mut Own) -> Result<Found, CredentialError> {
+        let kept = self.tokens.look(&self.name).await?;
+        let found = kept.as_ref().and_then(|grants| self.way.choose(grants));
+        if let Some(unkept) = &own.unkept
+            && !is_same(unkept.replaced.as_ref(), found)
+        {
+            // Somebody has logged in or out, or got another one.
+            own.unkept = None;
+        }
+        if let Some(unkept) = &own.unkept {
+            let grant = unkept.newest.clone();
+            if self.tokens.keep(&self.name, &grant).await.is_ok() {
+                own.unkept = None;
+            }
+            return Ok(Found {
+                grant,
+                is_kept: own.unkept.is_none(),
+            });
+        }
+        match found {
+            Some(grant) => {
+                own.newest = Some(grant.clone());
+                Ok(Found {
+                    grant: grant.clone(),
+                    is_kept: true,
+                })
+            }
+            None => Ok(Found {
+                grant: self.way.otherwise(own)?,
+                is_kept: false,
+            }),
+        }
+    }
+
+    /// Keeps what is in use from going away.
+    async fn prolong(&self, own: &mut Own) {
+        if own.prolonged.is_none_or(|at| PROLONGS <= at.elapsed()) {
+            own.prolonged = Some(Instant::now());
+            self.tokens.prolong(&self.name).await;
+        }
+    }
+
+    /// The server did not accept a token. Tells whether there may be another.
+    pub(super) async fn refused(&self, used: &str) -> bool {
+        let mut own = self.own.lock().await;
+        let Ok(found) = self.look(&mut own).await else {
+            return false;
+        };
+        if found.grant.access_token == used {
+            // Nobody uses it any more without having looked here.
+            self.known.store(None);
+            own.refused = Some(used.to_owned());
+            return found.grant.refresh_token.is_some();
+        }
+        self.known.store(None);
+        true
+    }
+
+    fn remember(&self, grant: Grant) -> Result<HeaderValue, CredentialError> {
+        let value = value_of(&grant)?;
+        self.known.store(Some(Arc::new(Known {
+            grant,
+            value: value.clone(),
+            looked: Instant::now(),
+        })));
+        Ok(value)
+    }
+}
+
+impl Own {
+    fn is_good(&self, grant: &Grant) -> bool {
+        self.refused.as_ref() != Some(&grant.access_token) && grant.is_fresh(SystemTime::now())
+    }
+
+    /// Whether the issuer has said lately that it gives no more for this.
+    fn has_ended(&self, grant: &Grant) -> bool {
+        self.ended
+            .as_ref()
+            .is_some_and(|(token, at)| *token == grant.refresh_token && at.elapsed() < REFUSES)
+    }
+}
+
+impl Way {
+    fn looks(&self) -> Duration {
+        match self {
+            Self::Login(_) => LOOKS,
+            Self::Configured(_) => LOOKS_CONFIGURED,
+        }
+    }
+
+    fn choose<'g>(&self, grants: &'g Grants) -> Option<&'g Grant> {
+        match self {
+            Self::Login(issuer) => grants.of(issuer.as_deref()),
+            Self::Configured(_) => grants.of(None),
+        }
+    }
+
+    /// What there is where nothing is kept.
+    fn otherwise(&self, own: &Own) -> Result<Grant, CredentialError> {
+        match self {
+            // Somebody has logged out.
+            Self::Login(_) => Err(CredentialError::NoLogin),
+            // The first one may be good no longer.
+            Self::Configured(issuer) => Ok(own.newest.clone().unwrap_or_else(|| issuer.first())),
+        }
+    }
+
+    async fn next(&self, grant: &Grant) -> Result<Granted, CredentialError> {
+        match self {
+            Self::Login(_) => grant.refresh().await,
+            Self::Configured(issuer) => issuer.ask(grant.refresh_token.as_deref()).await,
+        }
+    }
+
+    fn ended(&self) -> CredentialError {
+        match self {
+            Self::Login(_) => CredentialError::LoginEnded,
+            Self::Configured(_) => CredentialError::RefreshEnded,
+        }
+    }
+}
+
+/// Whether an issuer says by a status that it will not give a token for what it was shown (RFC 6749, 5.2), and not that
+/// something is wrong with itself.
+fn is_final(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    )
+}
+
+fn is_same(one: Option<&Grant>, other: Option<&Grant>) -> bool {
+    let secrets = |grant: &Grant| (grant.access_token.clone(), grant.refresh_token.clone());
+    one.map(secrets) == other.map(secrets)
+}
+
+pub(super) fn value_of(grant: &Grant) -> Result<HeaderValue, CredentialError> {
+    bearer_value(&grant.access_token).map_err(|_| CredentialError::NotText)
+}
+
+impl fmt::Debug for Renewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewed")
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

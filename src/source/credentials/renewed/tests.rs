@@ -1,0 +1,337 @@
+use std::net::SocketAddr;
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::join_all;
+use serde_json::json;
+use url::Url;
+
+use super::*;
+use crate::environment::Probe;
+use crate::net::testing::{response, serve};
+use crate::source::tokens::{TokenStore, TokensConfig};
+use crate::state::{
+    Keep, LogPage, Memory, SharedState, State, StateError, StateFuture, Subscription,
+};
+
+/// An issuer that takes each refresh token once, and tells what it was shown; where it is off, something is wrong with it.
+struct Strict {
+    address: SocketAddr,
+    shown: Arc<StdMutex<Vec<String>>>,
+    status: Arc<StdMutex<Option<&'static str>>>,
+}
+
+impl Strict {
+    async fn start() -> Self {
+        let good = StdMutex::new(0);
+        let shown = Arc::<StdMutex<Vec<String>>>::default();
+        let status = Arc::<StdMutex<Option<&'static str>>>::default();
+        let (seen, broken) = (Arc::clone(&shown), Arc::clone(&status));
+        let (address, _) = serve(move |request| {
+            let body = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            let fields = url::form_urlencoded::parse(body.as_bytes());
+            let mut fields = fields.filter(|(name, _)| name == "refresh_token");
+            let token = fields.next().map(|(_, value)| value.into_owned());
+            let token = token.unwrap_or_default();
+            seen.lock().expect("no panic").push(token.clone());
+            if let Some(status) = *broken.lock().expect("no panic") {
+                return response(status, b"{}");
+            }
+            let mut good = good.lock().expect("no panic");
+            if token != format!("refresh{good}") {
+                return response("400 Bad Request", br#"{"error": "invalid_grant"}"#);
+            }
+            *good += 1;
+            let body = format!(
+                r#"{{"access_token": "access{good}", "refresh_token": "refresh{good}", "expires_in": 3600}}"#
+            );
+            response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+        })
+        .await;
+        Self {
+            address,
+            shown,
+            status,
+        }
+    }
+
+    fn shown(&self) -> Vec<String> {
+        self.shown.lock().expect("no panic").clone()
+    }
+
+    /// What a login leaves, with a token that has ended.
+    fn grant(&self, number: u32) -> Grant {
+        let issuer = format!("http://{}", self.address);
+        serde_json::from_value(json!({
+            "server": "http://127.0.0.1:1/mcp", "resource": "http://127.0.0.1:1/mcp", "issuer": issuer,
+            "token_endpoint": format!("{issuer}/token"), "revocation_endpoint": null, "client_id": "c",
+            "client_secret": null, "access_token": format!("access{number}"), "expires": 1,
+            "refresh_token": format!("refresh{number}"),
+        }))
+        .expect("a grant")
+    }
+}
+
+fn name() -> Name {
+    let server: Url = "http://127.0.0.1:1/mcp".parse().expect("a URL");
+    Name::of_login(&server)
+}
+
+fn login(tokens: &Tokens) -> Arc<Renewed> {
+    Arc::new(Renewed::new(tokens.clone(), name(), Way::Login(None)))
+}
+
+fn state(store: Arc<dyn State>) -> Tokens {
+    let config = TokensConfig {
+        store: Some(TokenStore::State),
+        folder: None,
+    };
+    let tokens = Tokens::new(&config, &Probe::default()).expect("a place");
+    let state = SharedState::new(store, Duration::from_secs(5));
+    tokens.are_in(state, true, true).expect("a place for them");
+    tokens
+}
+
+/// A store that can be taken away, wholly or for those who write.
+#[derive(Debug)]
+struct Unsteady {
+    store: Memory,
+    is_gone: AtomicBool,
+    is_full: AtomicBool,
+}
+
+impl Unsteady {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            store: Memory::new(1 << 20),
+            is_gone: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+        })
+    }
+
+    fn gone<'a, T: Send + 'a>(&self) -> Option<StateFuture<'a, T>> {
+        let is_gone = self.is_gone.load(Ordering::Relaxed);
+        is_gone.then(|| {
+            let reason = "gone".to_owned();
+            Box::pin(async { Err(StateError::Unreachable { reason }) }) as StateFuture<'a, T>
+        })
+    }
+}
+
+impl State for Unsteady {
+    fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<bytes::Bytes>> {
+        self.gone().unwrap_or_else(|| self.store.get(key))
+    }
+    fn put<'a>(&'a self, key: &'a str, value: bytes::Bytes, life: Duration) -> StateFuture<'a, ()> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(StateError::Full) });
+        }
+        self.gone()
+            .unwrap_or_else(|| self.store.put(key, value, life))
+    }
+    fn put_if_absent<'a>(
+        &'a self,
+        key: &'a str,
+        value: bytes::Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool> {
+        self.gone()
+            .unwrap_or_else(|| self.store.put_if_absent(key, value, life))
+    }
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: bytes::Bytes,
+        value: bytes::Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool> {
+        self.gone()
+            .unwrap_or_else(|| self.store.compare_and_swap(key, expected, value, life))
+    }
+    fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
+        self.gone().unwrap_or_else(|| self.store.remove(key))
+    }
+    fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
+        self.store.count(key, by, life)
+    }
+    fn append<'a>(&'a self, log: &'a str, entry: bytes::Bytes, keep: Keep) -> StateFuture<'a, u64> {
+        self.store.append(log, entry, keep)
+    }
+    fn read_after<'a>(
+        &'a self,
+        log: &'a str,
+        after: u64,
+        max: usize,
+    ) -> StateFuture<'a, Option<LogPage>> {
+        self.store.read_after(log, after, max)
+    }
+    fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
+        self.store.trim(log, through)
+    }
+    fn publish<'a>(&'a self, channel: &'a str, message: bytes::Bytes) -> StateFuture<'a, ()> {
+        self.store.publish(channel, message)
+    }
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
+        self.store.subscribe(channel)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_counts_a_moment_after_it_was_made_and_so_does_its_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = Tokens::in_folder(folder.path().to_owned());
+    let logged_in = login(&tokens);
+    let token = logged_in.token().await;
+    assert!(matches!(token, Err(CredentialError::NoLogin)));
+    let keep = async |token: &str| {
+        let mut grant: Grant = serde_json::from_value(json!({
+            "resource": "r", "issuer": "https://i.example", "token_endpoint": "https://i.example/token",
+            "revocation_endpoint": null, "client_id": "c", "client_secret": null,
+            "access_token": "", "expires": null, "refresh_token": null,
+        }))
+        .expect("a grant");
+        grant.access_token = token.to_owned();
+        tokens.keep(&name(), &grant).await.expect("kept");
+    };
+    keep("one").await;
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer one");
+    keep("another").await;
+    // What is known is good for a moment, without a look.
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer one");
+    tokio::time::advance(LOOKS).await;
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer another");
+    // What the server does not accept is looked at again at once.
+    keep("a third").await;
+    assert!(logged_in.refused("another").await);
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer a third");
+    // There is nothing to get another one with.
+    assert!(!logged_in.refused("a third").await);
+    tokens.forget(&name(), None).await.expect("forgotten");
+    tokio::time::advance(LOOKS).await;
+    let token = logged_in.token().await;
+    assert!(matches!(token, Err(CredentialError::NoLogin)));
+}
+
+#[tokio::test]
+async fn replicas_that_need_another_token_at_once_show_the_refresh_token_once() {
+    let issuer = Strict::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let in_folder = || Tokens::in_folder(folder.path().to_owned());
+    let store: Arc<dyn State> = Arc::new(Memory::new(1 << 20));
+    let in_state = || state(Arc::clone(&store));
+    for (number, replicas) in [
+        (0, [(); 4].map(|()| in_folder())),
+        (1, [(); 4].map(|()| in_state())),
+    ] {
+        let kept = replicas[0].keep(&name(), &issuer.grant(number)).await;
+        kept.expect("kept");
+        let replicas = replicas.map(|tokens| login(&tokens));
+        let got = join_all(replicas.iter().map(Renewed::token)).await;
+        let wanted = format!("Bearer access{}", number + 1);
+        for got in got {
+            assert_eq!(got.expect("a token"), *wanted);
+        }
+        assert_eq!(issuer.shown().len(), number as usize + 1);
+        // So it is where the server refuses it to all of them.
+        if number == 1 {
+            let refused = replicas.iter().map(|replica| replica.refused("access2"));
+            assert!(join_all(refused).await.into_iter().all(|again| again));
+            let got = join_all(replicas.iter().map(Renewed::token)).await;
+            for got in got {
+                assert_eq!(got.expect("a token"), "Bearer access3");
+            }
+            assert_eq!(issuer.shown(), ["refresh0", "refresh1", "refresh2"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_goes_away_leaves_the_token_that_was_asked_for_to_others() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    let logged_in = login(&tokens);
+    {
+        let asking = logged_in.token();
+        tokio::pin!(asking);
+        // It has begun, and its caller goes away.
+        assert!(futures_util::poll!(asking.as_mut()).is_pending());
+    }
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
+    assert_eq!(issuer.shown(), ["refresh0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_good_is_used_while_nobody_can_look_where_it_is_kept() {
+    let issuer = Strict::start().await;
+    let store = Unsteady::new();
+    let tokens = state(Arc::clone(&store) as Arc<dyn State>);
+    tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    let logged_in = login(&tokens);
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
+    store.is_gone.store(true, Ordering::Relaxed);
+    tokio::time::advance(LOOKS).await;
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
+    // Another one is not got that nobody else would have.
+    assert!(!logged_in.refused("access1").await);
+    let started = login(&tokens);
+    let token = started.token().await;
+    assert!(matches!(token, Err(CredentialError::Kept(_))), "{token:?}");
+    assert_eq!(issuer.shown().len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_used_and_kept_before_the_next_is_got() {
+    let issuer = Strict::start().await;
+    let store = Unsteady::new();
+    let (one, other) = [(); 2]
+        .map(|()| state(Arc::clone(&store) as Arc<dyn State>))
+        .into();
+    one.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    let (first, second) = (login(&one), login(&other));
+    store.is_full.store(true, Ordering::Relaxed);
+    assert_eq!(first.token().await.expect("a token"), "Bearer access1");
+    assert!(first.refused("access1").await);
+    store.is_full.store(false, Ordering::Relaxed);
+    assert_eq!(first.token().await.expect("a token"), "Bearer access2");
+    // The other one has it too.
+    assert_eq!(second.token().await.expect("a token"), "Bearer access2");
+    assert_eq!(issuer.shown(), ["refresh0", "refresh1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_gives_no_more_is_left_alone_until_somebody_logs_in() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    tokens.keep(&name(), &issuer.grant(7)).await.expect("kept");
+    let logged_in = login(&tokens);
+    for _ in 0..3 {
+        let token = logged_in.token().await;
+        assert!(
+            matches!(token, Err(CredentialError::LoginEnded)),
+            "{token:?}"
+        );
+    }
+    assert_eq!(issuer.shown().len(), 1);
+    // Another login is another matter.
+    tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
+}
+
+#[tokio::test]
+async fn an_issuer_with_which_something_is_wrong_does_not_end_a_login() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    let logged_in = login(&tokens);
+    for status in ["503 Service Unavailable", "429 Too Many Requests"] {
+        *issuer.status.lock().expect("no panic") = Some(status);
+        let token = logged_in.token().await;
+        assert!(
+            matches!(token, Err(CredentialError::Refused(_))),
+            "{token:?}"
+        );
+    }
+    *issuer.status.lock().expect("no panic") = None;
+    assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
+}

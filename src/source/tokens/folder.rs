@@ -1,0 +1,150 @@
+//! Tokens in files that nobody else may read, whole whenever they are read.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Grants, KeepError, Name};
+use crate::seal::random_bytes;
+
+/// A file for each name.
+pub(super) struct Folder(PathBuf);
+
+const FILE_BYTES: u64 = 256 * 1024;
+/// How long whoever changes a file waits for others who do.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+impl Folder {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
+        let file = name.file(&self.0);
+        match blocking(move || read(&file)).await {
+            Ok(text) => Grants::read(&text).map(Some),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
+        let file = name.file(&self.0);
+        blocking(move || write(&file, &grants.text())).await
+    }
+
+    /// Holds the lock of a file until it is dropped: on one beside it, which stays. `None` where there are no locks, as in a
+    /// folder that cannot be written to, or where whoever has it does not let go of it; nothing better can be done then
+    /// than to go on.
+    pub(super) async fn turn(&self, name: &Name) -> Option<File> {
+        let folder = self.0.clone();
+        let file = name.file(&folder).with_extension("lock");
+        let open = move || {
+            make(&folder)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false);
+            private(&mut options);
+            options.open(file)
+        };
+        let lock = tokio::task::spawn_blocking(open).await.ok()?.ok()?;
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        while Instant::now() < deadline {
+            match lock.try_lock() {
+                Ok(()) => return Some(lock),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(TryLockError::Error(_)) => return None,
+            }
+        }
+        None
+    }
+}
+
+#[cfg(feature = "cli")]
+impl Folder {
+    pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
+        let file = name.file(&self.0);
+        match blocking(move || std::fs::remove_file(file)).await {
+            Err(error) if is_missing(&error) => Ok(()),
+            removed => removed,
+        }
+    }
+
+    pub(super) async fn names(&self) -> Result<Vec<Name>, KeepError> {
+        let folder = self.0.clone();
+        let list = move || {
+            let entries = std::fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+            let names = entries.iter().map(std::fs::DirEntry::file_name);
+            let mut names: Vec<_> = names
+                .filter_map(|name| Name::read(name.to_str()?))
+                .collect();
+            names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            Ok(names)
+        };
+        match blocking(list).await {
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            names => names,
+        }
+    }
+}
+
+/// Asks for a file where nobody waits for it but whoever asked.
+async fn blocking<T: Send + 'static>(
+    ask: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, KeepError> {
+    let asked = tokio::task::spawn_blocking(ask).await;
+    Ok(asked.map_err(|_| KeepError::Ending)??)
+}
+
+fn is_missing(error: &KeepError) -> bool {
+    matches!(error, KeepError::File(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+fn private(options: &mut OpenOptions) {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    #[cfg(not(unix))]
+    let _ = options;
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(FILE_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Writes another file beside it and puts that in its place. Others who do the same have names of their own for theirs.
+fn write(file: &Path, text: &[u8]) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        make(folder)?;
+    }
+    let number = u64::from_le_bytes(random_bytes());
+    let beside = file.with_extension(format!("{number:016x}.tmp"));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    private(&mut options);
+    let mut open = options.open(&beside)?;
+    let written = open
+        .write_all(text)
+        .and_then(|()| open.sync_all())
+        .and_then(|()| std::fs::rename(&beside, file));
+    if written.is_err() {
+        // What is left is of no use to anybody.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}

@@ -1,0 +1,273 @@
+//! What an issuer has granted: a token, how to get the next, and from whom.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::KeepError;
+use crate::net::{Client, Deadlines, Fetched, Guard, Outgoing};
+use crate::source::credentials::{CredentialError, read_answer, token_request};
+
+/// What is kept of one grant. Nothing in it is ever sent to another issuer than the one that gave it, nor to another server
+/// than the one it is for.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::source) struct Grant {
+    /// The server that it is for, as somebody has written it who logged in to it.
+    #[serde(default)]
+    pub(in crate::source) server: String,
+    /// The same as it names itself: the `resource` of RFC 8707.
+    pub(in crate::source) resource: String,
+    /// Who gave it.
+    pub(in crate::source) issuer: String,
+    pub(in crate::source) token_endpoint: String,
+    pub(in crate::source) revocation_endpoint: Option<String>,
+    pub(in crate::source) client_id: String,
+    pub(in crate::source) client_secret: Option<String>,
+    /// The secret goes into the form, and not into a header.
+    #[serde(default)]
+    pub(in crate::source) secret_in_form: bool,
+    /// Empty before the first one has been got.
+    pub(in crate::source) access_token: String,
+    /// When it ends, in seconds since 1970; `None` where the issuer did not say.
+    pub(in crate::source) expires: Option<u64>,
+    /// So many seconds before it ends another one is got.
+    #[serde(default = "margin")]
+    pub(in crate::source) margin: u64,
+    pub(in crate::source) refresh_token: Option<String>,
+    #[serde(default)]
+    pub(in crate::source) scopes: Vec<String>,
+    /// Networks that the issuer may be in though they are not public.
+    #[serde(default)]
+    pub(in crate::source) networks: Vec<IpNet>,
+}
+
+impl fmt::Debug for Grant {
+    /// Leaves out tokens and secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("resource", &self.resource)
+            .field("issuer", &self.issuer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What several issuers have granted for the same, the latest at the end.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::source) struct Grants {
+    grants: Vec<Grant>,
+}
+
+/// How many issuers one server may have that somebody logs in at.
+const ISSUERS_MAX: usize = 8;
+
+impl Grants {
+    /// # Errors
+    ///
+    /// It was written by somebody else.
+    pub(super) fn read(text: &[u8]) -> Result<Self, KeepError> {
+        // What is wrong may be told with the text, which nobody is to see.
+        serde_json::from_slice(text).map_err(|_| KeepError::Foreign)
+    }
+
+    pub(super) fn text(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).unwrap_or_default()
+    }
+
+    /// What this issuer has granted; without a name, what was granted last.
+    pub(in crate::source) fn of(&self, issuer: Option<&str>) -> Option<&Grant> {
+        let is_meant = |grant: &&Grant| issuer.is_none_or(|issuer| is_same(&grant.issuer, issuer));
+        self.grants.iter().rev().find(is_meant)
+    }
+
+    /// Puts it in the place of what its issuer has granted before.
+    pub(super) fn renew(&mut self, grant: Grant) {
+        match self
+            .grants
+            .iter_mut()
+            .find(|old| old.issuer == grant.issuer)
+        {
+            Some(old) => *old = grant,
+            None => self.add(grant),
+        }
+    }
+
+    /// The same, and makes it the latest.
+    pub(super) fn add(&mut self, grant: Grant) {
+        self.remove(&grant.issuer);
+        self.grants.push(grant);
+        let surplus = self.grants.len().saturating_sub(ISSUERS_MAX);
+        self.grants.drain(..surplus);
+    }
+
+    pub(super) fn remove(&mut self, issuer: &str) {
+        self.grants.retain(|grant| !is_same(&grant.issuer, issuer));
+    }
+
+    #[cfg(feature = "cli")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
+    pub(in crate::source) fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.iter()
+    }
+
+    /// When none of them is good any more; `None` where nobody knows.
+    pub(super) fn end(&self) -> Option<SystemTime> {
+        let ends = self.grants.iter().map(|grant| match grant.refresh_token {
+            Some(_) => None,
+            None => grant.expires,
+        });
+        let ends: Option<Vec<u64>> = ends.collect();
+        let last = ends?.into_iter().max()?;
+        Some(UNIX_EPOCH + Duration::from_secs(last))
+    }
+
+    /// Whether all have ended and cannot be renewed.
+    #[cfg(feature = "cli")]
+    pub(super) fn are_over(&self, now: SystemTime) -> bool {
+        self.grants.is_empty() || self.end().is_some_and(|end| end <= now)
+    }
+}
+
+/// Whether two names of issuers are the same, but for a slash that people leave out.
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
+/// What an issuer answers.
+#[derive(Deserialize)]
+pub(in crate::source) struct Granted {
+    pub(in crate::source) access_token: String,
+    #[serde(default)]
+    pub(in crate::source) token_type: String,
+    pub(in crate::source) expires_in: Option<f64>,
+    pub(in crate::source) refresh_token: Option<String>,
+    pub(in crate::source) scope: Option<String>,
+}
+
+const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// So long before it ends a token is got anew, in seconds.
+fn margin() -> u64 {
+    30
+}
+
+impl Grant {
+    /// Whether the token is good for a while.
+    pub(in crate::source) fn is_fresh(&self, now: SystemTime) -> bool {
+        let now = seconds(now);
+        !self.access_token.is_empty()
+            && self
+                .expires
+                .is_none_or(|expires| now + self.margin < expires)
+    }
+
+    /// Takes over what the issuer gave.
+    pub(in crate::source) fn take(&mut self, granted: Granted, now: SystemTime) {
+        let life = granted
+            .expires_in
+            .filter(|seconds| seconds.is_finite() && 0.0 <= *seconds)
+            .map(|seconds| seconds.min(1e9) as u64);
+        self.access_token = granted.access_token;
+        self.expires = life.map(|life| seconds(now) + life);
+        self.margin = life.map_or(margin(), |life| margin().min(life / 2));
+        if granted.refresh_token.is_some() {
+            self.refresh_token = granted.refresh_token;
+        }
+        if let Some(scope) = granted.scope {
+            self.scopes = scope.split_whitespace().map(str::to_owned).collect();
+        }
+    }
+
+    /// Another token, for the refresh token (RFC 6749, 6).
+    pub(in crate::source) async fn refresh(&self) -> Result<Granted, CredentialError> {
+        let refresh = self.refresh_token.as_deref();
+        let refresh = refresh.ok_or(CredentialError::LoginEnded)?;
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
+        self.ask(&self.token_endpoint, &fields).await
+    }
+
+    /// Sends a form to the issuer, with what proves who we are and which server it is about.
+    pub(in crate::source) async fn ask(
+        &self,
+        endpoint: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Granted, CredentialError> {
+        let answer = self.send(endpoint, fields).await?;
+        let granted: Granted = read_answer(&answer)?;
+        let is_bearer = granted.token_type.eq_ignore_ascii_case("bearer");
+        if !is_bearer && !granted.token_type.is_empty() {
+            return Err(CredentialError::NoToken);
+        }
+        Ok(granted)
+    }
+
+    pub(in crate::source) async fn send(
+        &self,
+        endpoint: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Fetched, CredentialError> {
+        let request = self.request(endpoint, fields)?;
+        let server: Option<Url> = self.resource.parse().ok();
+        let client = client(&self.networks, server.as_ref())?;
+        Ok(client.fetch(request).await?)
+    }
+
+    fn request(
+        &self,
+        endpoint: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Outgoing, CredentialError> {
+        let endpoint: Url = endpoint.parse().map_err(|_| CredentialError::NoToken)?;
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(fields);
+        form.append_pair("resource", &self.resource);
+        let secret = self.client_secret.as_deref();
+        let proof = (self.client_id.as_str(), secret, self.secret_in_form);
+        token_request(endpoint, form, proof)
+    }
+}
+
+/// Seconds since 1970.
+fn seconds(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Whether a URL is of this machine, as in development, where `http` will do.
+fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// A client for addresses that strangers may have named: public ones over `https`, and others only as far as whoever
+/// logs in has said. The server itself was named by them; where that is on this machine, so may its issuer be.
+pub(in crate::source) fn client(
+    networks: &[IpNet],
+    server: Option<&Url>,
+) -> Result<Client, CredentialError> {
+    let guard = match server {
+        Some(server) if is_here(server) => Guard::public().allow_loopback(),
+        Some(server) => Guard::public().https_only().trust(server),
+        None => Guard::public().https_only(),
+    };
+    let guard = networks
+        .iter()
+        .fold(guard, |guard, network| guard.allow_network(*network));
+    Client::builder(guard)
+        .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+        .max_body(ANSWER_BYTES)
+        .idle_connections(0)
+        .build()
+        .map_err(|error| CredentialError::Client(error.to_string()))
+}

@@ -1,0 +1,76 @@
+//! What tokens are kept under.
+
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use url::Url;
+
+use crate::seal::digest;
+
+/// Whose tokens they are: a server's or an API's. It is the name of a file as well: a host, a digest, and of what kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::source) struct Name(String);
+
+const LOGIN: &str = "login";
+const TOKEN: &str = "token";
+/// How many bytes of a digest tell names apart.
+const DIGEST_BYTES: usize = 16;
+
+impl Name {
+    /// What somebody's consent gave for a server. Servers that differ in the query of their URLs are different ones.
+    pub(in crate::source) fn of_login(server: &Url) -> Self {
+        let mut server = server.clone();
+        server.set_fragment(None);
+        if server.query() == Some("") {
+            server.set_query(None);
+        }
+        let text = server.as_str().trim_end_matches('/');
+        Self::new(server.host_str(), &[text.as_bytes()], LOGIN)
+    }
+
+    /// What came for a token that was configured: of one issuer, client, resource, and token to begin with.
+    pub(in crate::source) fn of_token(
+        issuer: &Url,
+        client: &str,
+        resource: &str,
+        first: &str,
+    ) -> Self {
+        let parts = [issuer.as_str(), client, resource, first].map(str::as_bytes);
+        Self::new(issuer.host_str(), &parts, TOKEN)
+    }
+
+    fn new(host: Option<&str>, parts: &[&[u8]], kind: &str) -> Self {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+        let host = host.unwrap_or("server").chars();
+        let host: String = host.map(|c| if is_plain(c) { c } else { '_' }).collect();
+        let digest = HEXLOWER.encode(&digest(parts)[..DIGEST_BYTES]);
+        Self(format!("{host}-{digest}.{kind}"))
+    }
+
+    /// One that was written down.
+    #[cfg(feature = "cli")]
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (stem, kind) = text.rsplit_once('.')?;
+        let (_, digest) = stem.rsplit_once('-')?;
+        let is_name = matches!(kind, LOGIN | TOKEN)
+            && digest.len() == 2 * DIGEST_BYTES
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        is_name.then(|| Self(text.to_owned()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether somebody has logged in for it, and so can do again.
+    #[cfg(feature = "cli")]
+    pub(in crate::source) fn is_of_login(&self) -> bool {
+        self.0.ends_with(LOGIN)
+    }
+
+    pub(super) fn file(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.0)
+    }
+}

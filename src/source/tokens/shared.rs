@@ -1,0 +1,215 @@
+//! Tokens in the state that replicas share. What is there is sealed by whoever opened that state.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use tokio::time::Instant;
+
+use super::{Grants, KeepError, Name};
+use crate::seal::digest;
+use crate::state::{SharedState, StateError};
+
+/// A value for each name, and one with all names. The state is there once the server has opened it; sources are read before.
+#[derive(Default)]
+pub(super) struct Shared(OnceLock<SharedState>);
+
+/// How long something is kept that nobody uses.
+const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long something is kept at least that cannot be renewed, whatever its end.
+const LIFE_MIN: Duration = Duration::from_secs(60);
+/// Longer than it takes to ask an issuer and the state.
+const TURN: Duration = Duration::from_secs(15);
+/// So long before its end a turn is not given back any more, since somebody else may have it by then.
+const TURN_MARGIN: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+/// The value that has all names. It is for people who look; nothing is found by it.
+const NAMES: &str = "oauth:names";
+/// How many names it has at most.
+const NAMES_MAX: usize = 200;
+/// How often a value is tried to be changed that others change too.
+const TRIES: usize = 8;
+
+impl Shared {
+    /// From now on they are there.
+    pub(super) fn is_in(&self, state: SharedState) {
+        // There is one state for as long as the process serves.
+        let _ = self.0.set(state);
+    }
+
+    fn state(&self) -> Result<&SharedState, KeepError> {
+        self.0.get().ok_or(KeepError::NoState)
+    }
+
+    pub(super) async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
+        let text = self.state()?.get(&key("grants", name)).await?;
+        text.as_deref().map(Grants::read).transpose()
+    }
+
+    pub(super) async fn put(&self, name: &Name, grants: &Grants) -> Result<(), KeepError> {
+        let state = self.state()?;
+        let text = Bytes::from(grants.text());
+        state.put(&key("grants", name), text, life(grants)).await?;
+        if let Err(error) = list(state, name).await {
+            tracing::warn!(%error, "a token is kept, and will not be listed");
+        }
+        Ok(())
+    }
+
+    /// It is sealed anew as well, so that keys can be rotated.
+    pub(super) async fn prolong(&self, name: &Name) {
+        let prolonged = async {
+            let state = self.state()?;
+            let key = key("grants", name);
+            if let Some(text) = state.get(&key).await? {
+                let life = life(&Grants::read(&text)?);
+                // What somebody else has put there meanwhile has its life already.
+                state
+                    .compare_and_swap(&key, text.clone(), text, life)
+                    .await?;
+            }
+            list(state, name).await?;
+            Ok::<_, KeepError>(())
+        };
+        if let Err(error) = prolonged.await {
+            tracing::debug!(%error, "a token is not prolonged now");
+        }
+    }
+
+    /// Waits for it as long as it takes somebody to get a token.
+    pub(super) async fn turn(&self, name: &Name) -> Result<Turn, KeepError> {
+        let state = self.state()?;
+        let key = key("turn", name);
+        let patience = Instant::now() + TURN;
+        loop {
+            let taken = Instant::now();
+            if state.put_if_absent(&key, Bytes::new(), TURN).await? {
+                return Ok(Turn {
+                    state: state.clone(),
+                    key,
+                    until: taken + TURN - TURN_MARGIN,
+                });
+            }
+            if patience <= Instant::now() {
+                return Err(KeepError::Busy);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+#[cfg(feature = "cli")]
+impl Shared {
+    pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
+        let state = self.state()?;
+        state.remove(&key("grants", name)).await?;
+        let without = |names: &mut Vec<String>| {
+            let before = names.len();
+            names.retain(|known| known != name.as_str());
+            names.len() != before
+        };
+        if let Err(error) = change(state, without).await {
+            tracing::debug!(%error, "what is listed has one more than there are");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn names(&self) -> Result<Vec<Name>, KeepError> {
+        let text = self.state()?.get(NAMES).await?;
+        let names = names_in(text.as_deref());
+        Ok(names.iter().filter_map(|name| Name::read(name)).collect())
+    }
+}
+
+/// The right to get the next token.
+pub(in crate::source) struct Turn {
+    state: SharedState,
+    key: String,
+    /// When somebody else may have it.
+    until: Instant,
+}
+
+impl Turn {
+    pub(super) async fn end(self) {
+        if self.until <= Instant::now() {
+            return;
+        }
+        if let Err(error) = self.state.remove(&self.key).await {
+            tracing::debug!(%error, "others wait a little for their turn to get a token");
+        }
+    }
+}
+
+/// Keys tell nobody which servers there are.
+fn key(kind: &str, name: &Name) -> String {
+    let digest = HEXLOWER.encode(&digest(&[name.as_str().as_bytes()]));
+    format!("oauth:{kind}:{digest}")
+}
+
+fn life(grants: &Grants) -> Duration {
+    match grants.end() {
+        None => LIFE,
+        Some(end) => {
+            let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+            left.clamp(LIFE_MIN, LIFE)
+        }
+    }
+}
+
+/// Adds a name to the list of all.
+async fn list(state: &SharedState, name: &Name) -> Result<(), StateError> {
+    change(state, |names| {
+        let is_new = !names.iter().any(|known| known == name.as_str());
+        if is_new {
+            // The oldest make room: they are more likely than others to be gone.
+            let surplus = (names.len() + 1).saturating_sub(NAMES_MAX);
+            names.drain(..surplus);
+            names.push(name.as_str().to_owned());
+        }
+        is_new
+    })
+    .await
+}
+
+/// Changes the list of all names, where others may change it too. `change` tells whether it did.
+async fn change(
+    state: &SharedState,
+    change: impl Fn(&mut Vec<String>) -> bool,
+) -> Result<(), StateError> {
+    for tried in 1..=TRIES {
+        let before = state.get(NAMES).await?;
+        let mut names = names_in(before.as_deref());
+        let is_changed = change(&mut names);
+        let text = serde_json::to_vec(&names).unwrap_or_default();
+        let done = match before {
+            // Its life begins anew.
+            Some(before) if !is_changed => {
+                state
+                    .compare_and_swap(NAMES, before.clone(), before, LIFE)
+                    .await?
+            }
+            Some(before) => {
+                state
+                    .compare_and_swap(NAMES, before, text.into(), LIFE)
+                    .await?
+            }
+            None if !is_changed => true,
+            // There is something that none of our keys opens.
+            None if tried == TRIES => {
+                state.put(NAMES, text.into(), LIFE).await?;
+                true
+            }
+            None => state.put_if_absent(NAMES, text.into(), LIFE).await?,
+        };
+        if done {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn names_in(text: Option<&[u8]>) -> Vec<String> {
+    text.and_then(|text| serde_json::from_slice(text).ok())
+        .unwrap_or_default()
+}

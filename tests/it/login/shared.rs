@@ -1,0 +1,197 @@
+//! A login that is kept in the state that replicas share.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use longshore::source::TokenStore;
+use serde_json::{Value, json};
+
+use super::World;
+use crate::support::{RedisServer, Running, Serve, Stateless, free_port};
+
+const KEY: &str = "a key that all of these replicas have and nobody else";
+
+/// A replica that is a process of its own, and says everything that it can say.
+struct Program {
+    process: Child,
+    log: std::path::PathBuf,
+    address: String,
+}
+
+impl Program {
+    fn start(world: &World, file: &str) -> Self {
+        let log = world.folder.path().join("log");
+        let port = free_port().to_string();
+        let process = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args([
+                "run",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                &port,
+                "--config",
+                file,
+            ])
+            .env_clear()
+            .env("LONGSHORE_LOG", "trace")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).expect("created"))
+            .spawn()
+            .expect("runs");
+        let program = Self {
+            process,
+            log,
+            address: format!("127.0.0.1:{port}"),
+        };
+        until(|| TcpStream::connect(&program.address).ok());
+        program
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).expect("readable")
+    }
+
+    fn call(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let text = Stateless::call("up__secret", json!({})).text();
+        let text = text.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+        stream.write_all(text.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn until<T>(found: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it never happens"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn replica(redis: &RedisServer, upstream: &Value) -> Running {
+    let upstream = serde_json::from_value(upstream.clone()).expect("valid");
+    Serve::new()
+        .configured(|c| {
+            c.state.url = Some(redis.url().into());
+            c.state.timeout_ms = 5000;
+            c.seal.keys = vec![KEY.to_owned().into()];
+            c.tokens.store = Some(TokenStore::State);
+            c.upstreams.insert("up".to_owned(), upstream);
+        })
+        .start()
+}
+
+fn call(server: &Running) -> Value {
+    let call = json!({"name": "up__secret", "arguments": {}});
+    server
+        .session("2025-11-25")
+        .request("tools/call", &call)
+        .result()
+}
+
+#[test]
+fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new(json!({}));
+    let upstream = json!({"url": world.server(), "auth": {"login": true}});
+    let file = world.configuration(&json!({
+        "state": {"url": redis.url(), "timeout_ms": 5000}, "seal": {"keys": [KEY]},
+        "tokens": {"store": "state"}, "upstreams": {"up": upstream},
+    }));
+    let config = ["--config", &*file];
+    let (done, said) = world.begin_at("up", &config).consent(&world.site.url);
+    assert!(
+        done && said.contains("in the state that replicas share"),
+        "{said}"
+    );
+    assert!(world.login().is_none(), "nothing is left here");
+
+    let (one, two) = (replica(&redis, &upstream), replica(&redis, &upstream));
+    let three = Program::start(&world, &file);
+    let work = || {
+        std::thread::scope(|scope| {
+            let calls = [
+                scope.spawn(|| call(&one)["content"][0]["text"] == "done"),
+                scope.spawn(|| call(&two)["content"][0]["text"] == "done"),
+                scope.spawn(|| three.call().contains("done")),
+            ];
+            let done = calls.map(|call| call.join().expect("no panic"));
+            assert_eq!(done, [true; 3]);
+        });
+    };
+    work();
+    assert_eq!(
+        world.site.asked("/token").len(),
+        1,
+        "the one of the login is good"
+    );
+    // Now the server takes it from none of them, and the issuer gives another one for each refresh token once.
+    for number in 1..=3 {
+        world.taken_back.store(number, Ordering::Relaxed);
+        work();
+        assert_eq!(world.site.asked("/token").len(), number + 1);
+    }
+    // A command is one more of those who share it.
+    let listed = world.run(&["list", "up", "--config", &file]);
+    assert!(super::has_tool(&listed), "{listed:?}");
+
+    let logins = world.run(&["logins", "--config", &file]);
+    let logins = String::from_utf8(logins.stdout).expect("UTF-8");
+    let kept: Vec<Value> = serde_json::from_str(&logins).expect("JSON");
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0]["server"], world.server());
+    let log = three.said();
+    assert!(
+        log.contains("TRACE") || log.contains("\"trace\""),
+        "it says little"
+    );
+    let holds = "for _, key in ipairs(redis.call('KEYS', '*')) do \
+                 if redis.call('TYPE', key).ok == 'string' \
+                 and string.find(redis.call('GET', key), ARGV[1], 1, true) then return 1 end \
+                 end return 0";
+    for canary in ["access1", "access4", "refresh1", "refresh4", KEY] {
+        for (what, text) in [("the log", &log), ("a list", &logins), ("a login", &said)] {
+            assert!(!text.contains(canary), "{what} shows {canary}");
+        }
+        assert_eq!(redis.say(&["EVAL", holds, "0", canary]), ["0"], "{canary}");
+    }
+    assert_eq!(
+        redis.say(&["EVAL", "return #redis.call('KEYS', '*oauth:grants:*')", "0"]),
+        ["1"]
+    );
+
+    let out = world.run(&["logout", "up", "--config", &file]);
+    assert!(out.status.success(), "{out:?}");
+    let revoked = world.site.asked("/revoke").pop().expect("told");
+    assert_eq!(revoked.field("token").as_deref(), Some("refresh4"));
+    until(|| (call(&one)["isError"] == true).then_some(()));
+    let listed = world.run(&["list", "up", "--config", &file]);
+    let said = String::from_utf8(listed.stderr).expect("UTF-8");
+    assert!(said.contains("do so with `longshore login`"), "{said}");
+    assert_eq!(
+        redis.say(&["EVAL", "return #redis.call('KEYS', '*oauth:grants:*')", "0"]),
+        ["0"]
+    );
+}
