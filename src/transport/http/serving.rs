@@ -80,10 +80,6 @@ struct Counted {
 }
 
 /// How far a request has come at once.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is looked at where it is returned"
-)]
 enum Progress {
     Answered(Response<Body>),
     /// Nobody has looked at it.
