@@ -22,8 +22,6 @@ enum Kind {
     /// One of its own, and more that many have in common, of which so many were sent.
     Shared(Bytes, Arc<[Bytes]>, usize),
     Incoming(hyper::body::Incoming),
-    /// The same over HTTP/2, where taking a piece wakes nobody for nothing.
-    Stream(hyper::body::Incoming),
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
 }
 
@@ -154,7 +152,6 @@ impl HttpBody for Body {
                 |body| !body.is_end_stream(),
             )
             .map_err(Into::into),
-            Kind::Stream(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Kind::Other(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -164,7 +161,7 @@ impl HttpBody for Body {
         match &self.0 {
             Kind::Pieces(first, second) => first.is_empty() && second.is_empty(),
             Kind::Shared(first, pieces, sent) => first.is_empty() && pieces.len() <= *sent,
-            Kind::Incoming(body) | Kind::Stream(body) => body.is_end_stream(),
+            Kind::Incoming(body) => body.is_end_stream(),
             Kind::Other(body) => body.is_end_stream(),
         }
     }
@@ -179,7 +176,7 @@ impl HttpBody for Body {
                 let left = pieces.iter().skip(*sent).map(Bytes::len);
                 SizeHint::with_exact((first.len() + left.sum::<usize>()) as u64)
             }
-            Kind::Incoming(body) | Kind::Stream(body) => body.size_hint(),
+            Kind::Incoming(body) => body.size_hint(),
             Kind::Other(body) => body.size_hint(),
         }
     }

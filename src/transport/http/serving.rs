@@ -118,14 +118,10 @@ impl Answering {
             watch,
         };
         let (head, body) = request.into_parts();
-        let mut body = Body::from(body);
-        if is_stream {
-            body = body.on_stream();
-        }
         Self(State::Begun(Serving {
             served: Counted { served, is_stream },
             head,
-            body,
+            body: Body::from(body),
             came,
             gzip,
             terms,
