@@ -125,7 +125,11 @@ fn rpc_12_a_message_holds_so_many_values_wherever_they_are() {
                 let name = format!("{} bytes as {place}, {fits}, {era:?}", more.len());
                 let case = Case::new(name, post);
                 refused += u64::from(!fits);
-                cases.push(if fits { case } else { case.error(400, -32600, "") });
+                cases.push(if fits {
+                    case
+                } else {
+                    case.error(400, -32600, "")
+                });
             }
         }
     }
