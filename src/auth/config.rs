@@ -290,7 +290,7 @@ fn proofs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ProofKind>, 
 fn api_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiKeyConfig>, D::Error> {
     struct Entries;
     struct Entry(ApiKeyConfig);
-    const FORM: &str = "an API key is a table with a name and keys, or a text: name=key";
+    const FORM: &str = "expected a table with a name and keys, or a text: name=key";
 
     fn entry<E: serde::de::Error>(text: &str) -> Result<ApiKeyConfig, E> {
         let Some((name, key)) = text.split_once('=') else {

@@ -84,14 +84,24 @@ impl Level {
 
 /// What is written down of what. The HTTP/2 library warns of each client that breaks its rules: strangers would decide how
 /// much is logged, of what is counted as a limit that was hit. It is heard where it is named, or where much is logged anyway.
+///
+/// A word by itself that is no level would be a part of which all is heard, and of everything else nothing.
 fn filter(level: &str) -> Result<EnvFilter, AppError> {
-    let filter = EnvFilter::builder().parse(level).map_err(|error| {
+    let refused = |problem: String| {
         AppError::from(ConfigError::Contradictions(vec![Finding {
-            problem: format!("log.level is {level:?}: {error}"),
+            problem: format!("log.level is {level:?}: {problem}"),
             advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
                 .to_owned(),
         }]))
-    })?;
+    };
+    let is_word = level.chars().all(|c| c.is_ascii_alphabetic());
+    if is_word && level.parse::<LevelFilter>().is_err() {
+        return Err(refused("it is no level".to_owned()));
+    }
+    let filter = EnvFilter::builder();
+    let filter = filter
+        .parse(level)
+        .map_err(|error| refused(error.to_string()))?;
     let hears_much = filter.max_level_hint() > Some(LevelFilter::INFO);
     Ok(match "h2=error".parse() {
         Ok(quiet) if !hears_much && !level.contains("h2") => filter.add_directive(quiet),
@@ -224,6 +234,11 @@ mod tests {
             assert!(!shown(level).contains("h2=error"), "{level}");
         }
         assert!(filter("loud=and=clear").is_err());
+        let typo = filter("information").expect_err("no level").to_string();
+        assert!(typo.contains("it is no level"), "{typo}");
+        for part in ["longshore::audit", "warn,h2", "3"] {
+            assert!(filter(part).is_ok(), "{part}");
+        }
     }
 
     #[test]

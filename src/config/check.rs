@@ -189,6 +189,14 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
+    if let Some(share) = config.telemetry.sample
+        && !(0.0..=1.0).contains(&share)
+    {
+        find(
+            format!("telemetry.sample is {share}"),
+            "give it a share from 0 to 1: 0.1 for every tenth trace",
+        );
+    }
     if let Some((setting, problem)) = config.limits.problem() {
         find(format!("{setting} cannot be what it is"), problem);
     }
@@ -396,6 +404,17 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_share_of_traces_is_a_share() {
+        for (share, fits) in [(0.0, true), (1.0, true), (1.01, false), (-0.1, false)] {
+            let mut config = Config::default();
+            config.telemetry.sample = Some(share);
+            let found = errors(&config, &Probe::default(), false);
+            let found = found.iter().any(|f| f.problem.contains("telemetry.sample"));
+            assert_eq!(found, !fits, "{share}");
+        }
+    }
 
     #[test]
     fn tokens_are_kept_where_they_are_private_and_where_somebody_has_said() {

@@ -45,9 +45,9 @@ pub struct LimitConfig {
     /// Failed attempts to authenticate from one address in a minute that are answered as such; further ones get 429.
     /// 0 for no limit. Default: 10 for public addresses.
     pub failed_authentications_per_minute: Option<u32>,
-    /// Calls that run at once. Default: 256 for each core.
+    /// Calls that run at once. 0 for no limit. Default: 256 for each core.
     pub calls: Option<usize>,
-    /// Calls of one principal that run at once, if it was proved. Default: 64.
+    /// Calls of one principal that run at once, if it was proved. 0 for no limit. Default: 64.
     pub calls_per_principal: usize,
     /// Calls that wait until another one ends. Default: 256.
     pub queue: usize,
@@ -118,7 +118,7 @@ pub struct ToolLimitConfig {
     pub per_second: f64,
     /// How many at once; 0 for as many as a second brings.
     pub burst: u32,
-    /// How many calls run at once.
+    /// How many calls run at once. Default: no limit, and so is 0.
     pub calls: Option<usize>,
 }
 

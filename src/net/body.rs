@@ -22,6 +22,8 @@ enum Kind {
     /// One of its own, and more that many have in common, of which so many were sent.
     Shared(Bytes, Arc<[Bytes]>, usize),
     Incoming(hyper::body::Incoming),
+    /// The same over HTTP/2, where taking a piece wakes nobody for nothing.
+    Stream(hyper::body::Incoming),
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
 }
 
@@ -36,6 +38,15 @@ pub(crate) enum Common {
 impl Common {
     /// One after the other.
     #[inline]
+    /// The same body, as one that comes over HTTP/2.
+    #[inline]
+    pub(crate) fn on_stream(self) -> Self {
+        match self.0 {
+            Kind::Incoming(body) => Self(Kind::Stream(body)),
+            other => Self(other),
+        }
+    }
+
     pub(crate) fn pieces(&self) -> &[Bytes] {
         match self {
             Self::One(piece) => std::slice::from_ref(piece),
@@ -143,6 +154,7 @@ impl HttpBody for Body {
                 |body| !body.is_end_stream(),
             )
             .map_err(Into::into),
+            Kind::Stream(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Kind::Other(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -152,7 +164,7 @@ impl HttpBody for Body {
         match &self.0 {
             Kind::Pieces(first, second) => first.is_empty() && second.is_empty(),
             Kind::Shared(first, pieces, sent) => first.is_empty() && pieces.len() <= *sent,
-            Kind::Incoming(body) => body.is_end_stream(),
+            Kind::Incoming(body) | Kind::Stream(body) => body.is_end_stream(),
             Kind::Other(body) => body.is_end_stream(),
         }
     }
@@ -167,7 +179,7 @@ impl HttpBody for Body {
                 let left = pieces.iter().skip(*sent).map(Bytes::len);
                 SizeHint::with_exact((first.len() + left.sum::<usize>()) as u64)
             }
-            Kind::Incoming(body) => body.size_hint(),
+            Kind::Incoming(body) | Kind::Stream(body) => body.size_hint(),
             Kind::Other(body) => body.size_hint(),
         }
     }

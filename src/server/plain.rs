@@ -13,7 +13,7 @@ use super::call::{OnDisconnect, Resumption};
 use super::generation::supported_versions;
 use super::rounds::Reach;
 use super::watched::speaks;
-use super::{Caller, Handled, Headers, Local, Server, malformed};
+use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::catalog::Room;
 use crate::protocol::message::{MessageBounds, Params, Request};
@@ -59,8 +59,13 @@ impl Server {
         };
         let watch = self.watch(local.cells(), principal, seen, &request);
         let caller = caller(principal, watch.as_ref());
-        let method = Method::ToolsCall;
-        let handled = self.dispatch(cx, method, caller, Some(headers), body, &request);
+        let incoming = Incoming {
+            caller,
+            headers: Some(headers),
+            body,
+            request: &request,
+        };
+        let handled = self.dispatch(cx, Method::ToolsCall, incoming);
         self.watched(watch, &request, handled)
     }
 
@@ -80,15 +85,13 @@ impl Server {
                 ..Params::default()
             },
         };
-        let body = Bytes::new();
-        self.dispatch(
-            cx,
-            Method::ToolsList,
-            caller(principal, None),
-            None,
-            &body,
-            &request,
-        )
+        let incoming = Incoming {
+            caller: caller(principal, None),
+            headers: None,
+            body: &Bytes::new(),
+            request: &request,
+        };
+        self.dispatch(cx, Method::ToolsList, incoming)
     }
 
     /// What this server says about itself.

@@ -217,12 +217,25 @@ pub(super) async fn fetch(
     Ok(answer.body.to_vec())
 }
 
+/// Where a path begins that says nothing of it: not beside the configuration, as one may think.
+fn from_where(path: &Path) -> String {
+    match std::env::current_dir() {
+        Ok(here) if path.is_relative() => {
+            format!(
+                "; it is looked for from {}, where the process was started",
+                here.display()
+            )
+        }
+        _ => String::new(),
+    }
+}
+
 pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(max as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        .map_err(|e| format!("{} cannot be read: {e}{}", path.display(), from_where(path)))?;
     if max < bytes.len() {
         return Err(format!(
             "{} is larger than {max} bytes, which openapi.document_bytes allows",

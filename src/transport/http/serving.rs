@@ -80,10 +80,6 @@ struct Counted {
 }
 
 /// How far a request has come at once.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is looked at where it is returned"
-)]
 enum Progress {
     Answered(Response<Body>),
     /// Nobody has looked at it.
@@ -122,10 +118,14 @@ impl Answering {
             watch,
         };
         let (head, body) = request.into_parts();
+        let mut body = Body::from(body);
+        if is_stream {
+            body = body.on_stream();
+        }
         Self(State::Begun(Serving {
             served: Counted { served, is_stream },
             head,
-            body: Body::from(body),
+            body,
             came,
             gzip,
             terms,
