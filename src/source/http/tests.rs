@@ -1,7 +1,6 @@
 mod credentials;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,7 @@
 //! What a request is proved with: tokens that are got, kept and got anew, and that nobody is shown.
 
+use std::time::Duration;
+
 use super::*;
 use crate::environment::Probe;
 use crate::source::tokens::{TokenStore, TokensConfig};
