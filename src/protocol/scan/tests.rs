@@ -151,9 +151,9 @@ fn values_in_arrays_and_objects_are_counted() {
         read.is_ok()
     };
     for (text, values) in [
-        ("[1,[2,3],{}]", 5),
-        (r#"{"a":{"b":[1]}}"#, 3),
-        ("[]", 0),
+        ("[1,[2,3],{}]", 6),
+        (r#"{"a":{"b":[1]}}"#, 4),
+        ("[]", 1),
         ("7", 0),
     ] {
         assert!(accepts(text, values), "{text}");
