@@ -21,7 +21,7 @@ use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
 use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
-use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, Shared};
+use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, ServerParts, Shared};
 #[cfg(feature = "cli")]
 use crate::source::Tokens;
 use crate::state::{OpenStateError, SharedState, State};
@@ -314,17 +314,17 @@ impl App {
         if let Some(upstreams) = &self.offers.upstreams {
             backends::watch(upstreams, &telemetry);
         }
-        let server = Server::new(
-            config.server.clone(),
+        let server = Server::new(ServerParts {
+            config: config.server.clone(),
             keys,
             shared,
             catalog,
-            self.methods,
+            methods: self.methods,
             telemetry,
             admission,
             limits,
             audit,
-        );
+        });
         Ok(Built {
             server: Arc::new(server),
             gathered,

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
 use crate::server::{
-    Admission, Chosen, MethodHandler, Server, ServerConfig, Shared, fault_of_mount,
+    Admission, Chosen, MethodHandler, Server, ServerConfig, ServerParts, Shared, fault_of_mount,
 };
 use crate::state::SharedState;
 use crate::telemetry::Telemetry;
@@ -140,17 +140,17 @@ pub(super) fn build(
             policy: Policy::new(&config.policy)?,
             proved: parts.proved,
         };
-        let server = Server::new(
-            settings,
-            Arc::clone(&parts.keys),
+        let server = Server::new(ServerParts {
+            config: settings,
+            keys: Arc::clone(&parts.keys),
             shared,
             catalog,
-            parts.methods.clone(),
-            parts.telemetry.clone(),
+            methods: parts.methods.clone(),
+            telemetry: parts.telemetry.clone(),
             admission,
-            Arc::clone(&parts.limits),
-            parts.audit.clone(),
-        );
+            limits: Arc::clone(&parts.limits),
+            audit: parts.audit.clone(),
+        });
         mounts.push(Mount {
             name: name.into(),
             server: Arc::new(server),

@@ -1,4 +1,5 @@
 //! The signals that end a server.
+
 use crate::net;
 
 /// Waits for the first signal to stop, and has the second one end the process.

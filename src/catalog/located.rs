@@ -667,19 +667,8 @@ mod tests {
     }
 
     fn there<T: DeserializeOwned>(tree: &Value) -> Result<T, (String, String)> {
-        serde_path_to_error::deserialize(tree).map_err(|error| {
-            let mut path = error.path().to_string();
-            // A key that is neither a number nor a truth value has no name there.
-            if let Some(member) = path.strip_suffix(".?") {
-                path = format!("{member}.{}", key_of(tree, member));
-            }
-            (path, error.inner().to_string())
-        })
-    }
-
-    fn key_of<'t>(tree: &'t Value, member: &str) -> &'t str {
-        let key = tree[member].as_object().and_then(|map| map.keys().next());
-        key.map_or("", |key| key)
+        serde_path_to_error::deserialize(tree)
+            .map_err(|error| (error.path().to_string(), error.inner().to_string()))
     }
 
     #[test]
@@ -764,6 +753,11 @@ mod tests {
                     let (path, why) = read.expect_err("an array");
                     let refusal = "invalid type: sequence, expected struct Whole";
                     assert_eq!((&*path, &*why), ("inner", refusal));
+                } else if member.starts_with("by_") {
+                    // There keys that are no strings have no names, or others than what is written.
+                    let why = |refused: (String, String)| refused.1;
+                    let there = there::<Whole>(&tree).map_err(why);
+                    assert_eq!(read.map_err(why), there, "{tree}");
                 } else {
                     assert_eq!(read, there::<Whole>(&tree), "{tree}");
                 }

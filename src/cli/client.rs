@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use comfy_table::{Cell, ContentArrangement, Table, presets};
+use comfy_table::Cell;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Failure;
 use super::config::print;
 use super::run::load;
+use super::table::table;
 use crate::app::{AppError, tokens};
 use crate::client::{Client, ClientError, Listener, Options, Params};
 use crate::config::{Config, Flags};
@@ -453,15 +454,7 @@ fn tables(all: &Value) -> String {
         if entries.is_empty() {
             continue;
         }
-        let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_header([kind.to_uppercase(), String::new(), String::new()]);
-        // Some terminals do not say how wide they are.
-        if table.width().is_none_or(|width| width < 40) {
-            table.set_width(100);
-        }
+        let mut table = table([kind.to_uppercase(), String::new(), String::new()], 100);
         for entry in entries {
             let told = entry["description"]
                 .as_str()

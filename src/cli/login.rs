@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use comfy_table::{Cell, ContentArrangement, Table, presets};
+use comfy_table::Cell;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use super::client::{clean, find, of_server};
 use super::config::print;
 use super::output;
 use super::run::load;
+use super::table::{line, table};
 use crate::app::{AppError, tokens};
 use crate::config::{Config, Flags};
 use crate::environment::Probe;
@@ -233,7 +234,7 @@ pub(super) fn list(args: &LoginsArgs) -> Result<(), Failure> {
     if known.is_empty() {
         return print(&format!("no token is kept in {tokens}\n"));
     }
-    print(&table(&known))
+    print(&listed(&known))
 }
 
 /// When a token ends, for those who read and for those who count.
@@ -254,17 +255,9 @@ fn as_json(known: &Known) -> Value {
     })
 }
 
-fn table(known: &[Known]) -> String {
+fn listed(known: &[Known]) -> String {
     let now = SystemTime::now();
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["SERVER", "ISSUER", "CLIENT", "SCOPES", "ENDS"]);
-    // Some terminals do not say how wide they are.
-    if table.width().is_none_or(|width| width < 40) {
-        table.set_width(120);
-    }
+    let mut table = table(["SERVER", "ISSUER", "CLIENT", "SCOPES", "ENDS"], 120);
     for known in known {
         let server = match &*known.server {
             "" => &known.resource,
@@ -285,7 +278,7 @@ fn table(known: &[Known]) -> String {
             &known.scopes.join(" "),
             &ends,
         ];
-        table.add_row(cells.map(|text| Cell::new(clean(text).replace(['\n', '\t'], " "))));
+        table.add_row(cells.map(|text| Cell::new(line(text))));
     }
     format!("{table}\n")
 }

@@ -13,6 +13,7 @@ mod output;
 mod policy;
 mod registry;
 mod run;
+mod table;
 
 use std::process::ExitCode;
 

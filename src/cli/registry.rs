@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 
 use clap::{Args, Subcommand};
-use comfy_table::{Cell, ContentArrangement, Table, presets};
+use comfy_table::Cell;
 use serde_json::{Value, json};
 
 use super::Failure;
 use super::client::{clean, of_server};
 use super::config::print;
 use super::output;
+use super::table::{line, table};
 use crate::app::AppError;
 use crate::net::with_causes;
 use crate::source::{
@@ -83,7 +84,7 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
                 let found: Vec<Value> = found.iter().map(as_json).collect();
                 print(&format!("{:#}\n", Value::from(found)))
             } else {
-                print(&table(&found))
+                print(&listed(&found))
             }
         }
         RegistryCommand::Show {
@@ -130,19 +131,11 @@ fn as_json(server: &Server) -> Value {
     })
 }
 
-fn table(found: &[Server]) -> String {
+fn listed(found: &[Server]) -> String {
     if found.is_empty() {
         return "nothing was found\n".to_owned();
     }
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["NAME", "VERSION", "BY", ""]);
-    // Some terminals do not say how wide they are.
-    if table.width().is_none_or(|width| width < 40) {
-        table.set_width(120);
-    }
+    let mut table = table(["NAME", "VERSION", "BY", ""], 120);
     for server in found {
         table.add_row([
             Cell::new(line(&server.name)),
@@ -152,11 +145,6 @@ fn table(found: &[Server]) -> String {
         ]);
     }
     format!("{table}\n")
-}
-
-/// One line of a text of a stranger's.
-fn line(text: &str) -> String {
-    clean(text).replace(['\n', '\t'], " ")
 }
 
 /// What somebody has to know who uses the entry.

@@ -1,6 +1,7 @@
 //! `longshore run`.
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::config::{Config, Flags, Loaded, LogFormat, Transport, Watch};
 use crate::environment::Probe;
+#[cfg(target_os = "linux")]
 use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
 
@@ -104,19 +106,20 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         }
         #[cfg(target_os = "linux")]
         net::spawn(give_back_what_has_started());
-        let Some(restart) = restart else {
-            Box::pin(bound.serve_until(stop_signal(signals))).await?;
-            return Ok(false);
+        let starts_again = std::cell::Cell::new(false);
+        // One kind of future, for serving is compiled for each.
+        let stop: Pin<Box<dyn Future<Output = ()> + '_>> = match &restart {
+            None => Box::pin(stop_signal(signals)),
+            Some(restart) => Box::pin(async {
+                starts_again.set(true);
+                tokio::select! {
+                    () = stop_signal(signals) => starts_again.set(false),
+                    () = restart.notified() => {}
+                    () = replaced.changed() => tracing::info!("the program has changed"),
+                }
+            }),
         };
-        let starts_again = std::cell::Cell::new(true);
-        let serving = bound.serve_until(async {
-            tokio::select! {
-                () = stop_signal(signals) => starts_again.set(false),
-                () = restart.notified() => {}
-                () = replaced.changed() => tracing::info!("the program has changed"),
-            }
-        });
-        Box::pin(serving).await?;
+        Box::pin(bound.serve_until(stop)).await?;
         Ok::<_, AppError>(starts_again.get())
     });
     runtime.shutdown_background();

@@ -32,6 +32,7 @@ pub use error::ClientError;
 pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
 
+use crate::catalog::located;
 use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
 use http::About;
@@ -331,7 +332,7 @@ impl Client {
             .unwrap_or_default();
         self.server = ServerInfo {
             revision,
-            implementation: serde_json::from_value(info).unwrap_or_default(),
+            implementation: located::read(&info).unwrap_or_default(),
             capabilities: result.capabilities,
             instructions: result.instructions,
         };
@@ -428,8 +429,8 @@ impl Client {
             }
             let mut answers = Map::new();
             for (key, question) in round.input_requests {
-                let question: Question = serde_json::from_value(question).map_err(|error| {
-                    ClientError::Protocol(format!("a question of its: {error}"))
+                let question: Question = located::read(&question).map_err(|misfit| {
+                    ClientError::Protocol(format!("a question of its: {}", misfit.cause))
                 })?;
                 let asked = match &listener {
                     Some(listener) => listener.question(question.method, question.params).await,

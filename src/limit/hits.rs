@@ -51,6 +51,8 @@ pub enum Limit {
     JsonDepth,
     /// Members of an object in a message.
     JsonMembers,
+    /// Values of a message.
+    JsonValues,
     /// Bytes of a request's id.
     IdBytes,
     /// Messages of an array.
@@ -97,7 +99,7 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::OpenFiles,
@@ -119,6 +121,7 @@ impl Limit {
         Self::StdioMessage,
         Self::JsonDepth,
         Self::JsonMembers,
+        Self::JsonValues,
         Self::IdBytes,
         Self::Batch,
         Self::BatchBytes,
@@ -166,6 +169,7 @@ impl Limit {
             Self::StdioMessage => "stdio.message_bytes",
             Self::JsonDepth => "server.messages.depth",
             Self::JsonMembers => "server.messages.members",
+            Self::JsonValues => "server.messages.values",
             Self::IdBytes => "server.messages.id_bytes",
             Self::Batch => "server.messages.batch",
             Self::BatchBytes => "server.messages.batch_bytes",

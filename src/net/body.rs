@@ -65,6 +65,15 @@ impl From<Bytes> for Common {
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Body {
+    /// The same body, as one that comes over HTTP/2.
+    #[inline]
+    pub(crate) fn on_stream(self) -> Self {
+        match self.0 {
+            Kind::Incoming(body) => Self(Kind::Stream(body)),
+            other => Self(other),
+        }
+    }
+
     /// No bytes.
     pub fn empty() -> Self {
         Self::pieces(Bytes::new(), Bytes::new())

@@ -15,7 +15,8 @@ pub(crate) const ID_MAX_BYTES: usize = 1024;
 /// JSON text of the version that a message says it speaks.
 const VERSION: &str = r#""2.0""#;
 
-/// How much one message may hold. None of the numbers can be more than it is by default.
+/// How much one message may hold. None of the numbers can be more than it is by default, which for values is any number:
+/// whoever reads a part of a message again need not count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageBounds {
     scan: Bounds,
@@ -23,18 +24,23 @@ pub(crate) struct MessageBounds {
 }
 
 impl MessageBounds {
-    /// So many levels, so many members in one object, and so many bytes of an id that is a string.
-    pub(crate) fn new(depth: u32, members: u16, id_bytes: usize) -> Self {
+    /// So many levels, so many members in one object, so many values, and so many bytes of an id that is a string.
+    pub(crate) fn new(depth: u32, members: u16, values: u32, id_bytes: usize) -> Self {
         Self {
-            scan: Bounds::new(depth, members),
+            scan: Bounds::new(depth, members, values),
             id_bytes: id_bytes.min(ID_MAX_BYTES),
         }
+    }
+
+    /// How much a document may hold that is no message.
+    pub(crate) fn of_documents(self) -> Bounds {
+        self.scan
     }
 }
 
 impl Default for MessageBounds {
     fn default() -> Self {
-        Self::new(DEPTH_MAX, MEMBERS_MAX, ID_MAX_BYTES)
+        Self::new(DEPTH_MAX, MEMBERS_MAX, u32::MAX, ID_MAX_BYTES)
     }
 }
 
@@ -43,6 +49,7 @@ impl Default for MessageBounds {
 pub(crate) enum Excess {
     Depth,
     Members,
+    Values,
     Id,
 }
 
@@ -585,6 +592,11 @@ impl Malformed<'_> {
             Some(Bound::Members) => Self {
                 kind: MalformedKind::Invalid,
                 excess: Some(Excess::Members),
+                ..parse
+            },
+            Some(Bound::Values) => Self {
+                kind: MalformedKind::Invalid,
+                excess: Some(Excess::Values),
                 ..parse
             },
         }

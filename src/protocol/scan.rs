@@ -1,7 +1,8 @@
 //! A strict JSON scanner that finds where values begin and end, and makes no tree of them.
 //!
-//! It accepts what RFC 8259 does and `serde_json` reads into a `Value`, within two bounds: at most
-//! [`DEPTH_MAX`] levels, and at most [`MEMBERS_MAX`] members in one object, or fewer ([`Bounds`]). Escapes of lone surrogates are
+//! It accepts what RFC 8259 does and `serde_json` reads into a `Value`, within bounds: at most
+//! [`DEPTH_MAX`] levels, and at most [`MEMBERS_MAX`] members in one object, or fewer, and as many values as are wanted
+//! ([`Bounds`]). Escapes of lone surrogates are
 //! refused, since no Rust string can hold them. Numbers are checked for their grammar only: what they are
 //! worth is the reader's affair.
 //!
@@ -16,27 +17,30 @@ pub(crate) const DEPTH_MAX: u32 = 64;
 /// How many members one object may have.
 pub(crate) const MEMBERS_MAX: u16 = 10_000;
 
-/// How much a document may hold. Never more than [`DEPTH_MAX`] and [`MEMBERS_MAX`], which are the default.
+/// How much a document may hold. Never more than [`DEPTH_MAX`] and [`MEMBERS_MAX`], which are the default; and any number
+/// of values, unless it is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// What is counted from, so that it is always the same number that is counted up to.
     depth: u32,
     members: u16,
+    values: u32,
 }
 
 impl Bounds {
-    /// So many levels, and so many members in one object.
-    pub(crate) fn new(depth: u32, members: u16) -> Self {
+    /// So many levels, so many members in one object, and so many values in the arrays and objects that are skipped.
+    pub(crate) fn new(depth: u32, members: u16, values: u32) -> Self {
         Self {
             depth: DEPTH_MAX.saturating_sub(depth),
             members: MEMBERS_MAX.saturating_sub(members),
+            values,
         }
     }
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self::new(DEPTH_MAX, MEMBERS_MAX)
+        Self::new(DEPTH_MAX, MEMBERS_MAX, u32::MAX)
     }
 }
 
@@ -45,6 +49,7 @@ impl Default for Bounds {
 pub(crate) enum Bound {
     Depth,
     Members,
+    Values,
 }
 
 /// Reads a document from left to right.
@@ -55,6 +60,8 @@ pub(crate) struct Scanner<'a> {
     depth: u32,
     /// What the members of an object are counted from.
     members: u16,
+    /// How many values there may still be.
+    values: u32,
     /// Why it was given up, if that was for its size.
     exceeded: Option<Bound>,
 }
@@ -96,6 +103,7 @@ impl<'a> Scanner<'a> {
             at: 0,
             depth: bounds.depth,
             members: bounds.members,
+            values: bounds.values,
             exceeded: None,
         }
     }
@@ -220,6 +228,7 @@ impl<'a> Scanner<'a> {
         }
         loop {
             self.peek();
+            self.one_more()?;
             element(self)?;
             if !self.more(b']')? {
                 return self.leave();
@@ -263,6 +272,7 @@ impl<'a> Scanner<'a> {
         let mut members = [0_u16; DEPTH_MAX as usize];
         loop {
             // A value begins here.
+            self.one_more()?;
             let first = self.peek();
             match first {
                 Some(b'{') => {
@@ -386,6 +396,18 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         self.depth -= 1;
         Ok(())
+    }
+
+    /// Trees take many times the memory of their texts, so it is counted what they would have to hold.
+    #[inline(always)]
+    fn one_more(&mut self) -> Result<(), ScanError> {
+        match self.values.checked_sub(1) {
+            Some(left) => {
+                self.values = left;
+                Ok(())
+            }
+            None => self.exceeds(Bound::Values, "there are too many values"),
+        }
     }
 
     #[inline]

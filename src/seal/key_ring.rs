@@ -80,23 +80,7 @@ impl KeyRing {
 
     /// Encrypts and authenticates; the result is visible ASCII.
     pub(crate) fn seal(&self, purpose: Purpose<'_>, plain: &[u8]) -> String {
-        let key = &self.keys[0];
-        let nonce = random_bytes::<NONCE_LEN>();
-        let mut sealed = Vec::with_capacity(HEADER_LEN + plain.len() + TAG_LEN);
-        sealed.push(FORMAT);
-        sealed.extend_from_slice(&key.id);
-        sealed.extend_from_slice(&nonce);
-        sealed.extend_from_slice(plain);
-        let tag = key.aead.seal_in_place_separate_tag(
-            Nonce::assume_unique_for_key(nonce),
-            Aad::from(purpose.bytes()),
-            &mut sealed[HEADER_LEN..],
-        );
-        match tag {
-            Ok(tag) => sealed.extend_from_slice(tag.as_ref()),
-            Err(_) => unreachable!("AES-GCM-SIV refuses only texts of 2^36 bytes"),
-        }
-        URL_SAFE_NO_PAD.encode(sealed)
+        URL_SAFE_NO_PAD.encode(self.keys[0].seal(random_bytes(), purpose, plain))
     }
 
     /// Undoes [`seal`](Self::seal). `None` if it was sealed for something else, by an unknown key, or tampered with.
@@ -229,6 +213,10 @@ impl Key {
         // these are equal only where everything is.
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&self.mac(purpose, plain)[..NONCE_LEN]);
+        self.seal(nonce, purpose, plain)
+    }
+
+    fn seal(&self, nonce: [u8; NONCE_LEN], purpose: Purpose<'_>, plain: &[u8]) -> Vec<u8> {
         let mut sealed = Vec::with_capacity(HEADER_LEN + plain.len() + TAG_LEN);
         sealed.push(FORMAT);
         sealed.extend_from_slice(&self.id);

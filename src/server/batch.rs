@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::reply::Reply;
 use super::watched::speaks;
-use super::{Caller, Handled, Headers, Local, Server, malformed};
+use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::limit::{Limit, Refused};
 use crate::protocol::message::Message;
@@ -51,7 +51,7 @@ impl Server {
                 }),
                 _ => None,
             };
-            answers.extend(self.batched(cx, by, caller, headers, body, text, limited));
+            answers.extend(self.batched(cx, by, caller, headers, (body, text), limited));
         }
         let server = Arc::clone(self);
         Handled::Later(Box::pin(async move {
@@ -72,18 +72,13 @@ impl Server {
 
     /// One message of an array. `None` if it wants no answer. A request that is `limited` is refused, so that the others
     /// get their answers.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each comes from another place, and none is kept"
-    )]
     fn batched(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         (local, seen): (&Local, Seen<'_>),
         caller: Caller<'_>,
         headers: Option<Headers<'_>>,
-        body: &Bytes,
-        text: &str,
+        (body, text): (&Bytes, &str),
         limited: Option<Refused>,
     ) -> Option<Handled> {
         let request = match Message::within(text, self.bounds) {
@@ -123,7 +118,13 @@ impl Server {
             watch: watch.as_ref(),
             ..caller
         };
-        let handled = self.session_request(cx, caller, headers, body, &request);
+        let incoming = Incoming {
+            caller,
+            headers,
+            body,
+            request: &request,
+        };
+        let handled = self.session_request(cx, incoming);
         Some(self.watched(watch, &request, handled))
     }
 }

@@ -13,13 +13,12 @@ use super::generation::Generation;
 use super::prompts::{self, unknown_prompt, without_place};
 use super::reply::{Reply, begin, finish};
 use super::tools::{internal_error, invalid_params, stopped};
-use super::{Caller, Handled, Headers, Server, truncated};
+use super::{Caller, Handled, Incoming, Server, truncated};
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
     Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
     PromptError, ResourceError, ResourceErrorKind, strict,
 };
-use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
 
 /// COMP-02: how many values a client is sent.
@@ -134,10 +133,14 @@ impl Server {
     pub(super) fn complete(
         &self,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Result<Handled, Reply> {
+        let Incoming {
+            caller,
+            headers,
+            request,
+            ..
+        } = incoming;
         let id = request.id;
         let params = request.params.object.unwrap_or("{}");
         let params: CompleteParams<'_> =
@@ -192,13 +195,13 @@ impl Server {
                 let start = |context| entry.prompt.complete(context, asked);
                 let conclude =
                     move |outcome| Handled::Now(completing.conclude(outcome, prompt_failed));
-                self.run(cx, caller, request.id, start, context, terms, conclude)
+                self.run(cx, id, start, context, terms, conclude)
             }
             Whose::Template(entry) => {
                 let start = |context| entry.template.complete(context, asked);
                 let conclude =
                     move |outcome| Handled::Now(completing.conclude(outcome, template_failed));
-                self.run(cx, caller, request.id, start, context, terms, conclude)
+                self.run(cx, id, start, context, terms, conclude)
             }
         })
     }

@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 
 use super::call::Outcome;
 use super::reply::{Reply, begin};
-use super::{Caller, Handled, Headers, Server, audited, generation, tools};
+use super::{Handled, Incoming, Server, audited, generation, tools};
 use crate::catalog::{Asking, CallContext, Client, Outlet, RequestId};
-use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 
 /// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
@@ -20,10 +19,14 @@ impl Server {
     pub(super) fn other_method(
         &self,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Option<Handled> {
+        let Incoming {
+            caller,
+            headers,
+            request,
+            ..
+        } = incoming;
         // The specification's own stay what they are, also in revisions that do not have them.
         if Method::parse(&request.method).is_some() {
             return None;
@@ -85,7 +88,7 @@ impl Server {
             })
         };
         let terms = self.terms(caller, None);
-        Some(self.run(cx, caller, request.id, start, context, terms, conclude))
+        Some(self.run(cx, request.id, start, context, terms, conclude))
     }
 }
 

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use bytes::Bytes;
-
 use super::reply::{Answer, Refusal, Reply};
 use super::tools::invalid_params;
-use super::{Caller, Handled, Headers, Server, audited, stateless, truncated};
+use super::{Handled, Incoming, Server, audited, stateless, truncated};
 use crate::catalog::LogLevel;
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
@@ -18,15 +16,13 @@ impl Server {
     pub(super) fn session_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Handled {
-        match Method::parse(&request.method).filter(|method| method.is_in(caller.revision)) {
-            Some(method) => self.dispatch(cx, method, caller, headers, body, request),
+        let (request, revision) = (incoming.request, incoming.caller.revision);
+        match Method::parse(&request.method).filter(|method| method.is_in(revision)) {
+            Some(method) => self.dispatch(cx, method, incoming),
             None => self
-                .other_method(cx, caller, headers, request)
+                .other_method(cx, incoming)
                 .unwrap_or_else(|| Handled::Now(method_not_found(request))),
         }
     }
@@ -36,21 +32,18 @@ impl Server {
     pub(super) fn stateless_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Handled {
-        let mcp = headers.as_ref().and_then(|headers| headers.mcp);
-        match stateless::check_envelope(request, mcp) {
+        let request = incoming.request;
+        match stateless::check_envelope(request, incoming.mcp()) {
             // A call's level is looked at after its name.
             Ok(method) if method != Method::ToolsCall => match stateless::log_level(request) {
-                Ok(_) => self.dispatch(cx, method, caller, headers, body, request),
+                Ok(_) => self.dispatch(cx, method, incoming),
                 Err(refusal) => Handled::Now(refusal),
             },
-            Ok(method) => self.dispatch(cx, method, caller, headers, body, request),
+            Ok(method) => self.dispatch(cx, method, incoming),
             Err(refusal) if is_unknown_method(&refusal) => self
-                .other_method(cx, caller, headers, request)
+                .other_method(cx, incoming)
                 .unwrap_or(Handled::Now(refusal)),
             Err(refusal) => Handled::Now(refusal),
         }
@@ -62,17 +55,17 @@ impl Server {
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         method: Method,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Handled {
+        let Incoming {
+            caller, request, ..
+        } = incoming;
         caller.names(self.operations.of(method));
         if caller.is_barred() {
             return Handled::Now(audited::unrecorded(request.id));
         }
         Handled::Now(match method {
-            Method::ToolsCall => return self.call_tool(cx, caller, headers, body, request),
+            Method::ToolsCall => return self.call_tool(cx, incoming),
             Method::ToolsList => self.list_tools(caller, request),
             Method::Ping => Reply::fixed(request.id, br#","result":{}}"#),
             Method::Discover => Reply::fixed(request.id, &self.generation.load().discovered),
@@ -82,7 +75,7 @@ impl Server {
                 request.id,
                 &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
             ),
-            other => return self.dispatch_further(cx, other, caller, headers, body, request),
+            other => return self.dispatch_further(cx, other, incoming),
         })
     }
 
@@ -91,13 +84,13 @@ impl Server {
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         method: Method,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Handled {
+        let Incoming {
+            caller, request, ..
+        } = incoming;
         if method == Method::Listen {
-            let over_http = headers.is_some();
+            let over_http = incoming.headers.is_some();
             let listening = self.listen(caller, over_http, request);
             return listening.unwrap_or_else(Handled::Now);
         }
@@ -111,15 +104,15 @@ impl Server {
         let handled = match method {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),
-            Method::ResourcesRead => self.read_resource(cx, caller, headers, body, request),
+            Method::ResourcesRead => self.read_resource(cx, incoming),
             Method::ResourcesSubscribe => self.change_subscription(caller, request, true),
             Method::ResourcesUnsubscribe => self.change_subscription(caller, request, false),
             Method::PromptsList => Ok(Handled::Now(self.list_prompts(caller, request))),
-            Method::PromptsGet => self.get_prompt(cx, caller, headers, body, request),
-            Method::Complete => self.complete(cx, caller, headers, request),
+            Method::PromptsGet => self.get_prompt(cx, incoming),
+            Method::Complete => self.complete(cx, incoming),
             Method::TasksList => self.list_tasks(caller, request),
             Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
-                self.task_method(cx, method, caller, headers, body, request)
+                self.task_method(cx, method, incoming)
             }
             Method::SkillsList => Ok(Handled::Now(self.list_skills(caller, request))),
             Method::SkillsGet => Ok(Handled::Now(self.get_skill(caller, request))),
@@ -140,31 +133,26 @@ impl Server {
     #[inline]
     pub(super) fn check_named(
         &self,
-        caller: Caller<'_>,
-        headers: Option<&Headers<'_>>,
-        request: &Request<'_>,
+        incoming: &Incoming<'_>,
         name: &str,
     ) -> Result<Option<LogLevel>, Reply> {
+        let caller = incoming.caller;
         if caller.revision.has_sessions() {
             return Ok(caller.session.map(|session| self.levels.get(session)));
         }
-        if let Some(mcp) = headers.and_then(|headers| headers.mcp) {
-            stateless::check_name(request, name, mcp)?;
+        if let Some(mcp) = incoming.mcp() {
+            stateless::check_name(incoming.request, name, mcp)?;
         }
-        stateless::log_level(request)
+        stateless::log_level(incoming.request)
     }
 }
 
 /// What is said to a request that has to name something, and does not.
 #[cold]
-pub(super) fn unnamed(
-    caller: Caller<'_>,
-    headers: Option<&Headers<'_>>,
-    request: &Request<'_>,
-    problem: &str,
-) -> Reply {
-    if !caller.revision.has_sessions()
-        && let Some(mcp) = headers.and_then(|headers| headers.mcp)
+pub(super) fn unnamed(incoming: &Incoming<'_>, problem: &str) -> Reply {
+    let request = incoming.request;
+    if !incoming.caller.revision.has_sessions()
+        && let Some(mcp) = incoming.mcp()
         && let Err(mismatch) = stateless::check_unnamed(request, mcp)
     {
         return mismatch;

@@ -13,7 +13,8 @@ use super::reply::{Answer, Refusal, Reply};
 use super::rounds::Reach;
 use super::watched::speaks;
 use super::{
-    BatchPolicy, Caller, Handled, Headers, Local, Server, StaleSessions, malformed, stateless,
+    BatchPolicy, Caller, Handled, Headers, Incoming, Local, Server, StaleSessions, malformed,
+    stateless,
 };
 use crate::auth::Principal;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
@@ -72,8 +73,8 @@ impl Server {
                     peer: head.peer,
                 };
                 let watch = self.watch(local.cells(), head.principal, seen, request);
-                let handled =
-                    self.http_request(cx, local, head, version, body, request, watch.as_ref());
+                let (head, message) = ((head, version), (body, request));
+                let handled = self.http_request(cx, local, head, message, watch.as_ref());
                 return self.watched(watch, request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
@@ -100,18 +101,12 @@ impl Server {
 
     /// One request, by the decision table of eras.
     #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each comes from another place, and none is kept"
-    )]
     fn http_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         local: &Local,
-        head: &mut HttpHead<'_>,
-        version: VersionHeader,
-        body: &Bytes,
-        request: &Request<'_>,
+        (head, version): (&mut HttpHead<'_>, VersionHeader),
+        (body, request): (&Bytes, &Request<'_>),
         watch: Option<&Watch<'_>>,
     ) -> Handled {
         let stream_after = head.takes_streams.then(|| self.stream_after());
@@ -131,8 +126,13 @@ impl Server {
                 now: local.now(),
                 watch,
             };
-            let headers = Some(head.headers());
-            return self.stateless_request(cx, caller, headers, body, request);
+            let incoming = Incoming {
+                caller,
+                headers: Some(head.headers()),
+                body,
+                request,
+            };
+            return self.stateless_request(cx, incoming);
         }
         if request.method == "initialize" && version != VersionHeader::Unknown {
             if let Err(refused) = self.limits.begin_session(head.principal, head.peer) {
@@ -171,8 +171,13 @@ impl Server {
             now: local.now(),
             watch,
         };
-        let headers = Some(head.headers());
-        self.session_request(cx, caller, headers, body, request)
+        let incoming = Incoming {
+            caller,
+            headers: Some(head.headers()),
+            body,
+            request,
+        };
+        self.session_request(cx, incoming)
     }
 
     /// A notification or a response of the handshake era: heard if the session is good (HTTP-05).

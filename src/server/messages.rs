@@ -29,6 +29,9 @@ pub struct MessagesConfig {
     pub members: u16,
     /// Bytes of an id that is a string, 1024 at most; at least 36, which is a UUID. Default: 1024; beyond: error -32600.
     pub id_bytes: usize,
+    /// How many values the arrays and objects of one message may hold together; at least 1000. A tree of them takes a hundred
+    /// times the memory of a text of small ones. Default: 250000; beyond: error -32600.
+    pub values: u32,
     /// How many messages one array may have (2025-03-26), 1000 at most. Default: 50; beyond: error -32600.
     pub batch: usize,
     /// Bytes of the answers to an array together. Default: 16777216, 16 MiB; beyond: error -32600.
@@ -41,6 +44,7 @@ impl Default for MessagesConfig {
             depth: 64,
             members: 10_000,
             id_bytes: 1024,
+            values: 250_000,
             batch: 50,
             batch_bytes: 16 * 1024 * 1024,
         }
@@ -59,6 +63,9 @@ impl MessagesConfig {
         if !(36..=1024).contains(&self.id_bytes) {
             return Some(("server.messages.id_bytes", "give it 36 to 1024 bytes"));
         }
+        if self.values < 1000 {
+            return Some(("server.messages.values", "give it at least 1000 values"));
+        }
         if !(1..=1000).contains(&self.batch) {
             let advice =
                 "give it 1 to 1000 messages; server.batch = \"never\" takes no arrays at all";
@@ -71,7 +78,7 @@ impl MessagesConfig {
     }
 
     pub(super) fn bounds(&self) -> MessageBounds {
-        MessageBounds::new(self.depth, self.members, self.id_bytes)
+        MessageBounds::new(self.depth, self.members, self.values, self.id_bytes)
     }
 }
 
@@ -88,6 +95,7 @@ impl Server {
             None => error,
             Some(Excess::Depth) => self.exceeded(Limit::JsonDepth, error),
             Some(Excess::Members) => self.exceeded(Limit::JsonMembers, error),
+            Some(Excess::Values) => self.exceeded(Limit::JsonValues, error),
             Some(Excess::Id) => self.exceeded(Limit::IdBytes, error),
         };
         Reply::refused(Refusal::Malformed, problem.id, &error)
@@ -138,6 +146,11 @@ mod tests {
                 "server.messages.id_bytes",
                 [|c| c.id_bytes = 35, |c| c.id_bytes = 1025],
                 [|c| c.id_bytes = 36, |c| c.id_bytes = 1024],
+            ),
+            (
+                "server.messages.values",
+                [|c| c.values = 0, |c| c.values = 999],
+                [|c| c.values = 1000, |c| c.values = u32::MAX],
             ),
             (
                 "server.messages.batch",

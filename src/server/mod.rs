@@ -16,6 +16,7 @@ mod generation;
 mod handshake;
 mod heard;
 mod http;
+mod incoming;
 mod kept;
 mod legacy;
 mod lists;
@@ -51,7 +52,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 
 pub(crate) use call::next_heartbeat;
@@ -75,26 +75,23 @@ pub(crate) use streams::{Part, Parts, Said};
 pub use tasks::TaskConfig;
 
 use crate::audit::Audit;
-use crate::auth::{Policy, Principal};
-use crate::catalog::{
-    Announcer, Asking, CallContext, Catalog, LogLevel, Outlet, Refused, RequestId, Room, Wanted,
-};
+use crate::auth::Policy;
+use crate::catalog::{Announcer, Catalog, Refused, Room};
 use crate::limit::Limits;
-use crate::protocol::message::{self, MessageBounds, Request};
-use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
+use crate::protocol::message::MessageBounds;
+use crate::protocol::{ErrorCode, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
 use crate::telemetry::{
     Counter, Gauge, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing,
-    Watch,
 };
-use call::{Inflight, OnDisconnect, Resumption};
+use call::Inflight;
 pub(crate) use generation::Changes;
 use generation::Generation;
+use incoming::{Caller, Headers, Incoming};
 use legacy::LegacySessions;
 use logging::Levels;
 use questions::Questions;
-use rounds::Reach;
 use streams::Streams;
 use tasks::Tasks;
 use watched::Operations;
@@ -160,83 +157,6 @@ pub(crate) enum Handled {
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
 }
 
-/// Who sent a request, once its lifecycle has settled that.
-#[derive(Clone, Copy, Debug)]
-struct Caller<'a> {
-    principal: &'a Arc<Principal>,
-    revision: Revision,
-    /// The session's name for logs.
-    session: Option<&'a Arc<str>>,
-    on_disconnect: OnDisconnect,
-    /// After how long an answer becomes a stream; `None` if the caller takes none.
-    stream_after: Option<Duration>,
-    /// Whether it can come back to a stream that broke off.
-    resumption: Resumption,
-    /// What the client can do, if it has a session; in the stateless era the request says it.
-    capabilities: ClientCapabilities,
-    /// Whether the client can be asked something.
-    reach: Reach,
-    /// How much of what a call says may wait to be sent.
-    room: Room,
-    /// Seconds of Unix time.
-    now: u64,
-    /// Who watches, if anybody does.
-    watch: Option<&'a Watch<'a>>,
-}
-
-impl Caller<'_> {
-    /// What a tool, a resource or a prompt may ask about the request, and how it is heard.
-    #[inline]
-    fn context(
-        self,
-        headers: Option<Headers<'_>>,
-        request: &Request<'_>,
-        log_level: Option<LogLevel>,
-        asking: Asking,
-    ) -> Arc<CallContext> {
-        let (trace, carried) = self.trace(request);
-        Arc::new(CallContext {
-            trace,
-            carried,
-            principal: Arc::clone(self.principal),
-            session: self.session.cloned(),
-            request_id: RequestId::from_json(request.id),
-            meta: request.params.rare().own_meta.map(Box::from),
-            headers: headers.map(|headers| std::mem::take(headers.all)),
-            outlet: Outlet::new(Wanted {
-                progress_token: progress_token(request),
-                progress_messages: self.revision.has_annotations(),
-                log_level,
-                room: self.room,
-            }),
-            asking,
-        })
-    }
-}
-
-/// The token that the caller wants progress reported under, as JSON text.
-fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
-    let token = request.params.meta.progress_token?;
-    message::is_id(token).then(|| token.into())
-}
-
-/// The headers of an HTTP request.
-struct Headers<'a> {
-    /// Those that the protocol gives a meaning to; `None` where no message came that they could belong to.
-    mcp: Option<&'a McpHeaders>,
-    /// All of them; a call takes them along.
-    all: &'a mut HeaderMap,
-}
-
-impl Headers<'_> {
-    fn reborrow(&mut self) -> Headers<'_> {
-        Headers {
-            mcp: self.mcp,
-            all: self.all,
-        }
-    }
-}
-
 /// What is known of who is let in, and of what they may.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
@@ -245,22 +165,33 @@ pub(crate) struct Admission {
     pub(crate) proved: bool,
 }
 
+/// What a server is made of, by those who have it from other rooms.
+pub(crate) struct ServerParts {
+    pub(crate) config: ServerConfig,
+    pub(crate) keys: Arc<KeyRing>,
+    pub(crate) shared: Shared,
+    pub(crate) catalog: Catalog,
+    /// Methods of the application's own, by name.
+    pub(crate) methods: HashMap<String, Arc<dyn MethodHandler>>,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) admission: Admission,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) audit: Option<Arc<Audit>>,
+}
+
 impl Server {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is another room's, and there is one caller"
-    )]
-    pub(crate) fn new(
-        config: ServerConfig,
-        keys: impl Into<Arc<KeyRing>>,
-        shared: Shared,
-        mut catalog: Catalog,
-        methods: HashMap<String, Arc<dyn MethodHandler>>,
-        telemetry: Telemetry,
-        admission: Admission,
-        limits: impl Into<Arc<Limits>>,
-        audit: Option<Arc<Audit>>,
-    ) -> Self {
+    pub(crate) fn new(parts: ServerParts) -> Self {
+        let ServerParts {
+            config,
+            keys,
+            shared,
+            mut catalog,
+            methods,
+            telemetry,
+            admission,
+            limits,
+            audit,
+        } = parts;
         let metrics = &telemetry.metrics;
         catalog.count_in(metrics);
         let operations = Operations::new(metrics, &methods);
@@ -287,7 +218,6 @@ impl Server {
         let questions = config.questions.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
-        let limits: Arc<Limits> = limits.into();
         let hits = Arc::clone(&limits.hits);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams, hits));
         Questions::show(&inflight, metrics, &labels);
@@ -311,7 +241,7 @@ impl Server {
             generation: ArcSwap::from_pointee(generation),
             bounds: config.messages.bounds(),
             config,
-            keys: keys.into(),
+            keys,
             revoked: Revoked::default(),
             methods,
             mount: mount.into(),

@@ -13,10 +13,10 @@ use super::call::{OnDisconnect, Resumption};
 use super::generation::supported_versions;
 use super::rounds::Reach;
 use super::watched::speaks;
-use super::{Caller, Handled, Headers, Local, Server, malformed};
+use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::catalog::Room;
-use crate::protocol::message::{Params, Request};
+use crate::protocol::message::{MessageBounds, Params, Request};
 use crate::protocol::scan::Scanner;
 use crate::protocol::{ClientCapabilities, Method, Revision};
 use crate::telemetry::{Seen, Watch};
@@ -36,7 +36,7 @@ impl Server {
         name: &str,
         body: &Bytes,
     ) -> Handled {
-        let Some(arguments) = object(body) else {
+        let Some(arguments) = object(body, self.bounds) else {
             return Handled::Now(malformed("the body is a JSON object: the tool's arguments"));
         };
         let name = json!(name).to_string();
@@ -59,8 +59,13 @@ impl Server {
         };
         let watch = self.watch(local.cells(), principal, seen, &request);
         let caller = caller(principal, watch.as_ref());
-        let method = Method::ToolsCall;
-        let handled = self.dispatch(cx, method, caller, Some(headers), body, &request);
+        let incoming = Incoming {
+            caller,
+            headers: Some(headers),
+            body,
+            request: &request,
+        };
+        let handled = self.dispatch(cx, Method::ToolsCall, incoming);
         self.watched(watch, &request, handled)
     }
 
@@ -80,15 +85,13 @@ impl Server {
                 ..Params::default()
             },
         };
-        let body = Bytes::new();
-        self.dispatch(
-            cx,
-            Method::ToolsList,
-            caller(principal, None),
-            None,
-            &body,
-            &request,
-        )
+        let incoming = Incoming {
+            caller: caller(principal, None),
+            headers: None,
+            body: &Bytes::new(),
+            request: &request,
+        };
+        self.dispatch(cx, Method::ToolsList, incoming)
     }
 
     /// What this server says about itself.
@@ -134,9 +137,9 @@ fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Ca
 }
 
 /// The one JSON object of a body, or the empty text of an empty body.
-fn object(body: &Bytes) -> Option<&str> {
+fn object(body: &Bytes, bounds: MessageBounds) -> Option<&str> {
     let text = simdutf8::basic::from_utf8(body).ok()?;
-    let mut scanner = Scanner::new(text);
+    let mut scanner = Scanner::within(text, bounds.of_documents());
     match scanner.peek() {
         None => Some(""),
         Some(b'{') => {
@@ -154,7 +157,9 @@ mod tests {
 
     #[test]
     fn a_body_is_one_object_or_nothing() {
-        let read = |text: &'static [u8]| object(&Bytes::from_static(text)).map(str::to_owned);
+        let read = |text: &'static [u8]| {
+            object(&Bytes::from_static(text), MessageBounds::default()).map(str::to_owned)
+        };
         assert_eq!(read(b" {\"a\": [1]} \n").as_deref(), Some("{\"a\": [1]}"));
         assert_eq!(read(b"").as_deref(), Some(""));
         assert_eq!(read(b" \r\n").as_deref(), Some(""));
@@ -167,7 +172,10 @@ mod tests {
             b"{\"a\":}",
             b"{\"a\":\"\xff\"}",
         ] {
-            assert_eq!(object(&Bytes::from_static(refused)), None, "{refused:?}");
+            assert_eq!(read(refused), None, "{refused:?}");
         }
+        let few = MessageBounds::new(8, 16, 3, 36);
+        let object = |text: &'static [u8]| object(&Bytes::from_static(text), few).is_some();
+        assert!(object(b"{\"a\":[1]}") && !object(b"{\"a\":[1,2]}"));
     }
 }

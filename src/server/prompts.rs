@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use bytes::Bytes;
-
 use super::call::Outcome;
 use super::content::push_block;
 use super::dispatch::unnamed;
@@ -12,10 +10,10 @@ use super::generation::Generation;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
 use super::tools::{internal_error, invalid_params, stopped};
-use super::{Caller, Handled, Headers, Server, truncated};
+use super::{Handled, Incoming, Server, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
-use crate::protocol::message::{self, Request};
+use crate::protocol::message;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
 
 impl Server {
@@ -23,16 +21,16 @@ impl Server {
     pub(super) fn get_prompt(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Result<Handled, Reply> {
+        let Incoming {
+            caller, request, ..
+        } = incoming;
         let Some(name) = request.params.name.and_then(message::string) else {
             let problem = "name is required, a string: which prompt to get";
-            return Err(unnamed(caller, headers.as_ref(), request, problem));
+            return Err(unnamed(&incoming, problem));
         };
-        let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
+        let log_level = self.check_named(&incoming, &name)?;
         let generation = self.generation.load_full();
         let prompts = &generation.catalog.prompts;
         let sees = |_: &&_| generation.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
@@ -43,7 +41,7 @@ impl Server {
         let definition = entry.prompt.definition();
         let arguments = read_arguments(request.params.arguments, definition)
             .map_err(|problem| invalid_params(request.id, &problem))?;
-        let asking = self.asking(caller, body, request)?;
+        let asking = self.asking(caller, incoming.body, request)?;
         let terms = self.terms(caller, definition.timeout);
         let getting = Getting {
             id: request.id.to_owned(),
@@ -53,10 +51,10 @@ impl Server {
             generation: Arc::clone(&generation),
             server: Arc::clone(self),
         };
-        let context = caller.context(headers, request, log_level, asking);
+        let context = caller.context(incoming.headers, request, log_level, asking);
         let start = |context| entry.prompt.get(context, arguments);
         let conclude = move |outcome| getting.conclude(outcome);
-        Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
+        Ok(self.run(cx, request.id, start, context, terms, conclude))
     }
 }
 

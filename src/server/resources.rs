@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::json;
 
 use super::call::Outcome;
@@ -15,12 +14,12 @@ use super::kept::Key;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{has_asked, missing_capability, visit_required};
 use super::tools::{internal_error, stopped};
-use super::{Caller, Handled, Headers, Server, truncated};
+use super::{Handled, Incoming, Server, truncated};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
     ResourceErrorKind, ResourceTemplate,
 };
-use crate::protocol::message::{self, Request};
+use crate::protocol::message;
 use crate::protocol::{
     CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
 };
@@ -30,16 +29,16 @@ impl Server {
     pub(super) fn read_resource(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Result<Handled, Reply> {
+        let Incoming {
+            caller, request, ..
+        } = incoming;
         let Some(uri) = request.params.uri.and_then(message::string) else {
             let problem = "uri is required, a string: which resource to read";
-            return Err(unnamed(caller, headers.as_ref(), request, problem));
+            return Err(unnamed(&incoming, problem));
         };
-        let log_level = self.check_named(caller, headers.as_ref(), request, &uri)?;
+        let log_level = self.check_named(&incoming, &uri)?;
         if let Some(problem) = fault_of_uri(&uri) {
             let message = format!("Invalid params: uri: {problem}");
             let error = ErrorObject::new(ErrorCode::InvalidParams, message);
@@ -52,7 +51,7 @@ impl Server {
         let Some(found) = found else {
             return Err(not_found(request.id, &uri, caller.revision));
         };
-        let asking = self.asking(caller, body, request)?;
+        let asking = self.asking(caller, incoming.body, request)?;
         let definition = found.definition();
         let terms = self.terms(caller, definition.timeout);
         let key = definition.ttl.and_then(|_| {
@@ -60,7 +59,7 @@ impl Server {
             Key::of(&uri, scope, caller.principal)
         });
         let kept = key.as_ref().and_then(|key| generation.kept.get(key));
-        let context = caller.context(headers, request, log_level, asking);
+        let context = caller.context(incoming.headers, request, log_level, asking);
         let reading = Reading {
             id: request.id.to_owned(),
             uri: uri.clone().into_owned(),
@@ -76,7 +75,7 @@ impl Server {
         }
         let start = |context| found.read(context, &uri);
         let conclude = move |outcome| reading.conclude(outcome);
-        Ok(self.run(cx, caller, request.id, start, context, terms, conclude))
+        Ok(self.run(cx, request.id, start, context, terms, conclude))
     }
 }
 

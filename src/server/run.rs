@@ -35,18 +35,16 @@ impl Server {
     }
 
     /// Runs what somebody has written for this server, and answers with what comes of it.
-    #[expect(clippy::too_many_arguments, reason = "each is another matter")]
     pub(super) fn run<T: Send + 'static>(
         &self,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
         id: &str,
         start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         context: Arc<CallContext>,
         terms: Terms,
         conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
     ) -> Handled {
-        let has_room = self.limits.has_room(caller.principal, None);
+        let has_room = self.limits.has_room(&context.principal, None);
         let begun = if has_room {
             call::begin(cx, start, &context, terms)
         } else {
@@ -57,7 +55,7 @@ impl Server {
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
-        let turn = self.limits.turn(caller.principal, None);
+        let turn = self.limits.turn(&context.principal, None);
         let id = id.to_owned();
         let streams = self.resumption_of(terms);
         Handled::Later(Box::pin(async move {

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::rounds::Reach;
 use super::streams::Parts;
 use super::watched::speaks;
-use super::{BatchPolicy, Caller, Handled, Local, Server, malformed, truncated};
+use super::{BatchPolicy, Caller, Handled, Incoming, Local, Server, malformed, truncated};
 use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
@@ -61,9 +61,8 @@ impl Server {
         Handled::Now(match Payload::within(body, self.bounds) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let watch = self.watch(local.cells(), principal, seen, &request);
-                let seen_by = watch.as_ref();
-                let handled =
-                    self.stdio_request(cx, local, peer, principal, body, &request, seen_by);
+                let (sender, message) = ((peer, principal), (body, &request));
+                let handled = self.stdio_request(cx, local, sender, message, watch.as_ref());
                 return self.watched(watch, &request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
@@ -113,31 +112,31 @@ impl Server {
         self.standing_for(session, principal)
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each comes from another place, and none is kept"
-    )]
     fn stdio_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         local: &Local,
-        peer: &StdioPeer,
-        principal: &Arc<Principal>,
-        body: &Bytes,
-        request: &Request<'_>,
+        (peer, principal): (&StdioPeer, &Arc<Principal>),
+        (body, request): (&Bytes, &Request<'_>),
         watch: Option<&Watch<'_>>,
     ) -> Handled {
+        let of = |caller| Incoming {
+            caller,
+            headers: None,
+            body,
+            request,
+        };
         if let Some(version) = request.params.meta.protocol_version {
             if peer.has_sessions_only {
                 let version = message::string(version).unwrap_or_default();
                 return Handled::Now(not_on_this_transport(request.id, &version));
             }
             let caller = self.stdio_caller(local, None, principal, watch);
-            return self.stateless_request(cx, caller, None, body, request);
+            return self.stateless_request(cx, of(caller));
         }
         if let Some(session) = peer.session.get() {
             let caller = self.stdio_caller(local, Some(session), principal, watch);
-            return self.session_request(cx, caller, None, body, request);
+            return self.session_request(cx, of(caller));
         }
         Handled::Now(match &*request.method {
             "initialize" => match self.initialize(local, principal, request) {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Admission, Handled, HttpHead, Local, McpHeaders, Part, Refusal, Reply, Said, Server,
-    ServerConfig, Shared,
+    ServerConfig, ServerParts, Shared,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
@@ -42,17 +42,27 @@ fn sharing(shared: Shared, keys: KeyRing, names: &[&str]) -> Server {
         tool_fn(Definition::new(*name), nothing).into_tool()
     });
     let catalog = Catalog::new(tools).expect("good tools");
-    Server::new(
+    Server::new(ServerParts {
         config,
-        keys,
+        keys: keys.into(),
         shared,
+        ..of(catalog)
+    })
+}
+
+/// What a server of these tests is made of, unless a test says otherwise.
+fn of(catalog: Catalog) -> ServerParts {
+    ServerParts {
+        config: ServerConfig::default(),
+        keys: KeyRing::random().into(),
+        shared: Shared::default(),
         catalog,
-        HashMap::new(),
-        Telemetry::default(),
-        Admission::default(),
-        Limits::new(&LimitConfig::default(), &Metrics::default()),
-        None,
-    )
+        methods: HashMap::new(),
+        telemetry: Telemetry::default(),
+        admission: Admission::default(),
+        limits: Limits::new(&LimitConfig::default(), &Metrics::default()).into(),
+        audit: None,
+    }
 }
 
 /// One of several servers that share a state.
@@ -465,18 +475,7 @@ fn asking_server() -> Arc<Server> {
         },
     );
     let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
-    let config = ServerConfig::default();
-    Arc::new(Server::new(
-        config,
-        KeyRing::random(),
-        Shared::default(),
-        catalog,
-        HashMap::new(),
-        Telemetry::default(),
-        Admission::default(),
-        Limits::new(&LimitConfig::default(), &Metrics::default()),
-        None,
-    ))
+    Arc::new(Server::new(of(catalog)))
 }
 
 #[test]
@@ -540,17 +539,8 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         Definition::new("work").task(crate::catalog::TaskSupport::Required),
         |_, _: Map<String, Value>| std::future::pending::<Result<String, ToolError>>(),
     );
-    let server = Arc::new(Server::new(
-        ServerConfig::default(),
-        KeyRing::random(),
-        Shared::default(),
-        Catalog::new([tool.into_tool()]).expect("good tools"),
-        HashMap::new(),
-        Telemetry::default(),
-        Admission::default(),
-        Limits::new(&LimitConfig::default(), &Metrics::default()),
-        None,
-    ));
+    let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
+    let server = Arc::new(Server::new(of(catalog)));
     let send = async |principal: Principal, method: &str, mut params: Value| {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use bytes::Bytes;
-
 use super::call::{self, OnDisconnect, Outcome, Step, Terms};
 use super::content::{TEXT_BLOCK_BYTES, push_block, push_plain_text_block, push_text_block};
 use super::dispatch::unnamed;
@@ -15,7 +13,7 @@ use super::run::in_parts;
 use super::search::Meant;
 use super::stream::CallStream;
 use super::tasks::TaskCall;
-use super::{Caller, Handled, Headers, Server, ValidationErrors, stateless, truncated};
+use super::{Caller, Handled, Headers, Incoming, Server, ValidationErrors, stateless, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
@@ -32,14 +30,22 @@ impl Server {
     pub(super) fn call_tool(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        caller: Caller<'_>,
-        mut headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Handled {
+        let Incoming {
+            caller,
+            mut headers,
+            body,
+            request,
+        } = incoming;
         let generation = self.generation.load();
-        let taken = headers.as_mut().map(Headers::reborrow);
-        match self.start_call(&generation, caller, taken, body, request) {
+        let lent = Incoming {
+            caller,
+            headers: headers.as_mut().map(Headers::reborrow),
+            body,
+            request,
+        };
+        match self.start_call(&generation, lent) {
             Err(refusal) => Handled::Now(refusal),
             Ok(mut started) => {
                 let support = started.entry.tool.definition().task;
@@ -186,16 +192,16 @@ impl Server {
     fn start_call<'g>(
         self: &'g Arc<Self>,
         generation: &'g Generation,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Result<Started<'g>, Reply> {
+        let Incoming {
+            caller, request, ..
+        } = incoming;
         let Some(name) = request.params.name.and_then(message::string) else {
             let problem = "name is required, a string: which tool to call";
-            return Err(unnamed(caller, headers.as_ref(), request, problem));
+            return Err(unnamed(&incoming, problem));
         };
-        let log_level = self.check_named(caller, headers.as_ref(), request, &name)?;
+        let log_level = self.check_named(&incoming, &name)?;
         let mut meant = Meant {
             name,
             arguments: request.params.arguments,
@@ -224,7 +230,7 @@ impl Server {
         }
         if !caller.revision.has_sessions()
             && meant.is_direct
-            && let Some(headers) = &headers
+            && let Some(headers) = &incoming.headers
             && headers.mcp.is_some()
         {
             stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
@@ -232,7 +238,7 @@ impl Server {
         let arguments = match meant.arguments {
             None => Arguments::none(),
             Some(object) if message::is_object(object) => {
-                Arguments::from_checked(body.slice_ref(object.as_bytes()))
+                Arguments::from_checked(incoming.body.slice_ref(object.as_bytes()))
             }
             Some(_) => return Err(invalid_params(request.id, "arguments is an object")),
         };
@@ -250,13 +256,13 @@ impl Server {
             .limits
             .call(&name)
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
-        let asking = self.asking(caller, body, request)?;
+        let asking = self.asking(caller, incoming.body, request)?;
         let timeout = entry.tool.definition().timeout;
         Ok(Started {
             entry,
             arguments,
             terms: self.terms(caller, timeout),
-            context: caller.context(headers, request, log_level, asking),
+            context: caller.context(incoming.headers, request, log_level, asking),
             limits,
         })
     }

@@ -5,6 +5,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::catalog::located;
+
 /// One argument of a tool.
 ///
 /// ```yaml
@@ -168,7 +170,7 @@ pub(super) fn input_schema(
     let mut required = Vec::new();
     for (name, value) in arguments {
         let argument: ArgumentConfig =
-            serde_json::from_value(value.clone()).map_err(|e| format!("arguments.{name}: {e}"))?;
+            located::read(value).map_err(|misfit| format!("arguments.{name}: {}", misfit.cause))?;
         argument
             .check()
             .map_err(|problem| format!("arguments.{name}: {problem}"))?;

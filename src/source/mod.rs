@@ -21,6 +21,8 @@ mod pattern;
 mod registry;
 mod response;
 mod template;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod upstream;
 mod wasm;

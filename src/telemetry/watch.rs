@@ -369,16 +369,16 @@ impl Drop for WatchedLater {
 
 /// An HTTP request that is being answered.
 #[derive(Debug)]
-pub(crate) struct HttpWatch<'a> {
-    cells: &'a Cells,
+pub(crate) struct HttpWatch {
+    cells: Arc<Cells>,
     started: Instant,
     key: HttpKey,
     answered: bool,
 }
 
-impl<'a> HttpWatch<'a> {
+impl HttpWatch {
     #[inline]
-    pub(crate) fn begin(cells: &'a Cells, key: HttpKey) -> Self {
+    pub(crate) fn begin(cells: Arc<Cells>, key: HttpKey) -> Self {
         cells.http_begins();
         Self {
             cells,
@@ -397,7 +397,7 @@ impl<'a> HttpWatch<'a> {
     }
 }
 
-impl Drop for HttpWatch<'_> {
+impl Drop for HttpWatch {
     #[inline]
     fn drop(&mut self) {
         if !self.answered {

@@ -4,16 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
-/// The program with nothing in its environment but these variables.
-fn longshore(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null());
-    command
-}
+use crate::support::longshore;
 
 /// What it says when it cannot start, with its exit code.
 fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {

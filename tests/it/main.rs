@@ -41,6 +41,7 @@ mod layers;
 mod library;
 mod limits;
 mod mounts;
+mod multiplexed;
 mod offer_attributes;
 mod operators;
 #[cfg(feature = "cli")]

@@ -2,19 +2,11 @@
 //! in nobody, or everybody.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use longshore::auth::KeyHash;
 
-fn longshore(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null());
-    command
-}
+use crate::support::longshore;
 
 /// What a command prints, and its exit code.
 fn said(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {

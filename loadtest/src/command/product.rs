@@ -95,17 +95,10 @@ impl Product {
     }
 }
 
-/// This program again, as a server of `count` tools on the product's library.
+/// This program again, as a server of `count` tools on the product's library. Nothing is counted there, as in the program
+/// where nobody could read it.
 pub(super) fn launch_tools(this_program: &Path, count: usize) -> Result<Launch, ServerError> {
-    Launch::new(this_program, |port| {
-        words(&[
-            "serve-tools",
-            "--count",
-            &count.to_string(),
-            "--port",
-            &port.to_string(),
-        ])
-    })
+    launch_with(this_program, count, "uncounted")
 }
 
 /// This program again, as a server of `count` tools with something set.

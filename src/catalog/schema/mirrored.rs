@@ -169,3 +169,6 @@ fn is_map_of_schemas(keyword: &str) -> bool {
             | "dependencies"
     )
 }
+
+#[cfg(test)]
+mod tests;

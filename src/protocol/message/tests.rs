@@ -117,7 +117,7 @@ fn keys_are_compared_byte_for_byte() {
 
 #[test]
 fn bounds_are_kept_to_and_it_is_known_which_one_was_not() {
-    let bounds = MessageBounds::new(8, 16, 36);
+    let bounds = MessageBounds::new(8, 16, u32::MAX, 36);
     let read = |body: &str| match Payload::within(body.as_bytes(), bounds) {
         Ok(_) => Ok(()),
         Err(problem) => Err((problem.kind, problem.excess)),

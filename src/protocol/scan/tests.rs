@@ -139,9 +139,32 @@ fn bounds_members_of_one_object() {
 }
 
 #[test]
+fn values_in_arrays_and_objects_are_counted() {
+    let accepts = |text: &str, values: u32| {
+        let mut scanner = Scanner::within(text, Bounds::new(DEPTH_MAX, MEMBERS_MAX, values));
+        let read = scanner.value().and_then(|_| scanner.end());
+        assert_eq!(
+            read.is_err(),
+            scanner.exceeded() == Some(Bound::Values),
+            "{text}"
+        );
+        read.is_ok()
+    };
+    for (text, values) in [
+        ("[1,[2,3],{}]", 5),
+        (r#"{"a":{"b":[1]}}"#, 3),
+        ("[]", 0),
+        ("7", 0),
+    ] {
+        assert!(accepts(text, values), "{text}");
+        assert!(values == 0 || !accepts(text, values - 1), "{text}");
+    }
+}
+
+#[test]
 fn bounds_may_be_narrower() {
     let refused = |text: &str| {
-        let mut scanner = Scanner::within(text, Bounds::new(3, 2));
+        let mut scanner = Scanner::within(text, Bounds::new(3, 2, u32::MAX));
         let read = scanner.value().and_then(|_| scanner.end());
         assert_eq!(read.is_err(), scanner.exceeded().is_some(), "{text}");
         scanner.exceeded()

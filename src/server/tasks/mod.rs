@@ -31,7 +31,7 @@ use super::call::{self, BoxedCall, Guarded, Outcome};
 use super::dispatch::unnamed;
 use super::reply::{Refusal, Reply, begin};
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Handled, Headers, Server, stateless, stream};
+use super::{Caller, Handled, Incoming, Server, stateless, stream};
 use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
 use crate::limit::{Held, Limit, Turn};
@@ -277,25 +277,25 @@ impl Server {
         self: &Arc<Self>,
         cx: &mut std::task::Context<'_>,
         method: Method,
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        body: &bytes::Bytes,
-        request: &Request<'_>,
+        incoming: Incoming<'_>,
     ) -> Result<Handled, Reply> {
+        let Incoming {
+            caller, request, ..
+        } = incoming;
         let form = match caller.revision.has_sessions() {
             true => Form::Core,
             false => Form::Extension,
         };
-        let asking = self.asking(caller, body, &without_rounds(request))?;
+        let asking = self.asking(caller, incoming.body, &without_rounds(request))?;
         if form == Form::Extension && !asking.declares_tasks() {
             return Err(missing_tasks(request.id));
         }
         let Some(task) = request.params.rare().task_id.and_then(message::string) else {
             let problem = "taskId is required, a string: which task";
-            return Err(unnamed(caller, headers.as_ref(), request, problem));
+            return Err(unnamed(&incoming, problem));
         };
         if form == Form::Extension
-            && let Some(mcp) = headers.as_ref().and_then(|headers| headers.mcp)
+            && let Some(mcp) = incoming.mcp()
         {
             stateless::check_task(request, &task, mcp)?;
         }
@@ -323,7 +323,7 @@ impl Server {
                     caller,
                     Some(Duration::from_secs(self.tasks.config.ttl_seconds)),
                 );
-                let context = caller.context(headers, request, None, asking);
+                let context = caller.context(incoming.headers, request, None, asking);
                 let conclude = {
                     let id = request.id.to_owned();
                     move |outcome: Outcome<Reply>| {
@@ -335,7 +335,7 @@ impl Server {
                     }
                 };
                 let start = |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) };
-                self.run(cx, caller, request.id, start, context, terms, conclude)
+                self.run(cx, request.id, start, context, terms, conclude)
             }
         })
     }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::catalog::OutputContent;
+use crate::source::testing::{call, text};
 
 fn collected(tool: Value, source: Value) -> Collector {
     let mut config = source;
@@ -18,22 +18,6 @@ fn tool(tool: Value, source: Value) -> Arc<dyn Tool> {
     let mut collector = collected(tool, source);
     assert_eq!(collector.offered.refused, []);
     collector.offered.tools.remove(0)
-}
-
-async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> Result<Output, String> {
-    let Value::Object(arguments) = arguments else {
-        panic!("an object")
-    };
-    tool.call(Arc::new(CallContext::for_test()), arguments.into())
-        .await
-        .map_err(|error| error.message().to_owned())
-}
-
-fn text(output: &Output) -> &str {
-    match &output.content {
-        OutputContent::Text(text) => text,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[tokio::test]

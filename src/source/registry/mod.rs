@@ -14,6 +14,7 @@ use url::Url;
 pub(crate) use self::entry::{Entry, Preference, entry};
 pub(crate) use self::listed::Server;
 use self::listed::{Answer, List};
+use crate::catalog::located;
 use crate::net::{Client, Deadlines, FetchError, Guard, Outgoing};
 
 /// Where the protocol's own registry is.
@@ -134,7 +135,7 @@ impl Registry {
 ///
 /// It is no description of one.
 pub(crate) fn described(answer: &Value) -> Result<Server, RegistryError> {
-    let answer: Answer = serde_json::from_value(answer.clone())
-        .map_err(|error| RegistryError::Document(error.to_string()))?;
+    let answer: Answer = located::read(answer)
+        .map_err(|misfit| RegistryError::Document(misfit.cause.to_string()))?;
     Ok(answer.into_server())
 }

@@ -16,6 +16,7 @@ use crate::client::Target;
 use crate::environment::Secret;
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
 use crate::source::credentials::{AuthConfig, Credentials};
+use crate::source::pattern::matches;
 use crate::source::tokens::Tokens;
 
 /// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
@@ -256,6 +257,12 @@ impl UpstreamConfig {
                 "it needs a command to start, or the url of its endpoint".to_owned(),
             )),
         }
+    }
+
+    /// Whether a tool of its is to be offered.
+    pub(super) fn chooses(&self, tool: &str) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, tool));
+        (self.tools.is_empty() || any(&self.tools)) && !any(&self.exclude_tools)
     }
 
     /// What proves to it who calls, if there is anything.

@@ -32,7 +32,7 @@ pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
 use listing::Memory;
 pub use names::UpstreamNames;
-use names::{Chosen, Found, Names};
+use names::{Found, Names};
 pub(crate) use names::{Naming, SEPARATOR};
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
@@ -288,7 +288,6 @@ impl Upstreams {
                 Ok(listing) => found.push(Found {
                     upstream: Arc::clone(upstream),
                     listing,
-                    chosen: Chosen::new(upstream, &mut all),
                 }),
                 Err(problem) => {
                     let place = format!("upstreams.{}", upstream.name);

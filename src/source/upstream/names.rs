@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -44,26 +43,12 @@ pub(crate) const SEPARATOR: &str = "__";
 pub(super) struct Found {
     pub(super) upstream: Arc<Upstream>,
     pub(super) listing: Arc<Listing>,
-    pub(super) chosen: Chosen,
-}
-
-/// Which tools the configuration wants.
-pub(super) struct Chosen {
-    pub(super) wanted: Vec<GlobMatcher>,
-    pub(super) unwanted: Vec<GlobMatcher>,
-}
-
-impl Chosen {
-    pub(super) fn has(&self, name: &str) -> bool {
-        let any = |globs: &[GlobMatcher]| globs.iter().any(|glob| glob.is_match(name));
-        (self.wanted.is_empty() || any(&self.wanted)) && !any(&self.unwanted)
-    }
 }
 
 impl Found {
     fn tools(&self) -> impl Iterator<Item = &str> {
         let names = names_of(&self.listing.tools);
-        names.filter(|name| self.chosen.has(name))
+        names.filter(|name| self.upstream.config.chooses(name))
     }
 }
 

@@ -4,20 +4,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use globset::Glob;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
-use super::names::{Chosen, Found, Names, UriPrefix};
+use super::names::{Found, Names, UriPrefix};
 use super::relay::Relay;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
     Completions, Definition, HeaderParameter, Offered, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
-    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture,
+    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture, located,
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{
@@ -29,11 +29,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Adds what one upstream offers.
 pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
-    let Found {
-        upstream,
-        listing,
-        chosen,
-    } = found;
+    let Found { upstream, listing } = found;
     let mut refused = Vec::new();
     let mut refuse = |kind: &str, entry: &Value, problem: String| {
         let name = entry["name"]
@@ -48,7 +44,7 @@ pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
             refuse("tool", entry, "it has no name".to_owned());
             continue;
         };
-        if !chosen.has(name) {
+        if !upstream.config.chooses(name) {
             continue;
         }
         if listing
@@ -111,34 +107,12 @@ pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
     all.refused.extend(refused);
 }
 
-impl Chosen {
-    /// What cannot be understood of it is refused.
-    pub(super) fn new(upstream: &Upstream, all: &mut Offered) -> Self {
-        let mut globs = |texts: &[String], setting: &str| {
-            let mut found = Vec::new();
-            for text in texts {
-                match Glob::new(text) {
-                    Ok(glob) => found.push(glob.compile_matcher()),
-                    Err(error) => {
-                        let place = format!("upstreams.{}.{setting}", upstream.name);
-                        all.refused
-                            .push(Refused::new(&upstream.name, place, error.to_string()));
-                    }
-                }
-            }
-            found
-        };
-        Self {
-            wanted: globs(&upstream.config.tools, "tools"),
-            unwanted: globs(&upstream.config.exclude_tools, "exclude_tools"),
-        }
-    }
-}
-
-fn part<T: Default + for<'de> Deserialize<'de>>(entry: &Value, member: &str) -> Result<T, String> {
+fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
     match entry.get(member) {
         None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => T::deserialize(value).map_err(|error| format!("its {member}: {error}")),
+        Some(value) => {
+            located::read(value).map_err(|misfit| format!("its {member}: {}", misfit.cause))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use opentelemetry::logs::LoggerProvider as _;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::HttpClient;
 use opentelemetry_otlp::{
-    LogExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig,
+    LogExporter, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_sdk::Resource;
@@ -230,58 +230,46 @@ fn without_secrets(endpoint: &str) -> String {
 }
 
 fn span_exporter(target: &Target, trouble: &Trouble) -> Result<SpanExporter, ClientError> {
+    let builder = SpanExporter::builder();
     Ok(match target.protocol {
-        Protocol::Http => SpanExporter::builder()
-            .with_http()
-            .with_http_client(OverHttp::new(target, trouble)?)
-            .with_endpoint(&target.endpoint)
-            .with_timeout(target.timeout)
-            .with_headers(headers(target))
-            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-            .build()?,
-        Protocol::Grpc => SpanExporter::builder()
-            .with_tonic()
-            .with_channel(channel(target)?)
-            .with_timeout(target.timeout)
-            .with_metadata(metadata(target))
-            .with_compression_if(target)
-            .build()?,
+        Protocol::Http => over_http(builder.with_http(), target, trouble)?.build()?,
+        Protocol::Grpc => over_grpc(builder.with_tonic(), target)?.build()?,
     })
 }
 
 fn log_exporter(target: &Target, trouble: &Trouble) -> Result<LogExporter, ClientError> {
+    let builder = LogExporter::builder();
     Ok(match target.protocol {
-        Protocol::Http => LogExporter::builder()
-            .with_http()
-            .with_http_client(OverHttp::new(target, trouble)?)
-            .with_endpoint(&target.endpoint)
-            .with_timeout(target.timeout)
-            .with_headers(headers(target))
-            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-            .build()?,
-        Protocol::Grpc => LogExporter::builder()
-            .with_tonic()
-            .with_channel(channel(target)?)
-            .with_timeout(target.timeout)
-            .with_metadata(metadata(target))
-            .with_compression_if(target)
-            .build()?,
+        Protocol::Http => over_http(builder.with_http(), target, trouble)?.build()?,
+        Protocol::Grpc => over_grpc(builder.with_tonic(), target)?.build()?,
     })
 }
 
-/// Compression of what goes over gRPC; what goes over HTTP is compressed by the client.
-trait Compressed {
-    fn with_compression_if(self, target: &Target) -> Self;
+fn over_http<B: WithHttpConfig + WithExportConfig>(
+    builder: B,
+    target: &Target,
+    trouble: &Trouble,
+) -> Result<B, ClientError> {
+    Ok(builder
+        .with_http_client(OverHttp::new(target, trouble)?)
+        .with_endpoint(&target.endpoint)
+        .with_timeout(target.timeout)
+        .with_headers(headers(target))
+        .with_protocol(opentelemetry_otlp::Protocol::HttpBinary))
 }
 
-impl<B: WithTonicConfig> Compressed for B {
-    fn with_compression_if(self, target: &Target) -> Self {
-        if target.compressed {
-            self.with_compression(opentelemetry_otlp::Compression::Gzip)
-        } else {
-            self
-        }
-    }
+fn over_grpc<B: WithTonicConfig + WithExportConfig>(
+    builder: B,
+    target: &Target,
+) -> Result<B, ClientError> {
+    let builder = builder
+        .with_channel(channel(target)?)
+        .with_timeout(target.timeout)
+        .with_metadata(metadata(target));
+    Ok(match target.compressed {
+        true => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
+        false => builder,
+    })
 }
 
 fn headers(target: &Target) -> HashMap<String, String> {

@@ -5,7 +5,9 @@
 //! connections ([`super::sweep`]).
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
@@ -46,6 +48,8 @@ pub(crate) struct ConnectionState {
     turns: AtomicU32,
     /// HTTP/2: how many bytes may still be read from it until others had their turn.
     room: AtomicU32,
+    /// HTTP/2: streams have begun since the connection was looked at, and nothing is read or written until it is once more.
+    begun: AtomicBool,
     /// HTTP/2: streams were taken back too often, and it is let go of.
     restless: AtomicBool,
     /// The second from which on the connection is closed when its answer is sent.
@@ -149,6 +153,7 @@ impl ConnectionState {
             turn: AtomicU8::new(Turn::None as u8),
             turns: AtomicU32::new(0),
             room: AtomicU32::new(0),
+            begun: AtomicBool::new(false),
             restless: AtomicBool::new(false),
             retire_at: AtomicU32::new(retire_at),
             body_expired: AtomicU8::new(0),
@@ -316,13 +321,42 @@ impl ConnectionState {
         self.room.store(self.room().saturating_sub(bytes), Relaxed);
     }
 
-    /// Counts a stream of HTTP/2 until the guard is dropped.
+    /// HTTP/2: whether a stream has begun since this was asked last, so that the connection is to be looked at once more.
     #[inline]
-    pub(crate) fn open_stream(&self) -> Option<OpenStream<'_>> {
-        (self.phase() == Phase::Multiplexed).then(|| {
+    pub(super) fn take_begun(&self) -> bool {
+        // Mostly it is asked when nothing was read.
+        self.holds_back() && self.begun.swap(false, AcqRel)
+    }
+
+    /// HTTP/2: whether the socket waits until the connection is looked at once more. Only its own worker asks.
+    #[inline]
+    pub(super) fn holds_back(&self) -> bool {
+        self.begun.load(Relaxed)
+    }
+
+    /// The same for whoever has done something that the connection has to see: anybody, on any thread.
+    #[inline]
+    pub(super) fn is_looked_at_again(&self) -> bool {
+        // A mere load would not tell `take_begun` of what was done before.
+        self.begun.fetch_or(false, AcqRel)
+    }
+
+    /// Counts a stream of HTTP/2 until [`close_stream`](Self::close_stream). Says whether the request is one.
+    #[inline]
+    pub(crate) fn open_stream(&self) -> bool {
+        let is_stream = self.phase() == Phase::Multiplexed;
+        if is_stream {
             self.open.store(self.open.load(Relaxed) + 1, Relaxed);
-            OpenStream(self)
-        })
+        }
+        is_stream
+    }
+
+    /// A stream of HTTP/2 has its answer, or nobody waits for it any more.
+    #[inline]
+    pub(crate) fn close_stream(&self) {
+        let open = self.open.load(Relaxed);
+        self.open.store(open.saturating_sub(1), Relaxed);
+        self.since.store(self.clock.now(), Relaxed);
     }
 
     /// The clock of its worker.
@@ -362,6 +396,7 @@ impl ConnectionState {
         self.requests.store(requests, Relaxed);
         if self.phase() == Phase::Multiplexed {
             self.since.store(self.clock.now(), Relaxed);
+            self.begun.store(true, Relaxed);
             if limits.connection_requests <= requests {
                 self.retire(hits, Some(Limit::ConnectionRequests));
             }
@@ -513,18 +548,6 @@ impl ConnectionState {
         } else if self.stalled.load(Relaxed) == 0 {
             self.stalled.store(self.clock.now() + 1, Relaxed);
         }
-    }
-}
-
-/// One stream of an HTTP/2 connection, for as long as it has no answer.
-#[derive(Debug)]
-pub(crate) struct OpenStream<'c>(&'c ConnectionState);
-
-impl Drop for OpenStream<'_> {
-    fn drop(&mut self) {
-        let open = self.0.open.load(Relaxed);
-        self.0.open.store(open.saturating_sub(1), Relaxed);
-        self.0.since.store(self.0.clock.now(), Relaxed);
     }
 }
 
@@ -711,10 +734,10 @@ mod tests {
         let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
         let watched = Watched::new();
         watched.state.enter(Phase::Multiplexed);
-        let stream = watched.state.open_stream();
+        assert!(watched.state.open_stream());
         assert_eq!(watched.ended_after(200), None);
         assert!(!retires(&watched.state), "a stream is open");
-        drop(stream);
+        watched.state.close_stream();
         watched.ended_after(75);
         assert!(!retires(&watched.state));
         watched.ended_after(1);

@@ -8,6 +8,7 @@ use http::{Request, Response};
 
 use super::connection::{ConnectionState, Phase};
 use super::service::{Served, WorkerService};
+use super::serving::Answering;
 use super::timer::WorkerClock;
 use super::{HttpConfig, Layers, router};
 use crate::auth::Gate;
@@ -16,7 +17,7 @@ use crate::server::{Local, Server};
 
 /// What a worker does for one HTTP/1 connection, but for reading and writing it.
 #[derive(Debug)]
-pub(crate) struct Direct(Served);
+pub(crate) struct Direct(Arc<Served>);
 
 impl Direct {
     pub(crate) fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
@@ -28,13 +29,16 @@ impl Direct {
             Ipv4Addr::LOCALHOST.into(),
             u32::MAX,
         );
-        Self(Served::new(Arc::new(service), Arc::new(connection)))
+        Self(Arc::new(Served::new(
+            Arc::new(service),
+            Arc::new(connection),
+        )))
     }
 
     /// One request.
     pub(crate) async fn serve(&self, request: Request<Body>) -> Response<Body> {
         self.0.connection().enter(Phase::Head);
-        match Served::serve(&self.0, request).await {
+        match Answering::new(Arc::clone(&self.0), request).await {
             Ok(response) => response,
             Err(never) => {
                 let never: Infallible = never;

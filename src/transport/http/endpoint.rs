@@ -17,7 +17,7 @@ use super::service::Entered;
 use super::status::{Rejection, respond, respond_in, respond_in_events};
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
-use crate::server::{Handled, HttpHead, Local, Server, VersionHeader};
+use crate::server::{Handled, HttpHead, Local, Reply, Server, VersionHeader};
 use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
@@ -27,49 +27,73 @@ pub(crate) struct Endpoint {
     pub(crate) config: HttpConfig,
 }
 
+/// Who sent a message, to which worker, and by what.
+pub(super) type Sender<'a> = (&'a Entered<'a>, &'a Local, Wire);
+
 const METHODS: &str = "GET, POST, DELETE";
 const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {
     /// A message from head to answer.
-    #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each comes from another place, and none is kept"
-    )]
     pub(super) async fn post(
         &self,
-        entered: &Entered<'_>,
-        local: &Local,
+        by: Sender<'_>,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
-        wire: Wire,
         headers: &mut HeaderMap,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
+        let reading = self.begin_to_post(summary, body)?;
+        self.read_on((reading, body), by, connection, summary, headers)
+            .await
+    }
+
+    /// Begins to read a message, if its head allows for one.
+    #[inline]
+    pub(super) fn begin_to_post(
+        &self,
+        summary: &Summary,
+        body: &Body,
+    ) -> Result<Reading, Rejection> {
         summary.check_media(self.config.strict_accept)?;
-        let mut reading = self.begin_to_read(body)?;
-        let body = poll_fn(|cx| reading.poll(cx, connection, body)).await?;
-        let handled = poll_fn(|cx| {
-            let mut head = HttpHead {
-                principal: entered.principal,
-                headers,
-                mcp: &summary.mcp,
-                takes_streams: summary.takes_streams(),
-                wire,
-                peer: entered.client,
-            };
-            Poll::Ready(self.server.handle_http(cx, local, &mut head, &body))
-        });
-        let reply = match handled.await {
-            Handled::Now(reply) => reply,
-            Handled::Later(reply) => reply.await,
+        self.begin_to_read(body)
+    }
+
+    /// A message that is being read, to its answer.
+    pub(super) async fn read_on(
+        &self,
+        (mut reading, body): (Reading, &mut Body),
+        by: Sender<'_>,
+        connection: Option<&Arc<ConnectionState>>,
+        summary: &Summary,
+        headers: &mut HeaderMap,
+    ) -> Result<Response<Body>, Rejection> {
+        let body = poll_fn(|cx| reading.poll(cx, &self.config.limits, connection, body)).await?;
+        let handled = poll_fn(|cx| Poll::Ready(self.handle(cx, by, summary, headers, &body)));
+        let reply = handled.await.reply().await;
+        Ok(answer(reply, connection, summary, headers))
+    }
+
+    /// What comes of a message that was read.
+    #[inline]
+    pub(super) fn handle(
+        &self,
+        cx: &mut Context<'_>,
+        (entered, local, wire): Sender<'_>,
+        summary: &Summary,
+        headers: &mut HeaderMap,
+        body: &Bytes,
+    ) -> Handled {
+        let mut head = HttpHead {
+            principal: entered.principal,
+            headers,
+            mcp: &summary.mcp,
+            takes_streams: summary.takes_streams(),
+            wire,
+            peer: entered.client,
         };
-        if summary.takes_nothing_but_streams() {
-            return Ok(respond_in_events(reply, connection, headers));
-        }
-        Ok(respond_in(reply, connection, headers))
+        self.server.handle_http(cx, local, &mut head, body)
     }
 
     /// Anything else: a stream of a session (LH-03), its end (LH-09), or a refusal.
@@ -131,24 +155,36 @@ impl Endpoint {
         body: &mut Body,
     ) -> Result<Bytes, Rejection> {
         let mut reading = self.begin_to_read(body)?;
-        poll_fn(|cx| reading.poll(cx, connection, body)).await
+        poll_fn(|cx| reading.poll(cx, &self.config.limits, connection, body)).await
     }
 
     #[inline]
-    fn begin_to_read(&self, body: &Body) -> Result<Reading<'_>, Rejection> {
+    fn begin_to_read(&self, body: &Body) -> Result<Reading, Rejection> {
         let limits = &self.config.limits;
         Ok(Reading {
-            limits,
             reader: Reader::new(body, limits.body_bytes)?,
             watch: None,
         })
     }
 }
 
+/// An answer in the form that its client takes.
+#[inline]
+pub(super) fn answer(
+    reply: Reply,
+    connection: Option<&Arc<ConnectionState>>,
+    summary: &Summary,
+    headers: &mut HeaderMap,
+) -> Response<Body> {
+    if summary.takes_nothing_but_streams() {
+        return respond_in_events(reply, connection, headers);
+    }
+    respond_in(reply, connection, headers)
+}
+
 /// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 one for
 /// each stream.
-struct Reading<'e> {
-    limits: &'e HttpLimits,
+pub(super) struct Reading {
     reader: Reader,
     /// Mostly the body has come with the head, and none is needed.
     watch: Option<Box<StreamWatch>>,
@@ -187,11 +223,12 @@ impl StreamWatch {
     }
 }
 
-impl Reading<'_> {
+impl Reading {
     #[inline]
-    fn poll(
+    pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
+        limits: &HttpLimits,
         connection: Option<&Arc<ConnectionState>>,
         body: &mut Body,
     ) -> Poll<Result<Bytes, Rejection>> {
@@ -214,7 +251,7 @@ impl Reading<'_> {
                 let watch = self
                     .watch
                     .get_or_insert_with(|| Box::new(StreamWatch::begin()));
-                let limit = ready!(watch.poll(cx, self.reader.received(), self.limits));
+                let limit = ready!(watch.poll(cx, self.reader.received(), limits));
                 Poll::Ready(Err(Rejection::BodyTooSlow(limit)))
             }
         }

@@ -1,26 +1,18 @@
 //! From a request to whatever answers at its path.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::future::Future;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE,
+    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE,
 };
 use http::request::Parts;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
-};
-use tower::ServiceExt as _;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 
-use super::compress;
-use super::connection::{ConnectionState, Phase};
+use super::connection::ConnectionState;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::headers::{Fields, Said, Summary};
@@ -31,7 +23,6 @@ use super::own;
 use super::playground;
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
-use super::sending;
 use super::status::{NeededScopes, Rejection, Turned, deny};
 use super::tls::Tls;
 use super::watch::Came;
@@ -40,9 +31,7 @@ use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
 use crate::net::Body;
 use crate::server::{Local, unix_seconds};
-use crate::telemetry::{self, HttpKey, HttpWatch, Reason, Refusals, Telemetry, Wire};
-
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+use crate::telemetry::{self, Reason, Refusals, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -65,10 +54,10 @@ pub(crate) struct Router {
 /// What one worker puts requests into: the router, inside of the layers if there are any.
 #[derive(Debug)]
 pub(crate) struct WorkerService {
-    router: Arc<Router>,
-    local: Arc<Local>,
+    pub(super) router: Arc<Router>,
+    pub(super) local: Arc<Local>,
     /// `tower` services are called by exclusive reference; this one is cloned for each request.
-    layered: Option<std::sync::Mutex<McpService>>,
+    pub(super) layered: Option<std::sync::Mutex<McpService>>,
 }
 
 impl WorkerService {
@@ -86,29 +75,22 @@ impl WorkerService {
         &self.router.endpoint.server.limits
     }
 
-    async fn through_layers(
-        &self,
-        layered: &std::sync::Mutex<McpService>,
-        connection: &Arc<ConnectionState>,
-        mut request: Request<Body>,
-    ) -> Response<Body> {
-        let service = layered
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        request.extensions_mut().insert(Arc::clone(connection));
-        match service.oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+    /// The layers with everything inside of them, if there are any.
+    pub(super) fn layers(&self) -> Option<McpService> {
+        let layered = self.layered.as_ref()?.lock();
+        Some(
+            layered
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .clone(),
+        )
     }
 }
 
 /// One connection, and what answers its requests: what the future of each request holds on to.
 #[derive(Debug)]
 pub(crate) struct Served {
-    service: Arc<WorkerService>,
-    connection: Arc<ConnectionState>,
+    pub(super) service: Arc<WorkerService>,
+    pub(super) connection: Arc<ConnectionState>,
 }
 
 impl Served {
@@ -122,106 +104,12 @@ impl Served {
     pub(crate) fn connection(&self) -> &Arc<ConnectionState> {
         &self.connection
     }
-
-    /// One request from its head to its answer: the order of the steps that come before the endpoint's own.
-    ///
-    /// Whoever drives this moves it about, so it is kept small: what is rare is boxed, and what a request is made of is
-    /// captured in its last place.
-    #[inline]
-    pub(crate) fn serve<B>(
-        served: impl Deref<Target = Self>,
-        request: Request<B>,
-    ) -> impl Future<Output = Result<Response<Body>, Infallible>>
-    where
-        Body: From<B>,
-    {
-        let config = &served.service.router.endpoint.config;
-        let hits = &served.service.limits().hits;
-        let last = served.connection.begin_request(&config.limits, hits);
-        let came = served.connection.familiar.begin();
-        let begun = config.server_timing.then(Instant::now);
-        let (mut head, body) = request.into_parts();
-        let gzip = config.compression && compress::takes_gzip(&head.headers);
-        let mut body = Body::from(body);
-        async move {
-            let Self {
-                service,
-                connection,
-            } = &*served;
-            let router = &*service.router;
-            let _stream = connection.open_stream();
-            let watch = router.telemetry.counts().then(|| {
-                let key = key_of(router.path(&head.uri), &head);
-                HttpWatch::begin(service.local.cells(), key)
-            });
-            let client = router.client(connection, &head.headers);
-            let origin = router.cors.origin(&head.headers);
-            let mut response = match router.said(came, connection, &head) {
-                Err(rejection) => router.refuse(rejection, &head),
-                Ok(_) if origin.is_some() && router.cors.is_preflight(&head) => {
-                    router.cors.preflight(&head.headers)
-                }
-                Ok(summary) => match &service.layered {
-                    None if router.is_message(&head) => {
-                        let by = (&*service.local, connection, client);
-                        router.message(by, &summary, &mut head, &mut body).await
-                    }
-                    None => {
-                        let (local, connection) = (&*service.local, Some(connection));
-                        Box::pin(router.route(local, connection, &summary, &mut head, &mut body))
-                            .await
-                    }
-                    Some(layered) => {
-                        let request = Request::from_parts(head, body);
-                        Box::pin(service.through_layers(layered, connection, request)).await
-                    }
-                },
-            };
-            if gzip {
-                response = Box::pin(compress::compressed(response)).await;
-            }
-            connection.body_is_read();
-            connection.answer_is_ready();
-            if let Some(turned) = response.extensions_mut().remove::<Turned>() {
-                router.turned_away(turned, client);
-            }
-            if let Some(origin) = origin {
-                router.cors.allow(origin, &mut response);
-            }
-            if last
-                || router.telemetry.life.is_draining() && connection.phase() != Phase::Multiplexed
-            {
-                response
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            if let Some(begun) = begun {
-                tell_time(begun, &mut response);
-            }
-            if let Some(watch) = watch {
-                watch.end(response.status().as_u16());
-            }
-            if connection.phase() == Phase::Multiplexed {
-                response = response.map(|body| sending::watch(connection, body));
-            }
-            Ok(response)
-        }
-    }
-}
-
-/// How long the server took until its answer began (W3C Server Timing).
-#[cold]
-fn tell_time(begun: Instant, response: &mut Response<Body>) {
-    let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
-    if let Ok(value) = HeaderValue::try_from(format!("longshore;dur={milliseconds:.3}")) {
-        response.headers_mut().append(SERVER_TIMING, value);
-    }
 }
 
 impl Router {
     /// The path of a request below the server's root, where clients may reach it with something in front.
     #[inline]
-    fn path<'u>(&self, uri: &'u Uri) -> &'u str {
+    pub(super) fn path<'u>(&self, uri: &'u Uri) -> &'u str {
         let path = uri.path();
         if self.prefix.is_empty() {
             return path;
@@ -234,7 +122,7 @@ impl Router {
 
     /// What a head says, if it is admitted. Of one that came before it is not found out again.
     #[inline]
-    fn said(
+    pub(super) fn said(
         &self,
         came: Came,
         connection: &ConnectionState,
@@ -291,7 +179,7 @@ impl Router {
 
     /// Answers a request that is not looked at any further.
     #[cold]
-    fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
+    pub(super) fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
         if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
             self.guard.report(rejection.setting(), &head.headers);
         }
@@ -301,7 +189,7 @@ impl Router {
 
     /// Counts a request that was turned away, and has it recorded if that was decided before there was a message.
     #[cold]
-    fn turned_away(&self, turned: Turned, client: IpAddr) {
+    pub(super) fn turned_away(&self, turned: Turned, client: IpAddr) {
         let server = &self.endpoint.server;
         self.refusals.count(turned.reason);
         if let Some(limit) = turned.limit {
@@ -322,7 +210,7 @@ impl Router {
 
     /// Who has sent a request, by the word of proxies that are trusted.
     #[inline]
-    fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> IpAddr {
+    pub(super) fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> IpAddr {
         let trusted = &self.endpoint.config.trusted_proxies;
         if trusted.is_empty() {
             return connection.peer();
@@ -332,53 +220,8 @@ impl Router {
 
     /// Whether a request is what nearly all are: a message for the endpoint.
     #[inline]
-    fn is_message(&self, head: &Parts) -> bool {
+    pub(super) fn is_message(&self, head: &Parts) -> bool {
         head.method == Method::POST && self.path(&head.uri) == Route::MCP.path
-    }
-
-    /// What [`route`](Self::route) does with a message, without what other paths need.
-    #[inline]
-    async fn message(
-        &self,
-        by: (&Local, &Arc<ConnectionState>, IpAddr),
-        summary: &Summary,
-        head: &mut Parts,
-        body: &mut Body,
-    ) -> Response<Body> {
-        let (local, connection, client) = by;
-        let route = Route::MCP;
-        if let Err(refused) = self.endpoint.server.limits.arrive(client) {
-            return Rejection::Limited(refused).into_response(Some(route));
-        }
-        let (connection, client) = (Some(connection), Some(client));
-        let proved;
-        let principal = match self.gate.everybody() {
-            Some(everybody) => everybody,
-            None => {
-                let entered = match self.recall(connection, route, head) {
-                    Some(entered) => entered,
-                    None => Box::pin(self.enter(connection, client, route, head)).await,
-                };
-                match entered {
-                    Ok(principal) => {
-                        proved = principal;
-                        &proved
-                    }
-                    Err(refused) => return refused,
-                }
-            }
-        };
-        let entered = Entered { principal, client };
-        let wire = Wire::of(head.version);
-        let headers = &mut head.headers;
-        let answer = self
-            .endpoint
-            .post(&entered, local, connection, summary, wire, headers, body);
-        let response = answer.await.unwrap_or_else(Rejection::into_rpc);
-        if response.status() == StatusCode::FORBIDDEN {
-            return self.lacking(principal, connection, route, head, response);
-        }
-        response
     }
 
     /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
@@ -456,10 +299,8 @@ impl Router {
         } = head;
         let response = match guarded {
             Guarded::Mcp if *method == Method::POST => {
-                let wire = Wire::of(*version);
-                let endpoint = &self.endpoint;
-                let answer =
-                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
+                let by = (&entered, local, Wire::of(*version));
+                let answer = self.endpoint.post(by, connection, summary, headers, body);
                 answer.await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Mcp => {
@@ -473,12 +314,10 @@ impl Router {
                 let Some(endpoint) = self.mounts.get(name) else {
                     return Rejection::NotFound.into_problem();
                 };
-                let wire = Wire::of(*version);
                 let answer = async {
                     if *method == Method::POST {
-                        endpoint
-                            .post(&entered, local, connection, summary, wire, headers, body)
-                            .await
+                        let by = (&entered, local, Wire::of(*version));
+                        endpoint.post(by, connection, summary, headers, body).await
                     } else {
                         endpoint
                             .other(&entered, method, local, connection, summary, headers)
@@ -497,10 +336,8 @@ impl Router {
                 Rejection::MethodNotAllowed(route.methods).into_rpc()
             }
             Guarded::Respond => {
-                let wire = Wire::of(*version);
-                let endpoint = &self.endpoint;
-                let answer =
-                    endpoint.post(&entered, local, connection, summary, wire, headers, body);
+                let by = (&entered, local, Wire::of(*version));
+                let answer = self.endpoint.post(by, connection, summary, headers, body);
                 Box::pin(answer).await.unwrap_or_else(Rejection::into_rpc)
             }
             Guarded::Legacy => {
@@ -566,7 +403,7 @@ impl Router {
     }
 
     /// A caller that lacks a scope is told what to show, and where to get it (AUTH-09).
-    fn lacking(
+    pub(super) fn lacking(
         &self,
         principal: &Principal,
         connection: Option<&Arc<ConnectionState>>,
@@ -609,7 +446,7 @@ impl Router {
 
     /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
     /// known who sent it, and who that is does not ask too often. Headers that hold credentials are gone after that.
-    async fn enter(
+    pub(super) async fn enter(
         &self,
         connection: Option<&Arc<ConnectionState>>,
         client: Option<IpAddr>,
@@ -649,7 +486,7 @@ impl Router {
     /// What [`enter`](Self::enter) comes to for a request that shows what its connection has shown before. `None` if it
     /// has to be asked.
     #[inline]
-    fn recall(
+    pub(super) fn recall(
         &self,
         connection: Option<&Arc<ConnectionState>>,
         route: &Route,
@@ -729,17 +566,6 @@ impl Router {
         *response.body_mut() = Body::from(Bytes::from(document));
         response
     }
-}
-
-/// What a request is counted under, but for its status.
-fn key_of(path: &str, head: &Parts) -> HttpKey {
-    let route = Route::of(path).map(|(route, _)| route.counted());
-    HttpKey::new(
-        route.unwrap_or_default(),
-        &head.method,
-        Wire::of(head.version),
-        0,
-    )
 }
 
 /// Whether a request is answered however short memory is: it gives some back, or says how much there is.

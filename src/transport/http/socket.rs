@@ -105,6 +105,9 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.state.holds_back() {
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let mut room = usize::MAX;
         if let Some(watch) = &self.resets {
@@ -170,6 +173,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.state.holds_back() {
+            return Poll::Pending;
+        }
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.has_written(&written, || bytes.len());
         written
@@ -181,6 +187,9 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.state.holds_back() {
+            return Poll::Pending;
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
         self.has_written(&written, || pieces.iter().map(|piece| piece.len()).sum());
         written
@@ -234,6 +243,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::transport::http::config::HttpLimits;
     use crate::transport::http::timer::WorkerClock;
 
     /// A connection of HTTP/2, and its client.
@@ -318,5 +328,41 @@ mod tests {
         state.has_answered();
         assert_eq!(look(&mut socket, &state).await, 32 * 1024);
         drop(client);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_or_written_while_streams_begin() {
+        fn write(socket: &mut Socket, bytes: &[u8]) -> [Option<usize>; 2] {
+            let cx = &mut Context::from_waker(Waker::noop());
+            let pieces = [io::IoSlice::new(bytes)];
+            let one = Pin::new(&mut *socket).poll_write(cx, bytes);
+            let other = Pin::new(&mut *socket).poll_write_vectored(cx, &pieces);
+            [one, other].map(|written| match written {
+                Poll::Ready(written) => Some(written.expect("an open socket")),
+                Poll::Pending => None,
+            })
+        }
+        let (mut socket, state, mut client) = connected().await;
+        client.write_all(b"PRI * HTTP/2.0").await.expect("sent");
+        if let Stream::Plain(stream) = &socket.stream {
+            stream.readable().await.expect("an open socket");
+        }
+        let hits = crate::limit::Hits::new(&crate::telemetry::Metrics::default());
+        state.begin_request(&HttpLimits::default(), &hits);
+        let mut space = [0; 32];
+        let mut buffer = ReadBuf::new(&mut space);
+        let cx = &mut Context::from_waker(Waker::noop());
+        state.begin_look();
+        let read = Pin::new(&mut socket).poll_read(cx, &mut buffer);
+        assert!(read.is_pending() && buffer.filled().is_empty());
+        assert_eq!(write(&mut socket, b"x"), [None, None]);
+        // Nobody takes that for a client that does not read.
+        assert_eq!(state.overdue(&HttpLimits::default(), &hits), None);
+        assert!(state.take_begun() && !state.take_begun());
+        assert_eq!(look(&mut socket, &state).await, 14);
+        assert_eq!(write(&mut socket, b"ab"), [Some(2), Some(2)]);
+        let mut seen = [0; 4];
+        client.read_exact(&mut seen).await.expect("it was sent");
+        assert_eq!(&seen, b"abab");
     }
 }

@@ -1,12 +1,11 @@
 //! A thread that serves connections, and the sweep that ends those that dawdle.
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, TcpStream as StdStream};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use foldhash::fast::RandomState;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -24,16 +23,19 @@ use tokio_rustls::TlsAcceptor;
 
 use super::config::HttpLimits;
 use super::connection::{ConnectionState, Phase};
+use super::drive::{Drain, until_drained, until_retired};
 use super::peers::PeerPlace;
 use super::service::{Router, Served, WorkerService};
+use super::serving::Answering;
 use super::socket::{Guards, Socket};
 use super::stream::Stream;
+use super::streams::AtOnce;
 use super::timer::{CoarseTimer, WorkerClock};
 use super::tls::{HTTP_2, Tls};
 use super::turnstile::Turnstile;
 use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};
-use crate::net::{self, ConnectionWaker};
+use crate::net;
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -77,25 +79,6 @@ pub(crate) struct Accepted {
 struct Load {
     connections: AtomicUsize,
     changed: Notify,
-}
-
-/// Tells all connections that they should come to an end.
-#[derive(Debug, Default)]
-pub(crate) struct Drain {
-    begun: AtomicBool,
-    news: Notify,
-}
-
-impl Drain {
-    pub(crate) fn begin(&self) {
-        self.begun.store(true, Ordering::Release);
-        self.news.notify_waiters();
-    }
-
-    #[inline]
-    fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Acquire)
-    }
 }
 
 impl Worker {
@@ -471,12 +454,10 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     let hits = Arc::clone(&service.limits().hits);
     let served = Arc::new(Served::new(service, Arc::clone(&state)));
     let respond =
-        move |request: hyper::Request<Incoming>| Served::serve(Arc::clone(&served), request);
+        move |request: hyper::Request<Incoming>| Answering::new(Arc::clone(&served), request);
     let ended = if multiplexed {
         let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
-        // hyper makes each stream a task and moves it about on the way; a pointer is moved for less.
-        let service = service_fn(move |request| Box::pin(respond(request)));
-        let connection = http2::Builder::new(TokioExecutor::new())
+        let connection = http2::Builder::new(AtOnce)
             .timer(CoarseTimer::new(state.clock()))
             .max_concurrent_streams(limits.http2_streams)
             .max_header_list_size(limits.header_bytes as u32)
@@ -485,9 +466,9 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
             .initial_connection_window_size(1024 * 1024)
             .keep_alive_interval(ping)
             .keep_alive_timeout(ping)
-            .serve_connection(io, service);
+            .serve_connection(io, service_fn(respond));
         let end = |connection: Pin<&mut _>| http2::Connection::graceful_shutdown(connection);
-        until_drained(connection, &drain, Some(&state), Waker::clone, end).await
+        until_retired(connection, &drain, &state, end).await
     } else {
         let connection = http1::Builder::new()
             .header_read_timeout(None)
@@ -495,7 +476,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
             .max_buf_size(READ_MAX)
             .serve_connection(io, service_fn(respond));
         let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
-        until_drained(connection, &drain, None, ConnectionWaker::standing_for, end).await
+        Some(until_drained(connection, &drain, end).await)
     };
     let Some(ended) = ended else {
         hits.count(Limit::Http2ResetRate);
@@ -547,7 +528,7 @@ async fn speaks_http2(
     const PREFACE: &[u8] = b"PRI * HTTP/2.0";
     let mut beginning = [0; PREFACE.len()];
     loop {
-        let news = drain.news.notified();
+        let news = drain.news();
         let peek = stream.peek(&mut beginning);
         let seen = if drain.has_begun() {
             // What was sent before the server stopped is served.
@@ -577,51 +558,6 @@ async fn speaks_http2(
             }
         }
     }
-}
-
-/// Drives a connection, and asks it to end once the server stops, or once its state says so. While the server runs that
-/// costs one load at each poll. `waker_of` makes what the connection wakes of what wakes its task. `None` once streams are
-/// taken back too often.
-async fn until_drained<C: Future>(
-    connection: C,
-    drain: &Drain,
-    retiring: Option<&ConnectionState>,
-    waker_of: fn(&Waker) -> Waker,
-    end: impl Fn(Pin<&mut C>),
-) -> Option<C::Output> {
-    let mut connection = pin!(connection);
-    let mut news = pin!(drain.news.notified());
-    let mut listening = false;
-    let mut ended = false;
-    let mut waker = None;
-    std::future::poll_fn(move |cx: &mut Context<'_>| {
-        // It is always the same task that polls this.
-        let waker = waker.get_or_insert_with(|| waker_of(cx.waker()));
-        let cx = &mut Context::from_waker(waker);
-        if let Some(state) = retiring {
-            state.begin_look();
-        }
-        if !listening {
-            listening = true;
-            // Only to be woken; whether there is news is read from the flag.
-            let _: Poll<()> = news.as_mut().poll(cx);
-            // What has come already is read first: a connection without a request would be closed.
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(Some(ended));
-            }
-        }
-        if !ended && (drain.has_begun() || retiring.is_some_and(|state| state.retires(cx))) {
-            ended = true;
-            end(connection.as_mut());
-        }
-        match connection.as_mut().poll(cx) {
-            Poll::Pending if retiring.is_some_and(ConnectionState::is_restless) => {
-                Poll::Ready(None)
-            }
-            ended => ended.map(Some),
-        }
-    })
-    .await
 }
 
 #[cfg(test)]

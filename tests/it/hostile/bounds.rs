@@ -99,6 +99,50 @@ fn rpc_03_12_messages_have_narrower_bounds_where_they_are_set() {
 }
 
 #[test]
+fn rpc_12_a_message_holds_so_many_values_wherever_they_are() {
+    let server = narrow(|c| c.server.messages.values = 1000);
+    let sessions = Sessions::of(&server);
+    let zeros = |n: usize| format!("[{}]", vec!["0"; n].join(","));
+    let wrapped = |n: usize| format!("[{}]", vec![r#"{"a":[[]]}"#; n].join(","));
+    let mut cases = Vec::new();
+    let mut refused = 0;
+    for era in super::ERAS {
+        let meta = era.meta();
+        // What the client can do is a value in the stateless era; so is the array itself.
+        let room = 1000 - 1 - usize::from(era.is_stateless());
+        for (more, fits) in [
+            (zeros(room), true),
+            (zeros(room + 1), false),
+            // An object and two arrays each.
+            (wrapped(room / 3), true),
+            (wrapped(room / 3 + 1), false),
+        ] {
+            for place in ["x", "arguments"] {
+                let body = format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"{place}":{more}{meta}}}}}"#
+                );
+                let post = sessions.post(era, "tools/list", None, body);
+                let name = format!("{} bytes as {place}, {fits}, {era:?}", more.len());
+                let case = Case::new(name, post);
+                refused += u64::from(!fits);
+                cases.push(if fits {
+                    case
+                } else {
+                    case.error(400, -32600, "")
+                });
+            }
+        }
+    }
+    assert_eq!(run_on(&server, cases), 16);
+    // Without the protocol too.
+    let body = format!(r#"{{"message":{}}}"#, zeros(1000));
+    let head = "POST /tools/say HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let text = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    assert_eq!(run_on(&server, [Case::new("REST", text).status(&[400])]), 1);
+    counted(&server, "server.messages.values", refused);
+}
+
+#[test]
 fn rpc_06_arrays_and_their_answers_have_bounds_to_the_one() {
     let server = narrow(|c| {
         c.server.messages.batch = 3;
@@ -249,6 +293,7 @@ fn bounds_that_cannot_be_meant_are_told_of_at_start() {
         ("server.messages.depth", 65, "8 to 64"),
         ("server.messages.members", 15, "16 to 10000"),
         ("server.messages.id_bytes", 1025, "36 to 1024"),
+        ("server.messages.values", 999, "at least 1000"),
         ("server.messages.batch", 1001, "1 to 1000"),
         ("server.messages.batch_bytes", 1, "at least 1024"),
     ] {

@@ -3,8 +3,10 @@
 //!
 //! A case is named by what it is; both eras are asked wherever both have an opinion.
 
+mod arrays;
 mod bounds;
 mod documents;
+mod envelopes;
 mod forged;
 mod framing;
 mod headers;
@@ -43,6 +45,9 @@ async fn anything(v: Value) -> String {
 async fn numbers(small: u8, wide: Option<i64>, real: Option<f64>) -> String {
     format!("{small} {wide:?} {real:?}")
 }
+
+/// What JSON-RPC calls an invalid request.
+const INVALID: i64 = -32600;
 
 fn server() -> Running {
     serve().start()
@@ -313,6 +318,17 @@ impl Era {
         let params = format!(r#"{{"name":"{tool}","arguments":{arguments},{META}}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         stateless("tools/call", Some(tool), body)
+    }
+}
+
+/// A body whose members are given, with `params` as the era needs them unless they are among those.
+fn body(era: Era, members: &str) -> String {
+    if members.contains("\"params\"") {
+        format!("{{{members}}}")
+    } else if era.is_stateless() {
+        format!("{{{members},\"params\":{{{META}}}}}")
+    } else {
+        format!("{{{members}}}")
     }
 }
 

@@ -5,6 +5,7 @@ mod gate;
 mod harness;
 mod incoming;
 mod mcp;
+mod program;
 mod proxy;
 #[cfg(feature = "redis")]
 mod redis;
@@ -17,6 +18,7 @@ pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use harness::Checked;
 pub(crate) use mcp::{Session, Stateless, meta, request};
+pub(crate) use program::longshore;
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
 pub(crate) use redis::{RedisServer, free_port};

@@ -12,6 +12,7 @@ use self::help::{Flag, Help, Positional};
 use super::CommandTool;
 use super::config::{CommandLimits, CommandSourceConfig, CommandToolConfig};
 use super::run::{Program, RunError};
+use crate::catalog::located;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 
 /// What is to be found out, of which program.
@@ -245,8 +246,8 @@ impl Search<'_> {
             return;
         }
         let tool = described(&name, &self.argv0, words, about, help);
-        let checked = serde_json::from_value::<CommandToolConfig>(tool.clone())
-            .map_err(|error| error.to_string())
+        let checked = located::read::<CommandToolConfig>(&tool)
+            .map_err(|misfit| misfit.cause.to_string())
             .and_then(|config| CommandTool::new(self.source, &config, "").map(drop));
         match checked {
             Ok(()) => self.tools.push(tool),

@@ -1,0 +1,195 @@
+//! Where each signal goes, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Protocol, Reader, Target, pairs};
+use crate::telemetry::config::{ExportProtocol, TelemetryConfig};
+
+/// What is exported apart from the others.
+#[derive(Clone, Copy)]
+pub(super) enum Signal {
+    Traces,
+    Metrics,
+    Logs,
+}
+
+/// How long sending may take, unless somebody says so.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Signal {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Traces => "TRACES",
+            Self::Metrics => "METRICS",
+            Self::Logs => "LOGS",
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Traces => "v1/traces",
+            Self::Metrics => "v1/metrics",
+            Self::Logs => "v1/logs",
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// Where a signal goes, if it is exported.
+    pub(super) fn target(&mut self, config: &TelemetryConfig, signal: Signal) -> Option<Target> {
+        if !self.is_exported(signal) {
+            return None;
+        }
+        let protocol = self.protocol(config, signal);
+        let endpoint = self.endpoint(config, signal, protocol)?;
+        Some(Target {
+            endpoint,
+            protocol,
+            compressed: self.is_compressed(signal),
+            headers: self
+                .exporter(signal, "HEADERS")
+                .map(pairs)
+                .unwrap_or_default(),
+            timeout: self.timeout(signal),
+            identity: self.identity(signal),
+            certificate: self.exporter(signal, "CERTIFICATE").map(PathBuf::from),
+        })
+    }
+
+    /// The variable for a signal, or the one for all.
+    fn exporter(&self, signal: Signal, name: &str) -> Option<&str> {
+        let own = format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.word());
+        self.probe
+            .variable(&own)
+            .or_else(|| self.probe.variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
+    }
+
+    fn is_exported(&mut self, signal: Signal) -> bool {
+        let exporter = format!("OTEL_{}_EXPORTER", signal.word());
+        match self.probe.variable(&exporter).map(str::trim) {
+            None | Some("otlp") => true,
+            Some("none") => false,
+            Some(other) => {
+                let other = other.to_owned();
+                self.doubt(
+                    &exporter,
+                    &other,
+                    "of which only otlp and none are known; nothing is exported",
+                );
+                false
+            }
+        }
+    }
+
+    fn protocol(&mut self, config: &TelemetryConfig, signal: Signal) -> Protocol {
+        match self.exporter(signal, "PROTOCOL").map(str::trim) {
+            None => match config.protocol {
+                ExportProtocol::Http => Protocol::Http,
+                ExportProtocol::Grpc => Protocol::Grpc,
+            },
+            Some("http/protobuf") => Protocol::Http,
+            Some("grpc") => Protocol::Grpc,
+            Some(other) => {
+                let other = other.to_owned();
+                self.doubt(
+                    "OTEL_EXPORTER_OTLP_PROTOCOL",
+                    &other,
+                    "of which only grpc and http/protobuf are known; the latter is used",
+                );
+                Protocol::Http
+            }
+        }
+    }
+
+    fn endpoint(
+        &mut self,
+        config: &TelemetryConfig,
+        signal: Signal,
+        protocol: Protocol,
+    ) -> Option<String> {
+        let own = format!("OTEL_EXPORTER_OTLP_{}_ENDPOINT", signal.word());
+        let own = self.probe.variable(&own);
+        let shared = self
+            .probe
+            .variable("OTEL_EXPORTER_OTLP_ENDPOINT")
+            .or(config.endpoint.as_deref())
+            .or_else(|| self.probe.variable("MCP_OTEL_ENDPOINT"));
+        let endpoint = match (own, shared, protocol) {
+            (Some(own), _, _) => own.to_owned(),
+            (None, Some(shared), Protocol::Grpc) => shared.to_owned(),
+            (None, Some(shared), Protocol::Http) => {
+                format!("{}/{}", shared.trim_end_matches('/'), signal.path())
+            }
+            (None, None, _) => return None,
+        };
+        // Over gRPC a host and a port will do; then it is said apart whether the way is secured.
+        let endpoint = match endpoint.contains("://") {
+            false if protocol == Protocol::Grpc => {
+                let insecure = self.exporter(signal, "INSECURE");
+                let insecure =
+                    insecure.is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
+                format!("{}://{endpoint}", if insecure { "http" } else { "https" })
+            }
+            _ => endpoint,
+        };
+        let is_url = endpoint.parse::<http::Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+        });
+        if !is_url {
+            // The endpoint may hold a secret.
+            self.doubts.push(format!(
+                "the endpoint for {} is no http:// or https:// URL; they are not exported",
+                signal.word().to_lowercase()
+            ));
+        }
+        is_url.then_some(endpoint)
+    }
+
+    fn is_compressed(&mut self, signal: Signal) -> bool {
+        let compression = self.exporter(signal, "COMPRESSION").map(str::to_owned);
+        match compression.as_deref().map(str::trim) {
+            None | Some("none") => false,
+            Some("gzip") => true,
+            Some(other) => {
+                self.doubt(
+                    "OTEL_EXPORTER_OTLP_COMPRESSION",
+                    other,
+                    "of which only gzip and none are known; nothing is compressed",
+                );
+                false
+            }
+        }
+    }
+
+    fn timeout(&mut self, signal: Signal) -> Duration {
+        let timeout = self.exporter(signal, "TIMEOUT").map(str::to_owned);
+        match timeout.as_deref().map(|text| (text, text.trim().parse())) {
+            Some((_, Ok(ms))) => Duration::from_millis(ms),
+            Some((text, Err(_))) => {
+                self.doubt(
+                    "OTEL_EXPORTER_OTLP_TIMEOUT",
+                    text,
+                    "which is no number; its default is used",
+                );
+                TIMEOUT
+            }
+            None => TIMEOUT,
+        }
+    }
+
+    /// What is shown to the collector.
+    fn identity(&mut self, signal: Signal) -> Option<(PathBuf, PathBuf)> {
+        let shown = self
+            .exporter(signal, "CLIENT_CERTIFICATE")
+            .map(PathBuf::from);
+        let key = self.exporter(signal, "CLIENT_KEY").map(PathBuf::from);
+        if shown.is_some() != key.is_some() {
+            self.doubts.push(
+                "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY belong together; no certificate is shown"
+                    .to_owned(),
+            );
+        }
+        shown.zip(key)
+    }
+}

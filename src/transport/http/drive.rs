@@ -1,0 +1,110 @@
+//! Driving a connection to its end.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::connection::ConnectionState;
+use super::streams::Looks;
+use crate::net::ConnectionWaker;
+
+/// Tells all connections that they should come to an end.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    begun: AtomicBool,
+    news: Notify,
+}
+
+impl Drain {
+    pub(crate) fn begin(&self) {
+        self.begun.store(true, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    #[inline]
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Ends once [`begin`](Self::begin) is called.
+    pub(super) fn news(&self) -> Notified<'_> {
+        self.news.notified()
+    }
+}
+
+/// Drives a connection of HTTP/1, and asks it to end once the server stops.
+pub(super) async fn until_drained<C: Future>(
+    connection: C,
+    drain: &Drain,
+    end: impl Fn(Pin<&mut C>),
+) -> C::Output {
+    let mut waker = None;
+    let look = |connection: Pin<&mut C>, cx: &Context<'_>| {
+        // It is always the same task that polls this.
+        let waker = waker.get_or_insert_with(|| ConnectionWaker::standing_for(cx.waker()));
+        connection.poll(&mut Context::from_waker(waker))
+    };
+    drive(connection, drain, |_| false, look, end).await
+}
+
+/// Drives a connection of HTTP/2 and the streams that begin on it, and asks it to end once the server stops, or once its
+/// state says so. `None` once streams are taken back too often.
+pub(super) async fn until_retired<C: Future>(
+    connection: C,
+    drain: &Drain,
+    state: &Arc<ConnectionState>,
+    end: impl Fn(Pin<&mut C>),
+) -> Option<C::Output> {
+    let mut looks = None;
+    let look = |connection: Pin<&mut C>, cx: &Context<'_>| {
+        state.begin_look();
+        let looks = looks.get_or_insert_with(|| Looks::new(state, cx.waker()));
+        match looks.look(connection) {
+            Poll::Pending if state.is_restless() => Poll::Ready(None),
+            ended => ended.map(Some),
+        }
+    };
+    drive(connection, drain, |cx| state.retires(cx), look, end).await
+}
+
+/// Drives a connection by `look`, and asks it to end once the server stops or it `retires`. While the server runs that costs
+/// one load each time.
+async fn drive<C: Future, T>(
+    connection: C,
+    drain: &Drain,
+    retires: impl Fn(&Context<'_>) -> bool,
+    mut look: impl FnMut(Pin<&mut C>, &Context<'_>) -> Poll<T>,
+    end: impl Fn(Pin<&mut C>),
+) -> T {
+    let mut connection = pin!(connection);
+    let mut news = pin!(drain.news());
+    let mut listening = false;
+    let mut ended = false;
+    poll_fn(move |cx: &mut Context<'_>| {
+        let mut looked = Poll::Pending;
+        let begins = !listening;
+        if begins {
+            listening = true;
+            // Only to be woken; whether there is news is read from the flag.
+            let _: Poll<()> = news.as_mut().poll(cx);
+            // What has come already is read first: a connection without a request would be closed.
+            looked = look(connection.as_mut(), cx);
+        }
+        if looked.is_ready() {
+            return looked;
+        }
+        if !ended && (drain.has_begun() || retires(cx)) {
+            ended = true;
+            end(connection.as_mut());
+        } else if begins {
+            return looked;
+        }
+        look(connection.as_mut(), cx)
+    })
+    .await
+}

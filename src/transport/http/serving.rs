@@ -1,0 +1,405 @@
+//! One request from its head to its answer: the order of the steps that come before the endpoint's own.
+//!
+//! hyper moves the future of a request about, and over HTTP/2 there is one for each stream. So it holds what the request is
+//! made of, and nothing else: nearly each is answered when it is polled for the first time ([`Serving::at_once`]), and
+//! whatever has to wait goes on in a box ([`Serving::later`]).
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use http::header::CONNECTION;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use tower::ServiceExt as _;
+
+use super::compress;
+use super::connection::Phase;
+use super::endpoint::{Reading, answer};
+use super::headers::Said;
+use super::route::Route;
+use super::sending;
+use super::service::{Entered, Served};
+use super::status::{Rejection, Turned};
+use super::watch::Came;
+use crate::auth::Principal;
+use crate::net::Body;
+use crate::server::{Handled, Reply};
+use crate::telemetry::{HttpKey, HttpWatch, Wire};
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// The answer to one request.
+pub(crate) struct Answering(State);
+
+/// How far an answer has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them come no further than to the large one"
+)]
+enum State {
+    Begun(Serving),
+    Later(Waiting<Response<Body>>),
+    Over,
+}
+
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// One request that is being served.
+struct Serving {
+    served: Counted,
+    head: Parts,
+    body: Body,
+    /// What is known of the head.
+    came: Came,
+    /// The answer may be compressed.
+    gzip: bool,
+    terms: Terms,
+}
+
+/// What the last steps need to know.
+struct Terms {
+    client: IpAddr,
+    /// The request is its connection's last.
+    last: bool,
+    /// When it began, if its client is told how long it took.
+    begun: Option<Instant>,
+    /// Who counts it, if anybody does.
+    watch: Option<HttpWatch>,
+}
+
+/// A connection, and what answers there. A stream of HTTP/2 counts for as long as this lives.
+struct Counted {
+    served: Arc<Served>,
+    is_stream: bool,
+}
+
+/// How far a request has come at once.
+enum Progress {
+    Answered(Response<Body>),
+    /// Nobody has looked at it.
+    Unjudged,
+    /// It may come, and is a message; who sent it is to be found out.
+    Arrived(Said),
+    /// It is known who sent it; its body is arriving.
+    Reading(Arc<Principal>, Said, Reading),
+    /// The server takes its time.
+    Waiting(Arc<Principal>, Said, Waiting<Reply>),
+}
+
+impl Answering {
+    /// Begins to serve a request.
+    #[inline]
+    pub(super) fn new<B>(served: Arc<Served>, request: Request<B>) -> Self
+    where
+        Body: From<B>,
+    {
+        let router = &*served.service.router;
+        let config = &router.endpoint.config;
+        let hits = &served.service.limits().hits;
+        let connection = &served.connection;
+        let last = connection.begin_request(&config.limits, hits);
+        let came = connection.familiar.begin();
+        let is_stream = connection.open_stream();
+        let gzip = config.compression && compress::takes_gzip(request.headers());
+        let watch = router.telemetry.counts().then(|| {
+            let key = key_of(router.path(request.uri()), &request);
+            HttpWatch::begin(Arc::clone(served.service.local.cells()), key)
+        });
+        let terms = Terms {
+            client: router.client(connection, request.headers()),
+            last,
+            begun: config.server_timing.then(Instant::now),
+            watch,
+        };
+        let (head, body) = request.into_parts();
+        Self(State::Begun(Serving {
+            served: Counted { served, is_stream },
+            head,
+            body: Body::from(body),
+            came,
+            gzip,
+            terms,
+        }))
+    }
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Body>, Infallible>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let state = &mut self.0;
+        if let State::Begun(serving) = state {
+            let progress = serving.at_once(cx);
+            if let Progress::Answered(response) = progress {
+                *state = State::Over;
+                return Poll::Ready(Ok(response));
+            }
+            if let State::Begun(serving) = std::mem::replace(state, State::Over) {
+                *state = State::Later(match progress {
+                    Progress::Unjudged => Box::pin(serving.unusual()),
+                    rest => Box::pin(serving.later(rest)),
+                });
+            }
+        }
+        match state {
+            State::Later(later) => later.as_mut().poll(cx).map(Ok),
+            State::Begun(_) | State::Over => Poll::Pending,
+        }
+    }
+}
+
+impl Serving {
+    /// What is done without waiting for anything: everything, for nearly all messages.
+    #[inline]
+    fn at_once(&mut self, cx: &mut Context<'_>) -> Progress {
+        let Self {
+            served,
+            head,
+            body,
+            came,
+            gzip,
+            terms,
+        } = self;
+        let Served {
+            service,
+            connection,
+        } = &**served;
+        let router = &*service.router;
+        let is_usual = service.layered.is_none()
+            && !*gzip
+            && router.is_message(head)
+            && router.cors.origin(&head.headers).is_none();
+        if !is_usual {
+            return Progress::Unjudged;
+        }
+        let said = match router.said(*came, connection, head) {
+            Ok(said) => said,
+            Err(rejection) => return terms.answered(served, router.refuse(rejection, head)),
+        };
+        let (route, endpoint) = (Route::MCP, &router.endpoint);
+        if let Err(refused) = endpoint.server.limits.arrive(terms.client) {
+            let refusal = Rejection::Limited(refused).into_response(Some(route));
+            return terms.answered(served, refusal);
+        }
+        let proved;
+        let principal = match router.gate.everybody() {
+            Some(everybody) => everybody,
+            None => match router.recall(Some(connection), route, head) {
+                None => return Progress::Arrived(said),
+                Some(Err(refusal)) => return terms.answered(served, refusal),
+                Some(Ok(principal)) => {
+                    proved = principal;
+                    &proved
+                }
+            },
+        };
+        let mut reading = match endpoint.begin_to_post(&said, body) {
+            Ok(reading) => reading,
+            Err(rejection) => return terms.answered(served, rejection.into_rpc()),
+        };
+        let response = match reading.poll(cx, &endpoint.config.limits, Some(connection), body) {
+            Poll::Pending => return Progress::Reading(Arc::clone(principal), said, reading),
+            Poll::Ready(Err(rejection)) => rejection.into_rpc(),
+            Poll::Ready(Ok(body)) => {
+                let entered = terms.entered(principal);
+                let by = (&entered, &*service.local, Wire::of(head.version));
+                let fields = &mut head.headers;
+                match endpoint.handle(cx, by, &said, fields, &body) {
+                    Handled::Later(reply) => {
+                        return Progress::Waiting(Arc::clone(principal), said, reply);
+                    }
+                    Handled::Now(reply) => answer(reply, Some(connection), &said, fields),
+                }
+            }
+        };
+        let response = match response.status() {
+            StatusCode::FORBIDDEN => {
+                router.lacking(principal, Some(connection), route, head, response)
+            }
+            _ => response,
+        };
+        terms.answered(served, response)
+    }
+
+    /// The rest of a request that has to wait for something.
+    async fn later(mut self, rest: Progress) -> Response<Body> {
+        let Served {
+            service,
+            connection,
+        } = &*self.served;
+        let router = &*service.router;
+        let (head, terms) = (&mut self.head, &mut self.terms);
+        let (route, wire) = (Route::MCP, Wire::of(head.version));
+        let (principal, response) = match rest {
+            Progress::Answered(response) => return response,
+            Progress::Unjudged => return Box::pin(self.unusual()).await,
+            Progress::Arrived(said) => {
+                let (at, client) = (Some(connection), Some(terms.client));
+                let found = Box::pin(router.enter(at, client, route, head)).await;
+                let principal = match found {
+                    Ok(principal) => principal,
+                    Err(refusal) => return terms.finish(&self.served, refusal, None),
+                };
+                let (endpoint, fields) = (&router.endpoint, &mut head.headers);
+                let entered = terms.entered(&principal);
+                let by = (&entered, &*service.local, wire);
+                let answer = endpoint.post(by, at, &said, fields, &mut self.body).await;
+                (principal, answer.unwrap_or_else(Rejection::into_rpc))
+            }
+            Progress::Reading(principal, said, reading) => {
+                let (endpoint, fields) = (&router.endpoint, &mut head.headers);
+                let entered = terms.entered(&principal);
+                let by = (&entered, &*service.local, wire);
+                let from = (reading, &mut self.body);
+                let answer = endpoint.read_on(from, by, Some(connection), &said, fields);
+                let answer = answer.await.unwrap_or_else(Rejection::into_rpc);
+                (principal, answer)
+            }
+            Progress::Waiting(principal, said, reply) => {
+                let reply = reply.await;
+                let answer = answer(reply, Some(connection), &said, &mut head.headers);
+                (principal, answer)
+            }
+        };
+        let response = match response.status() {
+            StatusCode::FORBIDDEN => {
+                router.lacking(&principal, Some(connection), route, head, response)
+            }
+            _ => response,
+        };
+        terms.finish(&self.served, response, None)
+    }
+
+    /// Everything that is no message at `/mcp`, goes through an application's layers, or comes from a page elsewhere.
+    async fn unusual(mut self) -> Response<Body> {
+        let Served {
+            service,
+            connection,
+        } = &*self.served;
+        let router = &*service.router;
+        let origin = router.cors.origin(&self.head.headers);
+        let mut response = match router.said(self.came, connection, &self.head) {
+            Err(rejection) => router.refuse(rejection, &self.head),
+            Ok(_) if origin.is_some() && router.cors.is_preflight(&self.head) => {
+                router.cors.preflight(&self.head.headers)
+            }
+            Ok(said) => match service.layers() {
+                None => {
+                    let (head, body) = (&mut self.head, &mut self.body);
+                    let (local, connection) = (&*service.local, Some(connection));
+                    Box::pin(router.route(local, connection, &said, head, body)).await
+                }
+                Some(layered) => {
+                    let mut request = Request::from_parts(self.head, self.body);
+                    request.extensions_mut().insert(Arc::clone(connection));
+                    match Box::pin(layered.oneshot(request)).await {
+                        Ok(response) => response,
+                        Err(never) => match never {},
+                    }
+                }
+            },
+        };
+        if self.gzip {
+            response = Box::pin(compress::compressed(response)).await;
+        }
+        self.terms.finish(&self.served, response, origin)
+    }
+}
+
+impl Terms {
+    fn entered<'p>(&self, principal: &'p Arc<Principal>) -> Entered<'p> {
+        Entered {
+            principal,
+            client: Some(self.client),
+        }
+    }
+
+    #[inline]
+    fn answered(&mut self, served: &Served, response: Response<Body>) -> Progress {
+        Progress::Answered(self.finish(served, response, None))
+    }
+
+    /// The last steps, which are the same for every answer.
+    #[inline]
+    fn finish(
+        &mut self,
+        served: &Served,
+        mut response: Response<Body>,
+        origin: Option<HeaderValue>,
+    ) -> Response<Body> {
+        let Served {
+            service,
+            connection,
+        } = served;
+        let router = &*service.router;
+        connection.body_is_read();
+        connection.answer_is_ready();
+        if let Some(turned) = response.extensions_mut().remove::<Turned>() {
+            router.turned_away(turned, self.client);
+        }
+        if let Some(origin) = origin {
+            router.cors.allow(origin, &mut response);
+        }
+        let is_multiplexed = connection.phase() == Phase::Multiplexed;
+        if self.last || router.telemetry.life.is_draining() && !is_multiplexed {
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(begun) = self.begun {
+            tell_time(begun, &mut response);
+        }
+        if let Some(watch) = self.watch.take() {
+            watch.end(response.status().as_u16());
+        }
+        if is_multiplexed {
+            response = response.map(|body| sending::watch(connection, body));
+        }
+        response
+    }
+}
+
+impl Deref for Counted {
+    type Target = Served;
+
+    #[inline]
+    fn deref(&self) -> &Served {
+        &self.served
+    }
+}
+
+impl Drop for Counted {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_stream {
+            self.served.connection.close_stream();
+        }
+    }
+}
+
+/// How long the server took until its answer began (W3C Server Timing).
+#[cold]
+fn tell_time(begun: Instant, response: &mut Response<Body>) {
+    let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
+    if let Ok(value) = HeaderValue::try_from(format!("longshore;dur={milliseconds:.3}")) {
+        response.headers_mut().append(SERVER_TIMING, value);
+    }
+}
+
+/// What a request is counted under, but for its status.
+fn key_of<B>(path: &str, request: &Request<B>) -> HttpKey {
+    let route = Route::of(path).map(|(route, _)| route.counted());
+    HttpKey::new(
+        route.unwrap_or_default(),
+        request.method(),
+        Wire::of(request.version()),
+        0,
+    )
+}
