@@ -54,7 +54,7 @@ pub enum FetchError {
         source: Cause,
     },
     /// It took too long.
-    #[error("{host} took longer than {} s {phase}", limit.as_secs_f64())]
+    #[error("{host} took longer than {} s {phase}", (limit.as_secs_f64() * 100.0).round() / 100.0)]
     Timeout {
         /// The host.
         host: String,

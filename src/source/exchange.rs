@@ -1,6 +1,6 @@
 //! One request to another server and its answer, with retries, credentials and a bulkhead around it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -13,7 +13,7 @@ use super::credentials::{AuthConfig, CredentialError, Credentials};
 use super::tokens::Tokens;
 use crate::net::{
     Backoff, Bulkhead, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, Fetched,
-    Outgoing, Turned, chance,
+    Outgoing, Turned, chance, with_causes,
 };
 
 /// The way to one API, shared by all of its tools.
@@ -25,6 +25,9 @@ pub(super) struct Exchange {
     retries: u32,
     timeout: Duration,
     retried: AtomicU64,
+    name: Box<str>,
+    /// It was said that requests fail.
+    failing: AtomicBool,
 }
 
 /// Why there is no answer.
@@ -78,6 +81,8 @@ impl Exchange {
             retries: limits.retries,
             timeout: limits.timeout(),
             retried: AtomicU64::new(0),
+            name: name.into(),
+            failing: AtomicBool::new(false),
         })
     }
 
@@ -94,6 +99,39 @@ impl Exchange {
     /// Sends a request and reads its answer. What may not happen twice is tried again only where nothing of it was
     /// sent, or where the other server says that it did nothing.
     pub(super) async fn send(
+        &self,
+        request: Outgoing,
+        repeatable: bool,
+    ) -> Result<Fetched, ExchangeError> {
+        let sent = self.try_to_send(request, repeatable).await;
+        self.heed(Fares::of(&sent));
+        sent
+    }
+
+    /// Says in the log when requests begin to fail, and why, and when they do no longer. Callers are told what they may
+    /// know, each time.
+    fn heed(&self, fares: Fares) {
+        let fails = match &fares {
+            Fares::Well => false,
+            Fares::Badly(_) => true,
+            Fares::Unknown => return,
+        };
+        if self.failing.load(Ordering::Relaxed) == fails
+            || self.failing.swap(fails, Ordering::Relaxed) == fails
+        {
+            return;
+        }
+        match fares {
+            Fares::Badly(error) => tracing::warn!(
+                source = self.name,
+                error,
+                "requests of a source fail; it is not said again until one succeeds"
+            ),
+            _ => tracing::info!(source = self.name, "requests of a source succeed again"),
+        }
+    }
+
+    async fn try_to_send(
         &self,
         request: Outgoing,
         repeatable: bool,
@@ -162,6 +200,31 @@ pub(super) fn is_safe(method: &Method) -> bool {
     method.is_safe()
 }
 
+/// What the end of a request says of the other server, for whoever runs this one.
+#[derive(Debug, PartialEq, Eq)]
+enum Fares {
+    Well,
+    /// It is down, or does not believe us: why that is thought.
+    Badly(String),
+    Unknown,
+}
+
+impl Fares {
+    fn of(sent: &Result<Fetched, ExchangeError>) -> Self {
+        match sent {
+            Ok(answer)
+                if is_unavailable(answer.status) || answer.status == StatusCode::UNAUTHORIZED =>
+            {
+                Self::Badly(format!("it answers {}", answer.status))
+            }
+            Ok(_) => Self::Well,
+            Err(ExchangeError::Turned(_)) => Self::Unknown,
+            Err(ExchangeError::Fetch(error)) if !error.is_fault_of_server() => Self::Unknown,
+            Err(error) => Self::Badly(with_causes(error)),
+        }
+    }
+}
+
 fn is_unavailable(status: StatusCode) -> bool {
     matches!(
         status,
@@ -173,4 +236,29 @@ fn is_unavailable(status: StatusCode) -> bool {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
     text.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn operators_are_told_of_what_is_down_and_of_credentials_and_not_of_what_a_caller_asked_for() {
+        let fares = |error: FetchError| Fares::of(&Err(error.into()));
+        let refused = fares(FetchError::Connect {
+            host: "api.example.com".to_owned(),
+            source: Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
+        });
+        assert_eq!(
+            refused,
+            Fares::Badly("api.example.com cannot be connected to: connection refused".to_owned())
+        );
+        let large = FetchError::TooLarge {
+            host: "api.example.com".to_owned(),
+            max: 10,
+        };
+        assert_eq!(fares(large), Fares::Unknown);
+    }
 }
