@@ -113,6 +113,7 @@ impl Grants {
         self.grants.is_empty()
     }
 
+    #[cfg(feature = "cli")]
     pub(in crate::source) fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter()
     }

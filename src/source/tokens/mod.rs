@@ -13,7 +13,7 @@ mod shared;
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -359,7 +359,7 @@ impl Tokens {
 
 /// Whether a folder has a login for a server.
 #[cfg(feature = "cli")]
-pub(crate) fn has_login(folder: &Path, server: &url::Url) -> bool {
+pub(crate) fn has_login(folder: &std::path::Path, server: &url::Url) -> bool {
     Name::of_login(server).file(folder).exists()
 }
 
