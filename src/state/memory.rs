@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::{Heard, Keep, LogPage, State, StateError, StateFuture, Subscription};
+use super::{Heard, Keep, LogPage, State, StateError, StateFuture, Subscription, unix_micros};
 
 /// A [`State`] that no other process sees, and that ends with this one.
 ///
@@ -241,7 +241,7 @@ impl Memory {
         self.reserve(entry_cost + log_cost)?;
         if !known {
             let log = Log {
-                first: shard.next_number.max(now_micros()),
+                first: shard.next_number.max(unix_micros()),
                 ..Log::default()
             };
             shard.insert(key, Content::Log(log), keep.life);
@@ -384,11 +384,6 @@ fn cost(key: &str, content: &Content) -> usize {
         Content::Log(log) => log.bytes + log.entries.len() * ENTRY_OVERHEAD_BYTES,
     };
     OVERHEAD_BYTES + key.len() + content
-}
-
-fn now_micros() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(1, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 
 struct Listener(broadcast::Receiver<Bytes>);

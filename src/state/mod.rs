@@ -16,7 +16,7 @@ mod shared;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -117,6 +117,12 @@ pub enum Heard {
     Message(Bytes),
     /// There were messages that did not arrive here; nobody knows how many.
     Missed,
+}
+
+/// The time in microseconds, above which a log begins of which nothing is known.
+pub(crate) fn unix_micros() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// What is kept of a log.

@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 pub use config::StreamsConfig;
@@ -39,7 +39,7 @@ use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Interest, Notice};
 use crate::seal::random_bytes;
-use crate::state::{Keep, SharedState, StateError};
+use crate::state::{Keep, SharedState, StateError, unix_micros};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use calls::Live;
 use feed::{End, Feed, Owner, Told, Uris, Wants};
@@ -491,11 +491,6 @@ impl Streams {
             .map(StandingPlace)
             .map_err(|too_many| too_many.reply(None))
     }
-}
-
-fn unix_micros() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Under which name a caller's streams are counted. Callers without a name of their own are told apart by nothing, and
