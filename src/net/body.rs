@@ -103,6 +103,13 @@ impl Body {
     }
 }
 
+/// An empty one, as layers need it that answer by themselves.
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Self::pieces(bytes, Bytes::new())
