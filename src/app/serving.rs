@@ -95,6 +95,10 @@ impl Bound {
                 None => tracing::info!(tools, "serving over standard input and output"),
             },
         }
+        if let Some(address) = self.admin_address() {
+            let url = format_args!("http://{address}/metrics");
+            tracing::info!(%url, "serving metrics and details of health");
+        }
     }
 
     /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends
@@ -154,6 +158,7 @@ impl Bound {
             }
         };
         let awaited = self.auth.awaited(&self.server.telemetry().life);
+        self.auth.show(&self.server.telemetry().metrics);
         let clients = async {
             match self.listener {
                 Some(listener) => {
