@@ -3,6 +3,7 @@
 Kubernetes. Run it through check.sh, which installs what it needs."""
 
 import pathlib
+import re
 import sys
 import warnings
 
@@ -60,6 +61,23 @@ def check_values(chart, file):
                 held(f"{file.name} {name} {version}", error)
     held(f"{file.name}: selectors", selectors(rendered))
     held(f"{file.name}: configuration", configuration(rendered))
+    held(f"{file.name}: scaling", scaling(rendered))
+
+
+def scaling(rendered):
+    """What KEDA asks for has labels that a monitor of pods gives, and one of services too."""
+    for _, document in rendered:
+        if document["kind"] != "ScaledObject":
+            continue
+        query = document["spec"]["triggers"][0]["metadata"]["query"]
+        pods = re.search(r'\{namespace="mcp",pod=~"([^"]*)"\}', query)
+        if not pods:
+            return query
+        name = next(d for _, d in rendered if d["kind"] == "Deployment")["metadata"]["name"]
+        for pod, ours in [(f"{name}-6d4cf56db6-abcde", True), (f"{name}-two-6d4cf56db6-abcde", False)]:
+            if bool(re.fullmatch(pods[1], pod)) != ours:
+                return f"{query} and {pod}"
+    return None
 
 
 def selectors(rendered):
@@ -88,6 +106,8 @@ def configuration(rendered):
         return f"http.port is {config['http']['port']}, the container's {ports['http']}"
     if "metrics" in ports and config["http"]["admin"]["port"] != ports["metrics"]:
         return f"http.admin.port is {config['http']['admin']['port']}, the container's port {ports['metrics']}"
+    if config["drain"]["grace_seconds"] > pod["terminationGracePeriodSeconds"]:
+        return f"drain.grace_seconds is {config['drain']}, the pod's {pod['terminationGracePeriodSeconds']}"
     return None
 
 
@@ -106,6 +126,19 @@ REFUSED = {
     },
     "less time than the drain takes": {"terminationGracePeriodSeconds": 5},
 }
+
+
+def check_stopping(chart):
+    """The server takes the time to stop that the pod has, unless it is told otherwise."""
+    for values, expected in [
+        ({"terminationGracePeriodSeconds": 120}, 120),
+        ({"config": {"drain": {"grace_seconds": 25, "delay_seconds": 3}}}, 25),
+    ]:
+        rendered = list(documents(chart.render(values=values, name="tools", namespace="mcp")))
+        held(f"{values}: configuration", configuration(rendered))
+        file = next(d for _, d in rendered if d["kind"] == "ConfigMap")["data"]["longshore.yaml"]
+        drain = yaml.safe_load(file)["drain"]
+        held(f"{values}: drain", None if drain["grace_seconds"] == expected else drain)
 
 
 def check_refusals(chart):
@@ -139,6 +172,7 @@ def check_plain_manifests():
 with Chart.load(CHART) as loaded:
     for values_file in sorted((CHART / "ci").glob("*-values.yaml")):
         check_values(loaded, values_file)
+    check_stopping(loaded)
     check_refusals(loaded)
 check_plain_manifests()
 print(f"{passed} passed, {failed} failed")

@@ -262,6 +262,11 @@ impl App {
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let within = Duration::from_millis(config.state.timeout_ms);
         let Opened { state, is_shared } = open_state(config, self.state, &keys, within)?;
+        // In memory it always answers.
+        let state = match is_shared {
+            true => state.counted(&telemetry.metrics),
+            false => state,
+        };
         let tokens = &self.offers.tokens;
         tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         let gathered = self.offers.gather(config)?;

@@ -104,6 +104,7 @@ impl Reloader {
                 () = self.watch.changed() => Why::News,
                 () = self.signals.next() => {
                     tracing::info!("SIGHUP: the configuration is read again");
+                    self.watch.pass_over();
                     Why::News
                 }
                 () = tokio::time::sleep(pause), if awaits_some => Why::Missing,

@@ -97,6 +97,10 @@ impl Bound {
                 None => tracing::info!(tools, "serving over standard input and output"),
             },
         }
+        if let Some(address) = self.admin_address() {
+            let url = format_args!("http://{address}/metrics");
+            tracing::info!(%url, "serving metrics and details of health");
+        }
     }
 
     /// Says so to whoever has started the application, where nobody has set a `tracing` subscriber: they would see nothing
@@ -180,6 +184,7 @@ impl Bound {
             }
         };
         let awaited = self.auth.awaited(&self.server.telemetry().life);
+        self.auth.show(&self.server.telemetry().metrics);
         let clients = async {
             match self.listener {
                 Some(listener) => {

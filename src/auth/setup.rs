@@ -15,7 +15,7 @@ use super::scopes::Implied;
 use super::shown::Changes;
 use super::{Gate, Principal, Proof};
 use crate::net::{self, TrustedProxies};
-use crate::telemetry::{self, Life};
+use crate::telemetry::{self, Life, Metrics};
 
 /// How often files of keys are looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -187,6 +187,13 @@ impl Authentication {
     pub(crate) fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();
         tokens.map(|_| life.gate("keys of the issuers of tokens"))
+    }
+
+    /// Shows operators how old the keys of the issuers are.
+    pub(crate) fn show(&self, metrics: &Metrics) {
+        if let Some(tokens) = &self.tokens {
+            tokens.show(metrics);
+        }
     }
 
     /// Reads again what may have changed, for as long as it is polled.

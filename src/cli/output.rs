@@ -113,9 +113,16 @@ fn filter(level: &str) -> Result<EnvFilter, AppError> {
 pub(super) fn greet(bound: &Bound, address: SocketAddr, toolsets: &str) {
     let root = root_url(bound.scheme(), address);
     let page = bound.has_playground();
+    let metrics = bound.admin_address().map(|admin| root_url("http", admin));
     eprintln!(
         "{}",
-        greeting(&root, address, (toolsets, bound.tool_count()), page)
+        greeting(
+            &root,
+            address,
+            (toolsets, bound.tool_count()),
+            page,
+            metrics
+        )
     );
 }
 
@@ -157,6 +164,7 @@ fn greeting(
     address: SocketAddr,
     (toolsets, tools): (&str, usize),
     page: bool,
+    metrics: Option<String>,
 ) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tools = counted(tools);
@@ -177,12 +185,14 @@ fn greeting(
         true => format!("  browse   {root}\n"),
         false => String::new(),
     };
+    let metrics = metrics.map_or_else(String::new, |admin| format!("  metrics  {admin}metrics\n"));
     format!(
         "\n  Longshore {version} serves {tools}{toolsets} at {url}\n\n\
          {everywhere}{page}  \
            try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
-           health   {root}health\n  \
+           health   {root}health\n\
+         {metrics}  \
            stop     Ctrl-C\n"
     )
 }
@@ -221,7 +231,25 @@ mod tests {
     use super::*;
 
     fn shown(address: SocketAddr, tools: usize, page: bool) -> String {
-        greeting(&root_url("http", address), address, ("demo", tools), page)
+        greeting(
+            &root_url("http", address),
+            address,
+            ("demo", tools),
+            page,
+            None,
+        )
+    }
+
+    #[test]
+    fn metrics_are_shown_where_they_are() {
+        let root = "http://127.0.0.1:3000/";
+        let address = SocketAddr::from(([127, 0, 0, 1], 3000));
+        let admin = Some("http://127.0.0.1:9464/".to_owned());
+        let shown = greeting(root, address, ("demo", 7), false, admin);
+        assert!(
+            shown.contains("\n  metrics  http://127.0.0.1:9464/metrics\n  stop"),
+            "{shown}"
+        );
     }
 
     #[test]

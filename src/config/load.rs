@@ -131,13 +131,15 @@ impl Loaded {
             substitute(&mut file, probe, name, &mut mistakes);
             // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
             let read = read_as::<Config>(&mut file, Some(name));
-            mistakes.extend(
-                read.err()
-                    .into_iter()
-                    .flatten()
-                    .filter(|(_, missing)| !missing)
-                    .map(|(mistake, _)| mistake),
-            );
+            let misfits = read.err().into_iter().flatten();
+            let misfits: Vec<_> = misfits
+                .filter(|(misfit, missing)| {
+                    // A reference that could not be replaced is no number either, which is no news.
+                    !missing && mistakes.iter().all(|told| told.setting != misfit.setting)
+                })
+                .map(|(misfit, _)| misfit)
+                .collect();
+            mistakes.extend(misfits);
             tree.overlay(file);
         }
         let mut other_files = Vec::new();

@@ -74,6 +74,12 @@ impl Watch {
         );
     }
 
+    /// Takes the files as they are now: somebody is about to read them, so what led to this is not told once more. What
+    /// changes from here on is.
+    pub(crate) fn pass_over(&mut self) {
+        self.seen = looks(&self.files);
+    }
+
     /// Waits until a file has changed and is complete. One that is gone is waited for.
     pub(crate) async fn changed(&mut self) {
         if self.files.is_empty() {
@@ -169,6 +175,22 @@ mod tests {
             std::fs::write(&file, "4444").expect("written");
         })
         .await;
+    }
+
+    #[tokio::test]
+    async fn what_is_read_for_another_reason_is_not_told_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, "1").expect("written");
+        let mut watch = Watch::new([file.clone()]);
+        std::fs::write(&file, "22").expect("written");
+        watch.pass_over();
+        assert_eq!(watch.seen, looks(&watch.files));
+        hears(&mut watch, || {
+            std::fs::write(&file, "333").expect("written")
+        })
+        .await;
+        assert_eq!(std::fs::read_to_string(&file).expect("read"), "333");
     }
 
     #[tokio::test(start_paused = true)]

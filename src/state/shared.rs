@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::telemetry::{Counter, Metrics, STATE_REQUESTS};
+
 use super::{
     ENTRY_MAX_BYTES, KEY_MAX_BYTES, Keep, LogPage, State, StateError, Subscription, VALUE_MAX_BYTES,
 };
@@ -18,12 +20,27 @@ use super::{
 pub struct SharedState {
     store: Arc<dyn State>,
     within: Duration,
+    answered: Counter,
+    failed: Counter,
 }
 
 impl SharedState {
     /// Holds a store to a deadline.
     pub fn new(store: Arc<dyn State>, within: Duration) -> Self {
-        Self { store, within }
+        Self {
+            store,
+            within,
+            answered: Counter::default(),
+            failed: Counter::default(),
+        }
+    }
+
+    /// Has its calls counted by whether the store answered.
+    #[must_use]
+    pub(crate) fn counted(mut self, metrics: &Metrics) -> Self {
+        let counter = |outcome| metrics.counter(&STATE_REQUESTS, &[("outcome", outcome)]);
+        (self.answered, self.failed) = (counter("answered"), counter("failed"));
+        self
     }
 
     /// [`State::get`].
@@ -161,13 +178,18 @@ impl SharedState {
         mut call: impl Future<Output = Result<T, StateError>> + Unpin,
     ) -> Result<T, StateError> {
         let at_once = poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut call).poll(cx))).await;
-        if let Poll::Ready(result) = at_once {
-            return result;
-        }
         let within = self.within;
-        tokio::time::timeout(within, call)
-            .await
-            .unwrap_or(Err(StateError::TooSlow { within }))
+        let result = match at_once {
+            Poll::Ready(result) => result,
+            Poll::Pending => tokio::time::timeout(within, call)
+                .await
+                .unwrap_or(Err(StateError::TooSlow { within })),
+        };
+        match &result {
+            Ok(_) => self.answered.add(1),
+            Err(_) => self.failed.add(1),
+        }
+        result
     }
 }
 

@@ -192,6 +192,18 @@ pub(crate) const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
     "{connection}",
     "Connections to a backend that were made, programs that were started among them",
 );
+/// By outcome.
+pub(crate) const STATE_REQUESTS: Instrument = Instrument::counter(
+    "longshore.state.requests",
+    "{request}",
+    "Requests to the state that replicas share, by whether it answered",
+);
+/// By issuer.
+pub(crate) const KEYS_AGE: Instrument = Instrument::gauge(
+    "longshore.issuer.keys.age",
+    "s",
+    "Time since the keys of an issuer of tokens were last read; since the start, where they never were",
+);
 /// Log lines that nobody took.
 pub(crate) const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
@@ -279,6 +291,8 @@ pub(crate) const ALL: &[&Instrument] = &[
     &ARTIFACTS,
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,
+    &STATE_REQUESTS,
+    &KEYS_AGE,
     &LOG_DROPPED,
     &LOG_CUT,
     &EXPORT_DROPPED,

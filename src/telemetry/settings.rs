@@ -84,6 +84,8 @@ pub(crate) struct AttributeLimits {
     pub(crate) length: usize,
 }
 
+/// What is as good as no limit of time, and can still be added to one.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// The name of a service that nobody named.
 const SERVICE: &str = "longshore";
 
@@ -113,7 +115,7 @@ impl ExportSettings {
             span_limits: reader.limits("SPAN"),
             record_limits: reader.limits("LOGRECORD"),
             metric_interval: reader.millis("OTEL_METRIC_EXPORT_INTERVAL", 60_000),
-            metric_timeout: reader.millis("OTEL_METRIC_EXPORT_TIMEOUT", 30_000),
+            metric_timeout: reader.timeout("OTEL_METRIC_EXPORT_TIMEOUT", 30_000),
             resource: reader.resource(service),
             doubts: Vec::new(),
         };
@@ -131,9 +133,25 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    fn is_true(&self, name: &str) -> bool {
-        let value = self.probe.variable(name);
-        value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+    fn is_true(&mut self, name: &str) -> bool {
+        match self.word(name).as_deref() {
+            Some("true") => true,
+            None | Some("false") => false,
+            Some(other) => {
+                self.doubt(
+                    name,
+                    other,
+                    "which is neither true nor false; it counts as false",
+                );
+                false
+            }
+        }
+    }
+
+    /// One of a few words, in whichever case it is written.
+    fn word(&self, name: &str) -> Option<String> {
+        let value = self.probe.variable(name)?;
+        Some(value.trim().to_ascii_lowercase())
     }
 
     fn doubt(&mut self, name: &str, value: &str, means: &str) {
@@ -155,6 +173,14 @@ impl Reader<'_> {
 
     fn millis(&mut self, name: &str, default: u64) -> Duration {
         Duration::from_millis(self.number(name, default).max(1))
+    }
+
+    /// How long something may take; 0 is as long as it wants.
+    fn timeout(&mut self, name: &str, default: u64) -> Duration {
+        match self.number(name, default) {
+            0 => NO_LIMIT,
+            millis => Duration::from_millis(millis).min(NO_LIMIT),
+        }
     }
 
     /// Attribute limits of a kind, or those for all.
@@ -182,10 +208,16 @@ impl Reader<'_> {
 
     fn sampler(&mut self, share: Option<f64>) -> Sampler {
         const NAME: &str = "OTEL_TRACES_SAMPLER";
-        let Some(word) = self.probe.variable(NAME) else {
-            return Sampler::new(true, share.unwrap_or(1.0));
+        const ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
+        let otherwise = Sampler::new(true, share.unwrap_or(1.0));
+        let Some(word) = self.word(NAME) else {
+            if self.probe.variable(ARGUMENT).is_some() {
+                self.doubts.push(format!(
+                    "{ARGUMENT} has no effect without {NAME}; set it to parentbased_traceidratio"
+                ));
+            }
+            return otherwise;
         };
-        let word = word.trim().to_owned();
         let (follows, root) = match word.strip_prefix("parentbased_") {
             Some(root) => (true, root),
             None => (false, word.as_str()),
@@ -193,24 +225,35 @@ impl Reader<'_> {
         match root {
             "always_on" => Sampler::new(follows, 1.0),
             "always_off" => Sampler::new(follows, 0.0),
-            "traceidratio" => {
-                let share: f64 = self.number("OTEL_TRACES_SAMPLER_ARG", 1.0);
-                Sampler::new(follows, if share.is_finite() { share } else { 1.0 })
-            }
+            "traceidratio" => Sampler::new(follows, self.share(ARGUMENT)),
             _ => {
                 self.doubt(
                     NAME,
                     &word,
-                    "which is not known; parentbased_always_on is used",
+                    "which is not known; it is ignored, and parentbased_traceidratio used",
                 );
-                Sampler::new(true, 1.0)
+                otherwise
             }
         }
     }
 
+    /// A share from 0 to 1; all, if nobody says so.
+    fn share(&mut self, name: &str) -> f64 {
+        let share: f64 = self.number(name, 1.0);
+        if (0.0..=1.0).contains(&share) {
+            return share;
+        }
+        self.doubt(
+            name,
+            &share.to_string(),
+            "which is no share from 0 to 1; 1 is used",
+        );
+        1.0
+    }
+
     fn propagation(&mut self) -> Propagation {
         const NAME: &str = "OTEL_PROPAGATORS";
-        let Some(list) = self.probe.variable(NAME) else {
+        let Some(list) = self.word(NAME) else {
             return Propagation::default();
         };
         let mut propagation = Propagation {
@@ -237,7 +280,7 @@ impl Reader<'_> {
         let queue = queue.clamp(1, 65_536);
         Batching {
             delay: self.millis(&format!("{prefix}_SCHEDULE_DELAY"), delay_ms),
-            timeout: self.millis(&format!("{prefix}_EXPORT_TIMEOUT"), 30_000),
+            timeout: self.timeout(&format!("{prefix}_EXPORT_TIMEOUT"), 30_000),
             queue,
             batch: self
                 .number(&format!("{prefix}_MAX_EXPORT_BATCH_SIZE"), 512_usize)
@@ -249,8 +292,6 @@ impl Reader<'_> {
         let mut resource = BTreeMap::from([
             ("service.name".to_owned(), name.to_owned()),
             ("service.version".to_owned(), version.to_owned()),
-            ("telemetry.sdk.name".to_owned(), "opentelemetry".to_owned()),
-            ("telemetry.sdk.language".to_owned(), "rust".to_owned()),
         ]);
         // Whoever has given the server no name of its own has perhaps named the project.
         let surroundings = Environment::detect(self.probe);

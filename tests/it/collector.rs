@@ -446,6 +446,10 @@ fn check_resources(received: &Received) {
         let attributes = texts(&resource.attributes);
         assert_eq!(attributes["service.name"], "test");
         assert_eq!(attributes["service.version"], "1");
+        assert_eq!(attributes["telemetry.sdk.language"], "rust");
+        for name in ["telemetry.sdk.name", "telemetry.sdk.version"] {
+            assert!(!attributes[name].is_empty(), "{name}");
+        }
     }
 }
 

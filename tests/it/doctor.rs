@@ -292,7 +292,39 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
         "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi",
     );
     let said = doctor(&["--url", &at(page)], &[]);
-    said.assert("access", "endpoint", "failure", &["/mcp at its end"]);
+    said.assert(
+        "access",
+        "endpoint",
+        "failure",
+        &["/mcp at its end", "text/html"],
+    );
+    let other = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 17\r\nconnection: close\r\n\r\n{\"hello\":\"world\"}",
+    );
+    let said = doctor(&["--url", &at(other)], &[]);
+    said.assert(
+        "access",
+        "endpoint",
+        "failure",
+        &["application/json", "no answer of MCP"],
+    );
+    let login = answering(
+        "HTTP/1.1 302 Found\r\nlocation: /oauth2/start?rd=%2Fmcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    let said = doctor(&["--url", &at(login)], &[]);
+    said.assert("access", "endpoint", "failure", &["302", "logging in"]);
+    let text = said.json.to_string();
+    assert!(!text.contains("give clients"), "{text}");
+    let stopping = answering(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":503,\"message\":\"it is stopping\"}}",
+    );
+    let said = doctor(&["--url", &at(stopping)], &[]);
+    said.assert(
+        "access",
+        "endpoint",
+        "failure",
+        &["starting, stopping or full"],
+    );
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let nobody = free.local_addr().expect("bound");
     drop(free);

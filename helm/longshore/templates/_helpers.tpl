@@ -48,11 +48,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (printf "%s-seal" (include "longshore.fullname" .)) .Values.seal.existingSecret }}
 {{- end }}
 
-{{/* The file that the server reads: what the values say, and the listeners of this chart. */}}
+{{/* The file that the server reads: what the values say, the listeners of this chart, and the time it has to stop. */}}
 {{- define "longshore.config" -}}
 {{- $http := dict "host" "0.0.0.0" "port" (int .Values.port) -}}
 {{- if .Values.admin.enabled }}{{ $_ := set $http "admin" (dict "port" (int .Values.admin.port)) }}{{ end -}}
-{{- mergeOverwrite (deepCopy .Values.config) (dict "http" $http) | toYaml -}}
+{{- $drain := dict "drain" (dict "grace_seconds" (int .Values.terminationGracePeriodSeconds)) -}}
+{{- mergeOverwrite $drain (deepCopy .Values.config) (dict "http" $http) | toYaml -}}
 {{- end }}
 
 {{/* More than one server, now or later. */}}

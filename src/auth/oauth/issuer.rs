@@ -135,6 +135,12 @@ impl Issuer {
         (held.since.elapsed() <= held.life.max(STALE_MAX)).then_some(held)
     }
 
+    /// How long ago its keys were read; since the start, if they never were.
+    pub(super) fn keys_age(&self) -> Duration {
+        let held = self.state.held.load_full();
+        held.map_or(self.state.began, |held| held.since).elapsed()
+    }
+
     /// For how many seconds its keys stay in force, if nobody can be asked for others; `None` if they are not those of an
     /// edition.
     pub(super) fn holds_for(&self, edition: u64) -> Option<u64> {

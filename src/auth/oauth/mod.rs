@@ -259,6 +259,17 @@ impl Tokens {
         issuers.map(|issuer| issuer.names[0].clone()).collect()
     }
 
+    /// Shows operators how old the keys of each issuer are.
+    pub(crate) fn show(&self, metrics: &telemetry::Metrics) {
+        for issuer in &self.0.issuers {
+            let labels = [("issuer", &*issuer.names[0])];
+            let issuer = Arc::clone(issuer);
+            metrics.read(&telemetry::KEYS_AGE, &labels, move || {
+                issuer.keys_age().as_secs_f64()
+            });
+        }
+    }
+
     /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
     pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> std::convert::Infallible {
         let telling = async {

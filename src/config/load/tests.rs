@@ -447,6 +447,13 @@ fn a_file_may_refer_to_variables_that_stand_for_anything() {
     );
     let message = load(&flags, &[("WEB_PORT", "1")]).expect_err("refused");
     assert!(message.contains("HOST_NAME is not set"), "{message}");
+    // One that is not set is no number either; that is told once.
+    let message = load(&flags, &[("HOST_NAME", "a.example")]).expect_err("refused");
+    assert!(
+        message.contains("a.yaml:2:3") && message.contains("WEB_PORT is not set"),
+        "{message}"
+    );
+    assert_eq!(message.lines().count(), 1, "{message}");
     let (_folder, flags) = file(
         "a.yaml",
         "env_missing: empty\nserver:\n  name: a-${HOST_NAME}\n",

@@ -1,7 +1,7 @@
 //! How replicas keep in touch.
 //!
 //! What all have to know is in two logs. A word on the bus says that there is something new in them, and carries what
-//! concerns one replica only; words may be lost, entries of logs are not. After a pause, or when words were missed, a
+//! concerns one replica only; words may be lost, entries of logs are not, and wait while there is no writing them. After a pause, or when words were missed, a
 //! replica reads the logs from where it was.
 
 use std::collections::VecDeque;
@@ -136,6 +136,16 @@ impl Outgoing {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.pop_front()
     }
+
+    /// Has facts that could not be said wait again, before everything else.
+    fn put_back(&self, facts: Vec<Box<Fact>>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for fact in facts.into_iter().rev() {
+            waiting.push_front(Out::Fact(fact));
+        }
+        // Whichever came last has to go.
+        waiting.truncate(OUTGOING_MAX);
+    }
 }
 
 impl Streams {
@@ -181,6 +191,8 @@ impl Streams {
 struct Attention {
     bus: Option<Box<dyn Subscription>>,
     retry_at: Option<Instant>,
+    /// When facts that could not be said are tried again.
+    say_at: Option<Instant>,
     /// How far the log of facts was read.
     facts: u64,
 }
@@ -198,6 +210,7 @@ impl Server {
             }
             let retry_at = attention.retry_at.unwrap_or_else(Instant::now);
             let is_deaf = attention.bus.is_none();
+            let say_at = attention.say_at;
             tokio::select! {
                 heard = next(&mut attention.bus) => match heard {
                     Heard::Message(message) => self.hear(&mut attention, &message).await,
@@ -206,7 +219,12 @@ impl Server {
                         self.streams.look_at_tasks();
                     }
                 },
-                () = self.streams.outgoing.news.notified() => self.say_what_waits().await,
+                () = self.streams.outgoing.news.notified() => {
+                    attention.say_at = self.say_what_waits().await;
+                }
+                () = tokio::time::sleep_until(say_at.unwrap_or(retry_at)), if say_at.is_some() => {
+                    attention.say_at = self.say_what_waits().await;
+                }
                 () = self.announcer.news() => self.announce().await,
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
                 _ = alive.tick() => {
@@ -321,22 +339,35 @@ impl Server {
         }
     }
 
-    /// Says to other replicas what waits to be said.
-    async fn say_what_waits(&self) {
+    /// Says to other replicas what waits to be said. What they must not miss waits on if there is no saying it; then this
+    /// is when to try again.
+    async fn say_what_waits(&self) -> Option<Instant> {
         let streams = &self.streams;
+        let mut unsaid = Vec::new();
         while let Some(out) = streams.outgoing.take() {
             let word = match out {
                 Out::Word(word) => word,
+                Out::Fact(fact) if !unsaid.is_empty() => {
+                    unsaid.push(fact);
+                    continue;
+                }
                 Out::Fact(fact) => {
                     let entry = serde_json::to_vec(&fact).unwrap_or_default();
                     let log = &streams.names.facts;
                     let appended = streams.state.append(log, entry.into(), FACTS).await;
                     streams.heed(&appended);
+                    if appended.is_err() {
+                        unsaid.push(fact);
+                        continue;
+                    }
                     Word::News
                 }
             };
             self.publish(word).await;
         }
+        let waits = !unsaid.is_empty();
+        streams.outgoing.put_back(unsaid);
+        waits.then(|| Instant::now() + RETRY)
     }
 
     /// Tells what was announced: to all through the log, or, if there is none, at least here.

@@ -15,6 +15,7 @@ use opentelemetry_otlp::{
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::{LogBatch, LogExporter as _, SdkLogger, SdkLoggerProvider};
+use opentelemetry_sdk::resource::{ResourceDetector as _, TelemetryResourceDetector};
 use opentelemetry_sdk::trace::SpanExporter as _;
 use prost::Message as _;
 use tonic::codec::CompressionEncoding;
@@ -66,10 +67,16 @@ enum MetricExporter {
 
 impl Collector {
     pub(super) fn new(settings: &ExportSettings, counted: Metrics, names: SpanNames) -> Self {
+        // The exporters say themselves which they are, and which version.
+        let mut attributes: BTreeMap<String, String> = TelemetryResourceDetector
+            .detect()
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
+        attributes.extend(settings.resource.clone());
         let resource = Resource::builder_empty()
             .with_attributes(
-                settings
-                    .resource
+                attributes
                     .iter()
                     .map(|(key, value)| KeyValue::new(key.clone(), value.clone())),
             )
@@ -110,7 +117,7 @@ impl Collector {
             logger: SdkLoggerProvider::builder()
                 .build()
                 .logger(env!("CARGO_PKG_NAME")),
-            resource: settings.resource.clone(),
+            resource: attributes,
             span_limits: settings.span_limits,
             record_limits: settings.record_limits,
             timeouts: [

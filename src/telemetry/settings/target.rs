@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Protocol, Reader, Target, pairs};
+use super::{NO_LIMIT, Protocol, Reader, Target, pairs};
 use crate::telemetry::config::{ExportProtocol, TelemetryConfig};
 
 /// What is exported apart from the others.
@@ -51,7 +51,7 @@ impl Reader<'_> {
                 .exporter(signal, "HEADERS")
                 .map(pairs)
                 .unwrap_or_default(),
-            timeout: self.timeout(signal),
+            timeout: self.sending_timeout(signal),
             identity: self.identity(signal),
             certificate: self.exporter(signal, "CERTIFICATE").map(PathBuf::from),
         })
@@ -65,25 +65,51 @@ impl Reader<'_> {
             .or_else(|| self.probe.variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
     }
 
+    /// The same, if it is one of a few words.
+    fn exporter_word(&self, signal: Signal, name: &str) -> Option<String> {
+        let value = self.exporter(signal, name)?;
+        Some(value.trim().to_ascii_lowercase())
+    }
+
+    /// Whether OTLP is among the exporters that are named for a signal.
     fn is_exported(&mut self, signal: Signal) -> bool {
-        let exporter = format!("OTEL_{}_EXPORTER", signal.word());
-        match self.probe.variable(&exporter).map(str::trim) {
-            None | Some("otlp") => true,
-            Some("none") => false,
-            Some(other) => {
-                let other = other.to_owned();
-                self.doubt(
-                    &exporter,
-                    &other,
-                    "of which only otlp and none are known; nothing is exported",
-                );
+        let name = format!("OTEL_{}_EXPORTER", signal.word());
+        let Some(list) = self.word(&name) else {
+            return true;
+        };
+        let mut is_named = false;
+        let others = list.split(',').map(str::trim).filter(|word| match *word {
+            "otlp" => {
+                is_named = true;
                 false
             }
+            "none" | "" => false,
+            _ => true,
+        });
+        let others: Vec<_> = others.collect();
+        for other in others {
+            let means = match other {
+                "prometheus" => {
+                    "but /metrics is served as it is, at http.admin.port or with a proof of who asks"
+                }
+                "console" => {
+                    "but nothing is exported to standard output; log.level says what is logged"
+                }
+                _ => "of which only otlp and none are known",
+            };
+            self.doubt(&name, other, means);
         }
+        if !is_named && list.split(',').all(|word| word.trim() != "none") {
+            self.doubts.push(format!(
+                "{name} does not name otlp, so {} are not exported",
+                signal.word().to_lowercase()
+            ));
+        }
+        is_named
     }
 
     fn protocol(&mut self, config: &TelemetryConfig, signal: Signal) -> Protocol {
-        match self.exporter(signal, "PROTOCOL").map(str::trim) {
+        match self.exporter_word(signal, "PROTOCOL").as_deref() {
             None => match config.protocol {
                 ExportProtocol::Http => Protocol::Http,
                 ExportProtocol::Grpc => Protocol::Grpc,
@@ -91,10 +117,9 @@ impl Reader<'_> {
             Some("http/protobuf") => Protocol::Http,
             Some("grpc") => Protocol::Grpc,
             Some(other) => {
-                let other = other.to_owned();
                 self.doubt(
                     "OTEL_EXPORTER_OTLP_PROTOCOL",
-                    &other,
+                    other,
                     "of which only grpc and http/protobuf are known; the latter is used",
                 );
                 Protocol::Http
@@ -147,8 +172,7 @@ impl Reader<'_> {
     }
 
     fn is_compressed(&mut self, signal: Signal) -> bool {
-        let compression = self.exporter(signal, "COMPRESSION").map(str::to_owned);
-        match compression.as_deref().map(str::trim) {
+        match self.exporter_word(signal, "COMPRESSION").as_deref() {
             None | Some("none") => false,
             Some("gzip") => true,
             Some(other) => {
@@ -162,10 +186,11 @@ impl Reader<'_> {
         }
     }
 
-    fn timeout(&mut self, signal: Signal) -> Duration {
+    fn sending_timeout(&mut self, signal: Signal) -> Duration {
         let timeout = self.exporter(signal, "TIMEOUT").map(str::to_owned);
         match timeout.as_deref().map(|text| (text, text.trim().parse())) {
-            Some((_, Ok(ms))) => Duration::from_millis(ms),
+            Some((_, Ok(0))) => NO_LIMIT,
+            Some((_, Ok(ms))) => Duration::from_millis(ms).min(NO_LIMIT),
             Some((text, Err(_))) => {
                 self.doubt(
                     "OTEL_EXPORTER_OTLP_TIMEOUT",

@@ -245,6 +245,75 @@ fn what_means_nothing_is_told() {
 }
 
 #[test]
+fn words_are_read_in_any_case_and_exporters_may_be_several() {
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
+    let settings = read(&[
+        ENDPOINT,
+        ("OTEL_TRACES_SAMPLER", "ParentBased_TraceIdRatio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.5"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "HTTP/Protobuf"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP"),
+        ("OTEL_PROPAGATORS", "TraceContext"),
+        ("OTEL_TRACES_EXPORTER", "OTLP"),
+        ("OTEL_METRICS_EXPORTER", "prometheus, otlp"),
+        ("OTEL_LOGS_EXPORTER", "console"),
+        ("OTEL_SDK_DISABLED", "no"),
+    ])
+    .expect("an endpoint");
+    assert_eq!(settings.sampler, Sampler::new(true, 0.5));
+    assert!(settings.traces.is_some_and(|target| target.compressed));
+    assert!(settings.metrics.is_some() && settings.logs.is_none());
+    assert!(settings.propagation.trace_context);
+    for said in [
+        "OTEL_SDK_DISABLED",
+        "/metrics",
+        "standard output",
+        "logs are not exported",
+    ] {
+        let told = settings.doubts.iter().filter(|doubt| doubt.contains(said));
+        assert_eq!(told.count(), 1, "{said}: {:?}", settings.doubts);
+    }
+    assert_eq!(settings.doubts.len(), 4, "{:?}", settings.doubts);
+}
+
+#[test]
+fn a_timeout_of_nothing_is_none_and_what_cannot_be_is_ignored() {
+    let config = TelemetryConfig {
+        sample: Some(0.25),
+        ..TelemetryConfig::default()
+    };
+    let read = |variables: &[(&str, &str)]| {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
+        let probe = Probe::of(variables.iter().copied().chain([endpoint]));
+        ExportSettings::read(&config, &probe, ("weather", "1")).expect("an endpoint")
+    };
+    let settings = read(&[
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "0"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "18446744073709551615"),
+    ]);
+    let timeouts = [
+        settings.traces.expect("an endpoint").timeout,
+        settings.spans.timeout,
+        settings.metric_timeout,
+    ];
+    assert_eq!(timeouts, [NO_LIMIT; 3]);
+    // A sampler that is not known leaves what the configuration says in force.
+    assert_eq!(read(&[]).sampler, Sampler::new(true, 0.25));
+    let unknown = read(&[("OTEL_TRACES_SAMPLER", "xray")]);
+    assert_eq!(unknown.sampler, Sampler::new(true, 0.25));
+    let alone = read(&[("OTEL_TRACES_SAMPLER_ARG", "0.5")]);
+    assert_eq!(alone.sampler, Sampler::new(true, 0.25));
+    assert_eq!(alone.doubts.len(), 1, "{:?}", alone.doubts);
+    let beyond = read(&[
+        ("OTEL_TRACES_SAMPLER", "traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "25"),
+    ]);
+    assert_eq!(beyond.sampler, Sampler::new(false, 1.0));
+    assert_eq!(beyond.doubts.len(), 1, "{:?}", beyond.doubts);
+}
+
+#[test]
 fn resources_say_who_sends() {
     let settings = read(&[
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"),

@@ -65,7 +65,10 @@ pub(crate) struct ConnectionState {
     pub(crate) sendings: Sendings,
     /// HTTP/2: the client is told to open no further streams.
     retires: AtomicBool,
-    retires_waker: AtomicWaker,
+    /// HTTP/2: the second from which on it is looked at, whatever comes.
+    look_at: AtomicU32,
+    /// HTTP/2: whoever drives it.
+    driver: AtomicWaker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +165,8 @@ impl ConnectionState {
             open: AtomicU32::new(0),
             sendings: Sendings::default(),
             retires: AtomicBool::new(false),
-            retires_waker: AtomicWaker::new(),
+            look_at: AtomicU32::new(u32::MAX),
+            driver: AtomicWaker::new(),
         }
     }
 
@@ -214,7 +218,7 @@ impl ConnectionState {
             if let Some(limit) = limit {
                 hits.count(limit);
             }
-            self.retires_waker.wake();
+            self.driver.wake();
         }
     }
 
@@ -236,8 +240,13 @@ impl ConnectionState {
     /// Whether [`retire`](Self::retire) was called. If not, `cx` is woken when it is.
     #[inline]
     pub(crate) fn retires(&self, cx: &Context<'_>) -> bool {
-        self.retires_waker.register(cx.waker());
+        self.driver.register(cx.waker());
         self.retires.load(Relaxed)
+    }
+
+    /// HTTP/2: has it looked at in a second to come, or soon after.
+    pub(super) fn look_again_at(&self, second: u32) {
+        self.look_at.store(second, Relaxed);
     }
 
     /// Whether its requests lead to answers, as far as that is known.
@@ -357,11 +366,6 @@ impl ConnectionState {
         let open = self.open.load(Relaxed);
         self.open.store(open.saturating_sub(1), Relaxed);
         self.since.store(self.clock.now(), Relaxed);
-    }
-
-    /// The clock of its worker.
-    pub(super) fn clock(&self) -> Arc<WorkerClock> {
-        Arc::clone(&self.clock)
     }
 
     /// The second it is.
@@ -491,6 +495,9 @@ impl ConnectionState {
                     self.retire(hits, limit);
                 } else if idle {
                     self.retire(hits, Some(Limit::IdleSeconds));
+                }
+                if self.look_at.load(Relaxed) <= now {
+                    self.driver.wake();
                 }
                 None
             }

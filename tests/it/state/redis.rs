@@ -250,6 +250,35 @@ fn replicas_hear_of_one_another_through_redis() {
 }
 
 #[test]
+fn a_session_that_ends_while_redis_is_gone_ends_everywhere_once_it_is_back() {
+    let Some(mut redis) = RedisServer::start() else {
+        return;
+    };
+    let [one, other] = pair(&redis);
+    let ended = [
+        one.server.session("2025-11-25"),
+        one.server.session("2025-06-18"),
+    ];
+    let there = ended.each_ref().map(|session| session.at(&other.server));
+    for session in &there {
+        session.request("ping", &json!({})).result();
+    }
+    redis.stop();
+    for session in &ended {
+        let text = format!(
+            "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+            session.id
+        );
+        assert_eq!(one.server.connect().send(text).receive().status, 204);
+        assert_eq!(session.request("ping", &json!({})).status, 404);
+    }
+    redis.start_again();
+    for session in &there {
+        becomes(|| session.request("ping", &json!({})).status == 404);
+    }
+}
+
+#[test]
 fn calls_do_not_depend_on_redis() {
     let Some(mut redis) = RedisServer::start() else {
         return;

@@ -335,9 +335,18 @@ async fn keys_are_stale_for_a_day_and_no_longer() {
     let tokens = tokens(|_| {});
     tokens.0.issuers[0].hold(&set_of(&[&signer]));
     let token = signer.token(&claims());
+    let metrics = crate::telemetry::Metrics::default();
+    tokens.show(&metrics);
     tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
     assert_eq!(fault(judged(&tokens, &token)), None);
     assert!(tokens.is_ready());
+    // Operators see it coming.
+    let page = crate::telemetry::prometheus_page(&metrics.families());
+    let age = format!(
+        "longshore_issuer_keys_age_seconds{{issuer=\"{}\"}} 86400",
+        tokens.issuers()[0]
+    );
+    assert!(page.contains(&age), "{age} is not in {page}");
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(!tokens.is_ready());
     assert_eq!(fault(judged(&tokens, &token)).as_deref(), Some("later"));

@@ -70,28 +70,42 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
         } else {
             "which few clients follow for a POST"
         };
-        report.add(
-            Finding::failure(
-                AREA,
-                "endpoint",
-                format!("{} is redirected ({}) to {target}, {said}", wire.url, seen.status),
-            )
-            .advise(format!("give clients {target}"))
-            .advise("or serve both paths: no `return 301` and no rewrite for the endpoint; frameworks: switch off their redirect to paths with a slash"),
-        );
-        return None;
-    }
-    if matches!(seen.status, 404 | 405 | 502 | 503 | 504) || is_page(&seen) {
         let finding = Finding::failure(
             AREA,
             "endpoint",
             format!(
-                "`initialize` at {} is answered {}",
-                wire.url,
-                seen.summary()
+                "{} is redirected ({}) to {target}, {said}",
+                wire.url, seen.status
             ),
         );
+        report.add(if asks_to_log_in(&target) {
+            finding.advise("something in front sends browsers to a page for logging in, where no client of MCP gets on: have it let the endpoint and /.well-known/ past (oauth2-proxy: --skip-auth-route), and the server ask for tokens itself (auth.oauth.issuer)")
+        } else {
+            finding
+                .advise(format!("give clients {target}"))
+                .advise("or serve both paths: no `return 301` and no rewrite for the endpoint; frameworks: switch off their redirect to paths with a slash")
+        });
+        return None;
+    }
+    let speaks = seen.json()["jsonrpc"] == "2.0";
+    // A stream that says nothing is looked at when it comes to streams.
+    let media = seen.header("content-type").unwrap_or("no content type");
+    let streams = seen.is_success() && media.starts_with("text/event-stream");
+    if speaks && seen.status != 503 || streams {
+        return Some(seen);
+    }
+    if seen.is_success() || matches!(seen.status, 404 | 405 | 502 | 503 | 504) {
+        let mut problem = format!(
+            "`initialize` at {} is answered {}",
+            wire.url,
+            seen.summary()
+        );
+        if seen.is_success() {
+            problem.push_str(&format!(", but with {media} that is no answer of MCP"));
+        }
+        let finding = Finding::failure(AREA, "endpoint", problem);
         report.add(match seen.status {
+            503 if speaks => finding.advise("the server is there, but takes no requests: it is starting, stopping or full; its log and /readyz say which"),
             502..=504 => finding.advise("the balancer reaches no server: readiness of the pods, Service selector and targetPort, NetworkPolicy; Cloud Run: the container has to listen on $PORT"),
             _ => finding.advise("give the URL of the endpoint, mostly with /mcp at its end; a rewrite in front must not take the path away (ingress-nginx: no rewrite-target)"),
         });
@@ -100,12 +114,26 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
     Some(seen)
 }
 
-/// Whether a page for people answers instead of a server.
-fn is_page(seen: &Seen) -> bool {
-    seen.is_success()
-        && seen
-            .header("content-type")
-            .is_some_and(|media| media.starts_with("text/html"))
+/// Whether a redirect leads people to where they show who they are.
+fn asks_to_log_in(target: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "login",
+        "log-in",
+        "signin",
+        "sign-in",
+        "sign_in",
+        "oauth",
+        "sso",
+        "saml",
+        "authorize",
+    ];
+    let target = target.to_ascii_lowercase();
+    let place = target.split(['?', '#']).next().unwrap_or_default();
+    let parts = place.split(['/', '.', ':']);
+    parts
+        .into_iter()
+        .any(|part| WORDS.iter().any(|word| part.starts_with(word)))
+        || place.contains("accounts.google.com")
 }
 
 /// Whether a client that has no token learns where to get one.
