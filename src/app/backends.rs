@@ -34,6 +34,9 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
     }
     for (name, gauge) in upstreams.gauges() {
         watch_one(name, &gauge, &telemetry.metrics);
+        if telemetry.counts() {
+            gauge.count(&telemetry.metrics);
+        }
     }
     let counts = move || {
         let states = census();

@@ -198,6 +198,11 @@ pub(crate) const STATE_REQUESTS: Instrument = Instrument::counter(
     "{request}",
     "Requests to the state that replicas share, by whether it answered",
 );
+/// Of the conventions for MCP: an upstream's answers, as its client sees them.
+pub(crate) const CLIENT_DURATION: Instrument = Instrument::timing(
+    "mcp.client.operation.duration",
+    "Time from a request to an upstream server to its answer",
+);
 /// By issuer.
 pub(crate) const KEYS_AGE: Instrument = Instrument::gauge(
     "longshore.issuer.keys.age",
@@ -291,6 +296,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &ARTIFACTS,
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,
+    &CLIENT_DURATION,
     &STATE_REQUESTS,
     &KEYS_AGE,
     &LOG_DROPPED,

@@ -138,9 +138,9 @@ impl Outgoing {
     }
 
     /// Has facts that could not be said wait again, before everything else.
-    fn put_back(&self, facts: Vec<Box<Fact>>) {
+    fn put_back(&self, facts: impl DoubleEndedIterator<Item = Box<Fact>>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for fact in facts.into_iter().rev() {
+        for fact in facts.rev() {
             waiting.push_front(Out::Fact(fact));
         }
         // Whichever came last has to go.
@@ -366,7 +366,7 @@ impl Server {
             self.publish(word).await;
         }
         let waits = !unsaid.is_empty();
-        streams.outgoing.put_back(unsaid);
+        streams.outgoing.put_back(unsaid.into_iter());
         waits.then(|| Instant::now() + RETRY)
     }
 

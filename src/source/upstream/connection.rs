@@ -1,8 +1,8 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::config::{OnDown, UpstreamConfig, UpstreamError};
+use super::durations::{Durations, End, Operation};
 use super::listing::{self, Listing, Memory};
 use super::names::UriPrefix;
 use super::subscriptions::Wanted;
@@ -22,6 +23,7 @@ use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 use crate::source::tokens::Tokens;
+use crate::telemetry::Metrics;
 
 pub(super) struct Upstream {
     pub(super) name: String,
@@ -45,6 +47,8 @@ pub(super) struct Upstream {
     problem: ArcSwapOption<String>,
     pub(super) upkeep: Arc<Upkeep>,
     background: Arc<Background>,
+    /// Where its requests are counted, if anybody looks.
+    durations: OnceLock<Durations>,
 }
 
 pub(super) struct Connected {
@@ -83,6 +87,7 @@ impl Upstream {
             problem: ArcSwapOption::empty(),
             upkeep: Arc::default(),
             background,
+            durations: OnceLock::new(),
             name: name.to_owned(),
             target,
             credentials,
@@ -337,6 +342,39 @@ impl Upstream {
 
     pub(super) fn timeout(&self) -> Duration {
         self.config.timeout()
+    }
+
+    /// Has its requests counted from now on.
+    pub(super) fn count(&self, metrics: &Metrics) {
+        let _ = self.durations.set(Durations::new(metrics, &self.target));
+    }
+
+    /// Where its requests are counted, if anybody looks.
+    pub(super) fn durations(&self) -> Option<&Durations> {
+        self.durations.get()
+    }
+
+    /// The same as [`request`](Self::request), counted: of something that is read, and so may be read twice. `about` is
+    /// the attribute that names what it is about, and the name.
+    pub(super) async fn read(
+        &self,
+        method: &'static str,
+        about: Option<(&'static str, &str)>,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+    ) -> Result<Box<RawValue>, CallError> {
+        let begun = self
+            .durations()
+            .map(|durations| (durations, std::time::Instant::now()));
+        let answered = self.request(method, params, listener, true).await;
+        if let Some((durations, begun)) = begun {
+            let end = match &answered {
+                Ok(_) => End::Well,
+                Err(error) => End::Failed(error),
+            };
+            Operation::new(method, about).ended(durations, begun, &end);
+        }
+        answered
     }
 
     /// Makes a request; once more where the first cannot have happened, or `repeatable` says that twice is as good as

@@ -6,6 +6,7 @@
 
 mod config;
 mod connection;
+mod durations;
 mod listing;
 mod names;
 mod offer;
@@ -38,6 +39,7 @@ pub(crate) use names::{Naming, SEPARATOR};
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
 use crate::net::{self, BreakerState, BulkheadStats, with_causes};
 use crate::source::tokens::Tokens;
+use crate::telemetry::Metrics;
 
 /// How long a server may take to say what it offers, once it is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
@@ -88,6 +90,13 @@ impl UpstreamGauge {
     /// How calls of it fare.
     pub(crate) fn stats(&self) -> Option<BulkheadStats> {
         Some(self.0.upgrade()?.stats())
+    }
+
+    /// Has its requests counted from now on.
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        if let Some(upstream) = self.0.upgrade() {
+            upstream.count(metrics);
+        }
     }
 
     /// How often a request was made again, over a new connection.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
+use super::durations::{End, Operation};
 use super::names::{Found, Names, UriPrefix};
 use super::relay::Relay;
 use crate::catalog::schema::header_parameters;
@@ -150,6 +151,7 @@ fn tool(
     Ok(UpstreamTool {
         upstream: Arc::clone(upstream),
         definition,
+        operation: Arc::new(Operation::tool(&name)),
         name: Value::String(name).to_string().into(),
         repeatable,
         mirrored: mirrored.into(),
@@ -233,6 +235,7 @@ struct UpstreamTool {
     definition: Definition,
     /// What the upstream calls it, as JSON text.
     name: Arc<str>,
+    operation: Arc<Operation>,
     repeatable: bool,
     /// Arguments that headers repeat, for upstreams that want that.
     mirrored: Arc<[HeaderParameter]>,
@@ -272,7 +275,16 @@ impl Tool for UpstreamTool {
             self.repeatable,
         );
         let mirrored = Arc::clone(&self.mirrored);
+        let is_counted = upstream.durations().is_some();
+        let counted = is_counted.then(|| (Arc::clone(&self.operation), Instant::now()));
         Box::pin(async move {
+            let ended = |end: End<'_>| {
+                if let (Some(durations), Some((operation, begun))) =
+                    (upstream.durations(), &counted)
+                {
+                    operation.ended(durations, *begun, &end);
+                }
+            };
             let arguments = arguments.to_json();
             let mut params = Params::new().shared("name", name);
             if !mirrored.is_empty() {
@@ -282,7 +294,10 @@ impl Tool for UpstreamTool {
             let answered = upstream
                 .request("tools/call", &params, listener(&context), repeatable)
                 .await;
-            let result = answered.map_err(|error| tool_error(&upstream.name, error))?;
+            let result = answered.map_err(|error| {
+                ended(End::Failed(&error));
+                tool_error(&upstream.name, error)
+            })?;
             let called: Called<'_> = serde_json::from_str(result.get()).map_err(|error| {
                 ToolError::new(format!(
                     "the upstream server {} answered what is no result",
@@ -290,6 +305,10 @@ impl Tool for UpstreamTool {
                 ))
                 .caused_by(error)
             })?;
+            ended(match called.is_error {
+                true => End::ToolError,
+                false => End::Well,
+            });
             Ok(output(called))
         })
     }
@@ -410,7 +429,7 @@ async fn read(
     let uri = prefix.there(&uri).ok_or_else(ResourceError::not_found)?;
     let params = Params::new().with("uri", uri);
     let answered = upstream
-        .request("resources/read", &params, listener(&context), true)
+        .read("resources/read", None, &params, listener(&context))
         .await;
     let result = answered.map_err(|error| match error {
         // Of revisions up to 2025-11-25, and of the one after.
@@ -509,10 +528,11 @@ impl Prompt for UpstreamPrompt {
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
             let params = Params::new()
-                .with("name", name)
+                .with("name", name.clone())
                 .with("arguments", arguments);
+            let about = Some(("gen_ai.prompt.name", &*name));
             let answered = upstream
-                .request("prompts/get", &params, listener(&context), true)
+                .read("prompts/get", about, &params, listener(&context))
                 .await;
             let result = answered.map_err(|error| match error {
                 CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
@@ -582,7 +602,7 @@ async fn complete(
         params = params.with("context", json!({ "arguments": known }));
     }
     let result = upstream
-        .request("completion/complete", &params, listener(context), true)
+        .read("completion/complete", None, &params, listener(context))
         .await?;
     let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
         ClientError::Protocol(format!("its answer to completion/complete: {error}"))
