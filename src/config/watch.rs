@@ -187,7 +187,7 @@ mod tests {
         watch.pass_over();
         assert_eq!(watch.seen, looks(&watch.files));
         hears(&mut watch, || {
-            std::fs::write(&file, "333").expect("written")
+            std::fs::write(&file, "333").expect("written");
         })
         .await;
         assert_eq!(std::fs::read_to_string(&file).expect("read"), "333");
