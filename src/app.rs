@@ -7,6 +7,7 @@ mod binding;
 mod compose;
 mod error;
 mod memory;
+mod methods;
 mod mounts;
 mod policy;
 mod reload;
@@ -14,7 +15,6 @@ mod serving;
 mod signals;
 mod warnings;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -62,6 +62,36 @@ pub(crate) use signals::{Signals, stop_signal};
 /// }
 /// ```
 ///
+/// # Its log
+///
+/// What the server has to say it says through `tracing`: where it serves, which settings leave it open, which tools are at fault. To
+/// see it, set a subscriber before [`run`](Self::run), `tracing_subscriber::fmt::init()` for example. Without one `run` says
+/// on standard error where it serves, and nothing else.
+///
+/// # Within a runtime
+///
+/// [`run`](Self::run) starts a runtime of its own. Where there is one already, as under `#[tokio::main]`, the server is bound and then
+/// served, which also tells its address:
+///
+/// ```no_run
+/// use longshore::{App, tool};
+///
+/// /// Adds two numbers.
+/// #[tool]
+/// async fn add(a: i64, b: i64) -> i64 {
+///     a + b
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> longshore::Result {
+///     let server = App::new().tool(add).bind()?;
+///     println!("{:?}", server.address());
+///     Ok(server.serve().await?)
+/// }
+/// ```
+///
+/// Tools run on the server's own threads all the same, one for each core.
+///
 /// # Defaults
 ///
 /// It listens on `127.0.0.1:3000`; see [`Config`] for everything else. Unless [`config`](Self::config) was called,
@@ -69,7 +99,7 @@ pub(crate) use signals::{Signals, stop_signal};
 #[derive(Default)]
 pub struct App {
     offers: Offers,
-    methods: HashMap<String, Arc<dyn MethodHandler>>,
+    methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn Proof>>,
     /// Whether there are, or were, proofs.
@@ -169,10 +199,30 @@ impl App {
 
     /// Answers a further method, in every revision.
     ///
-    /// The specification's own methods cannot be replaced.
+    /// The specification's own methods cannot be replaced: the server does not start then, nor with two methods of one
+    /// name. A prefix of one's own keeps clear of both.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use longshore::protocol::ErrorObject;
+    /// use longshore::{App, CallContext};
+    /// use serde_json::{Value, json};
+    ///
+    /// async fn load(_context: Arc<CallContext>, _params: Value) -> Result<Value, ErrorObject> {
+    ///     Ok(json!({"load": 0.25}))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = App::new().method("com.example/load", load).harness()?;
+    /// assert_eq!(server.request("com.example/load", json!({})).await.expect("a result")["load"], 0.25);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn method(mut self, name: impl Into<String>, handler: impl MethodHandler) -> Self {
-        self.methods.insert(name.into(), Arc::new(handler));
+        self.methods.push((name.into(), Arc::new(handler)));
         self
     }
 

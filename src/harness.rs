@@ -152,6 +152,41 @@ impl Harness {
         self
     }
 
+    /// Who makes the requests, for tests of tools that ask who calls or want scopes. Default: [`Principal::local`], who
+    /// has no scopes.
+    ///
+    /// ```
+    /// use longshore::auth::Principal;
+    /// use longshore::{App, CallContext, tool};
+    /// use serde_json::json;
+    ///
+    /// /// Says who calls.
+    /// #[tool(scopes("reports:read"))]
+    /// async fn report(context: &CallContext) -> String {
+    ///     format!("for {}", context.principal().name())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let ada = Principal::new("ada").with_scopes(["reports:read"]);
+    /// let server = App::new().tool(report).harness()?.called_by(ada);
+    /// let result = server.call("report", json!({})).await.expect("a result");
+    /// assert_eq!(result["content"][0]["text"], "for ada");
+    ///
+    /// let server = App::new().tool(report).harness()?.called_by(Principal::new("bob"));
+    /// let error = server.call("report", json!({})).await.expect_err("a scope is missing");
+    /// assert_eq!(error["code"], 403);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn called_by(mut self, principal: Principal) -> Self {
+        self.principal = Arc::new(principal);
+        // A session is one caller's.
+        self.peer = StdioPeer::default();
+        self
+    }
+
     /// Answers questions as the client does: given a method, for example `elicitation/create`, and its parameters, the
     /// result. The client then declares that it can do everything that could be asked of it; without this, nothing.
     #[must_use]

@@ -26,7 +26,8 @@
 //!
 //! # Where to read on
 //!
-//! - [`tool`](macro@tool): everything about writing tools, and how to write one without the attribute.
+//! - [`tool`](macro@tool): everything about writing tools: arguments, results, state, functions that block, and how to write
+//!   one without the attribute.
 //! - [`resource`](macro@resource), [`prompt`](macro@prompt): the same for what clients read, and for what people begin
 //!   with.
 //! - [`App`]: further methods, `tower` layers, settings, serving.

@@ -512,6 +512,14 @@ fn preset(option: &Meta) -> syn::Result<Preset> {
 }
 
 fn duration(option: &Meta) -> syn::Result<Duration> {
+    if let Expr::Lit(ExprLit {
+        lit: lit @ (Lit::Int(_) | Lit::Float(_)),
+        ..
+    }) = &option.require_name_value()?.value
+    {
+        let message = "expected a number with its unit, in quotes, for example \"5s\"";
+        return Err(syn::Error::new_spanned(lit, message));
+    }
     let text = text(option)?;
     let value = text.value();
     let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();

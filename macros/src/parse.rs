@@ -366,6 +366,10 @@ fn read_parameters(
                 }
                 parameters.push(Parameter::Context);
             }
+            FnArg::Typed(parameter) if means_context(&parameter.ty) => mistakes.at(
+                &parameter.ty,
+                "the context is lent to the call: write `&CallContext`",
+            ),
             FnArg::Typed(parameter) => {
                 if let Some(argument) = read_argument(kind, parameter, mistakes) {
                     parameters.push(Parameter::Argument(Box::new(argument)));
@@ -485,6 +489,23 @@ fn is_context(ty: &Type) -> bool {
         if reference.mutability.is_none() && last_name(&reference.elem).is_some_and(|n| n == "CallContext"))
 }
 
+/// Whether it is the context in a form that there is not: owned, shared, or to be changed.
+fn means_context(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(reference) => means_context(&reference.elem),
+        Type::Paren(inner) => means_context(&inner.elem),
+        Type::Group(inner) => means_context(&inner.elem),
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            let holds = ["Arc", "Rc", "Box"].iter().any(|holder| last.ident == holder);
+            last.ident == "CallContext"
+                || holds
+                    && matches!(&last.arguments, syn::PathArguments::AngleBracketed(inside)
+                        if matches!(inside.args.first(), Some(syn::GenericArgument::Type(inner)) if means_context(inner)))
+        }),
+        _ => false,
+    }
+}
+
 fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
     let name = kind.name();
     match ty {
@@ -492,7 +513,6 @@ fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
             let instead = match &*reference.elem {
                 Type::Path(_) => match last_name(&reference.elem) {
                     Some(last) if last == "str" => "`String`".to_owned(),
-                    Some(last) if last == "CallContext" => "`&CallContext`".to_owned(),
                     Some(last) => format!("`{last}`"),
                     None => "an owned type".to_owned(),
                 },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compose::{Composer, Extent, Gathered, Offers, tell_of_refused};
+use super::methods;
 use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
 use super::serving::Bound;
@@ -29,12 +30,16 @@ use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, GENERATION, Telemetry};
 use crate::transport::http::{AdminListener, Listener, Tls};
 
 impl App {
-    /// Serves until the process is told to stop. This is a whole `main`.
+    /// Serves until the process is told to stop. This is a whole `main`, without a runtime around it; within one, see
+    /// [`bind`](Self::bind).
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with tools or settings, or an address that is taken.
+    /// Whatever is wrong with tools or settings, an address that is taken, or a runtime that runs already.
     pub fn run(self) -> Result {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            return Err(AppError::WithinRuntime.into());
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -45,6 +50,7 @@ impl App {
                 return Ok(());
             };
             bound.announce();
+            bound.say_without_log();
             Box::pin(bound.serve_until(stop_signal(signals))).await
         });
         runtime.shutdown_background();
@@ -306,13 +312,14 @@ impl App {
         });
         limits.warn_if_alone();
         let audit = Audit::start(&config.audit, &telemetry)?;
+        let methods = methods::by_name(self.methods)?;
         let parts = Parts {
             audit: audit.clone(),
             keys: Arc::clone(&keys),
             limits: Arc::clone(&limits),
             state: shared.state.clone(),
             is_shared,
-            methods: self.methods.clone(),
+            methods: methods.clone(),
             telemetry: telemetry.clone(),
             proved,
         };
@@ -324,7 +331,7 @@ impl App {
             keys,
             shared,
             catalog,
-            methods: self.methods,
+            methods,
             telemetry,
             admission,
             limits,

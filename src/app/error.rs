@@ -69,6 +69,20 @@ pub enum AppError {
     /// A command cannot do what it was told to do as things are.
     #[error("{0}")]
     Refused(String),
+    /// A method of the application's own cannot be answered.
+    #[error("method {name:?} cannot be the application's own: {problem}")]
+    Method {
+        /// Its name.
+        name: String,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// [`App::run`](super::App::run) was called where a runtime runs already.
+    #[error(
+        "App::run starts a runtime of its own, and there is one already: make main a plain fn without #[tokio::main], or \
+         serve with App::bind and Bound::serve().await"
+    )]
+    WithinRuntime,
     /// Other servers or descriptions are configured, and none of them has anything to offer.
     #[error("nothing can be offered: {0}")]
     NothingOffered(Refused),

@@ -1,12 +1,14 @@
 //! A server that has its address, from its first request to its end.
 
 use std::future::Future;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::level_filters::LevelFilter;
 
 use super::compose::Composer;
 use super::reload::Reloader;
@@ -99,6 +101,30 @@ impl Bound {
             let url = format_args!("http://{address}/metrics");
             tracing::info!(%url, "serving metrics and details of health");
         }
+    }
+
+    /// Says so to whoever has started the application, where nobody has set a `tracing` subscriber: they would see nothing
+    /// at all.
+    pub(super) fn say_without_log(&self) {
+        if LevelFilter::current() == LevelFilter::OFF
+            && let Some(line) = self.line_for_people()
+        {
+            // Nobody may be there to read it, which is no reason not to serve.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+
+    /// Nothing over standard input and output, where a client has started the program.
+    fn line_for_people(&self) -> Option<String> {
+        let place = match self.address() {
+            Some(address) => format!("{}://{address}/mcp", self.scheme()),
+            None => format!("the socket {}", self.unix_socket()?.display()),
+        };
+        let tools = match self.tool_count() {
+            1 => "1 tool".to_owned(),
+            count => format!("{count} tools"),
+        };
+        Some(format!("serving {tools} at {place}; Ctrl-C stops it"))
     }
 
     /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends
@@ -201,5 +227,28 @@ impl Bound {
             }
         );
         Ok(served?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::app::App;
+    use crate::config::{Config, Transport};
+
+    #[tokio::test]
+    async fn whoever_starts_it_is_told_where_it_serves() {
+        let mut config = Config::default();
+        config.http.port = 0;
+        let bound = App::new().config(config.clone()).bind().expect("bound");
+        let address = bound.address().expect("an address");
+        assert_eq!(
+            bound.line_for_people(),
+            Some(format!(
+                "serving 0 tools at http://{address}/mcp; Ctrl-C stops it"
+            ))
+        );
+        config.transport = Transport::Stdio;
+        let bound = App::new().config(config).bind().expect("bound");
+        assert_eq!(bound.line_for_people(), None);
     }
 }

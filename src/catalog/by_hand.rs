@@ -313,6 +313,11 @@ pub enum AnyResource {
 ///
 /// Implemented by every [`Resource`], by functions with `#[resource]`, by what
 /// [`template_fn`] makes, and by `Arc<dyn Resource>` and `Arc<dyn ResourceTemplate>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no resource",
+    label = "a function becomes one by `#[resource]`",
+    note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for what needs state of its own"
+)]
 pub trait IntoResource {
     /// The resource, as the server holds it.
     fn into_resource(self) -> AnyResource;
@@ -372,6 +377,11 @@ impl fmt::Debug for AnyResource {
 /// Something that can be registered as a prompt.
 ///
 /// Implemented by every [`Prompt`], functions with `#[prompt]` among them, and by `Arc<dyn Prompt>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no prompt",
+    label = "a function becomes one by `#[prompt]`",
+    note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for what needs state of its own"
+)]
 pub trait IntoPrompt {
     /// The prompt, as the server holds it.
     fn into_prompt(self) -> Arc<dyn Prompt>;

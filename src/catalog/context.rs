@@ -60,6 +60,21 @@ impl CallContext {
         }
     }
 
+    /// The same call made by somebody, for unit tests of a tool that asks who calls.
+    ///
+    /// ```
+    /// use longshore::CallContext;
+    /// use longshore::auth::Principal;
+    ///
+    /// let context = CallContext::for_test().called_by(Principal::new("ada"));
+    /// assert_eq!(context.principal().name(), "ada");
+    /// ```
+    #[must_use]
+    pub fn called_by(mut self, principal: Principal) -> Self {
+        self.principal = Arc::new(principal);
+        self
+    }
+
     /// Who is calling.
     pub fn principal(&self) -> &Principal {
         &self.principal

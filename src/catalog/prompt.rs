@@ -27,6 +27,11 @@ pub type ArgumentFuture =
 /// definition and messages.
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no prompt",
+    label = "a function becomes one by `#[prompt]`",
+    note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for what needs state of its own"
+)]
 pub trait Prompt: Send + Sync + 'static {
     /// What `prompts/list` says of it. Fixed for the life of the value.
     fn definition(&self) -> &PromptDefinition;

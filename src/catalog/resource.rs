@@ -29,6 +29,11 @@ pub type VariableFuture =
 /// [`resource_fn`](crate::catalog::resource_fn), and by whatever else has a definition and contents.
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no resource",
+    label = "a function becomes one by `#[resource]`",
+    note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for what needs state of its own"
+)]
 pub trait Resource: Send + Sync + 'static {
     /// What `resources/list` says of it. Fixed for the life of the value.
     fn definition(&self) -> &ResourceDefinition;

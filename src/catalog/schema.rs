@@ -34,7 +34,7 @@ mod plain;
 mod sameness;
 mod survey;
 
-pub(super) use generate::{of_arguments, of_output, without_null};
+pub(super) use generate::{inline, of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
 

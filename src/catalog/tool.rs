@@ -26,6 +26,11 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + S
 /// # Panics
 ///
 /// A panic ends this one call with an internal error and nothing else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no tool",
+    label = "a function becomes one by `#[tool]`",
+    note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for what needs state of its own"
+)]
 pub trait Tool: Send + Sync + 'static {
     /// What `tools/list` says of it. Fixed for the life of the value.
     fn definition(&self) -> &Definition;

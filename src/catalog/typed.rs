@@ -82,6 +82,11 @@ pub struct TypedTool<A, F> {
 /// Something that can be registered as a tool.
 ///
 /// Implemented by every [`Tool`], functions with `#[tool]` among them, and by `Arc<dyn Tool>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no tool",
+    label = "a function becomes one by `#[tool]`",
+    note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for what needs state of its own"
+)]
 pub trait IntoTool {
     /// The tool, as the server holds it.
     fn into_tool(self) -> Arc<dyn Tool>;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::upload::Upload;
 use super::wakes::take_quietly;
 
 /// The body of a request or a response, as `tower` layers see it.
@@ -22,6 +23,7 @@ enum Kind {
     /// One of its own, and more that many have in common, of which so many were sent.
     Shared(Bytes, Arc<[Bytes]>, usize),
     Incoming(hyper::body::Incoming),
+    Upload(Upload),
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
 }
 
@@ -80,11 +82,31 @@ impl Body {
         Self(Kind::Other(Box::pin(body.map_err(Into::into))))
     }
 
+    /// All of it, if that is one piece that is here already.
+    ///
+    /// # Errors
+    ///
+    /// The body, if it is not.
+    #[inline]
+    pub(crate) fn into_piece(self) -> Result<Bytes, Self> {
+        match self.0 {
+            Kind::Pieces(piece, rest) | Kind::Pieces(rest, piece) if rest.is_empty() => Ok(piece),
+            kind => Err(Self(kind)),
+        }
+    }
+
     pub(crate) fn pieces(first: Bytes, second: impl Into<Common>) -> Self {
         Self(match second.into() {
             Common::One(second) => Kind::Pieces(first, second),
             Common::Several(pieces) => Kind::Shared(first, pieces, 0),
         })
+    }
+}
+
+/// An empty one, as layers need it that answer by themselves.
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
     }
 }
 
@@ -109,6 +131,13 @@ impl From<&'static str> for Body {
 impl From<hyper::body::Incoming> for Body {
     fn from(body: hyper::body::Incoming) -> Self {
         Self(Kind::Incoming(body))
+    }
+}
+
+impl From<Upload> for Body {
+    #[inline]
+    fn from(body: Upload) -> Self {
+        Self(Kind::Upload(body))
     }
 }
 
@@ -143,6 +172,7 @@ impl HttpBody for Body {
                 |body| !body.is_end_stream(),
             )
             .map_err(Into::into),
+            Kind::Upload(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Kind::Other(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -153,6 +183,7 @@ impl HttpBody for Body {
             Kind::Pieces(first, second) => first.is_empty() && second.is_empty(),
             Kind::Shared(first, pieces, sent) => first.is_empty() && pieces.len() <= *sent,
             Kind::Incoming(body) => body.is_end_stream(),
+            Kind::Upload(body) => body.is_end_stream(),
             Kind::Other(body) => body.is_end_stream(),
         }
     }
@@ -168,6 +199,7 @@ impl HttpBody for Body {
                 SizeHint::with_exact((first.len() + left.sum::<usize>()) as u64)
             }
             Kind::Incoming(body) => body.size_hint(),
+            Kind::Upload(body) => body.size_hint(),
             Kind::Other(body) => body.size_hint(),
         }
     }

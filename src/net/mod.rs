@@ -23,6 +23,7 @@ mod resident;
 mod resolve;
 mod sse;
 mod tasks;
+mod upload;
 mod wakes;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -45,4 +46,5 @@ pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use sse::{Event, EventDecoder, Said};
 pub(crate) use tasks::{spawn, spawn_blocking, spawn_on};
+pub(crate) use upload::Upload;
 pub(crate) use wakes::ConnectionWaker;

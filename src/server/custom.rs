@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::call::Outcome;
 use super::reply::{Reply, begin};
 use super::{Handled, Incoming, Server, audited, generation, tools};
-use crate::catalog::{Asking, CallContext, Client, Outlet, RequestId};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 
 /// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
@@ -45,18 +44,7 @@ impl Server {
                 )));
             }
         };
-        let (trace, carried) = caller.trace(request);
-        let context = Arc::new(CallContext {
-            trace,
-            carried,
-            principal: Arc::clone(caller.principal),
-            session: caller.session.cloned(),
-            request_id: RequestId::from_json(request.id),
-            meta: request.params.rare().own_meta.map(Box::from),
-            headers: headers.map(|headers| std::mem::take(headers.all)),
-            outlet: Outlet::default(),
-            asking: Asking::new(Client::Nobody(NOT_HERE)),
-        });
+        let context = caller.mute_context(headers, request, NOT_HERE);
         let server_info = caller
             .revision
             .has_result_type()

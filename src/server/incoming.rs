@@ -10,7 +10,7 @@ use super::call::{OnDisconnect, Resumption};
 use super::mirror::McpHeaders;
 use super::rounds::Reach;
 use crate::auth::Principal;
-use crate::catalog::{Asking, CallContext, LogLevel, Outlet, RequestId, Room, Wanted};
+use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::telemetry::Watch;
@@ -84,6 +84,34 @@ impl Caller<'_> {
         log_level: Option<LogLevel>,
         asking: Asking,
     ) -> Arc<CallContext> {
+        let outlet = Outlet::new(Wanted {
+            progress_token: progress_token(request),
+            progress_messages: self.revision.has_annotations(),
+            log_level,
+            room: self.room,
+        });
+        self.context_with(outlet, headers, request, asking)
+    }
+
+    /// The same for what is not heard: nothing that it says on its way is sent, and it can ask nothing.
+    pub(super) fn mute_context(
+        self,
+        headers: Option<Headers<'_>>,
+        request: &Request<'_>,
+        why_nobody: &'static str,
+    ) -> Arc<CallContext> {
+        let asking = Asking::new(Client::Nobody(why_nobody));
+        self.context_with(Outlet::default(), headers, request, asking)
+    }
+
+    #[inline]
+    fn context_with(
+        self,
+        outlet: Outlet,
+        headers: Option<Headers<'_>>,
+        request: &Request<'_>,
+        asking: Asking,
+    ) -> Arc<CallContext> {
         let (trace, carried) = self.trace(request);
         Arc::new(CallContext {
             trace,
@@ -93,12 +121,7 @@ impl Caller<'_> {
             request_id: RequestId::from_json(request.id),
             meta: request.params.rare().own_meta.map(Box::from),
             headers: headers.map(|headers| std::mem::take(headers.all)),
-            outlet: Outlet::new(Wanted {
-                progress_token: progress_token(request),
-                progress_messages: self.revision.has_annotations(),
-                log_level,
-                room: self.room,
-            }),
+            outlet,
             asking,
         })
     }

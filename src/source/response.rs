@@ -16,11 +16,12 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     let text = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
-    let essence = text
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default();
+    essence(text.unwrap_or_default())
+}
+
+/// The same of what stands in a description.
+pub(super) fn essence(media_type: &str) -> String {
+    let (essence, _) = media_type.split_once(';').unwrap_or((media_type, ""));
     essence.trim().to_ascii_lowercase()
 }
 

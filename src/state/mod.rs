@@ -12,6 +12,10 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod shared;
+/// One store for the tests of all rooms, and for those from outside.
+#[cfg(test)]
+#[path = "../../tests/it/support/state.rs"]
+pub(crate) mod testing;
 
 use std::fmt;
 use std::path::PathBuf;

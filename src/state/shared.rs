@@ -218,68 +218,29 @@ fn check(bytes: usize, max: usize) -> Result<(), StateError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{Asked, Fronted, StandIn};
     use super::super::{Memory, StateFuture};
     use super::*;
 
     /// Never answers.
     #[derive(Debug)]
-    struct Dead;
+    struct Dead(Memory);
 
-    fn never<'a, T: Send + 'a>() -> StateFuture<'a, T> {
-        Box::pin(std::future::pending())
-    }
+    impl StandIn for Dead {
+        fn store(&self) -> &Memory {
+            &self.0
+        }
 
-    impl State for Dead {
-        fn get<'a>(&'a self, _: &'a str) -> StateFuture<'a, Option<Bytes>> {
-            never()
-        }
-        fn put<'a>(&'a self, _: &'a str, _: Bytes, _: Duration) -> StateFuture<'a, ()> {
-            never()
-        }
-        fn put_if_absent<'a>(&'a self, _: &'a str, _: Bytes, _: Duration) -> StateFuture<'a, bool> {
-            never()
-        }
-        fn compare_and_swap<'a>(
-            &'a self,
-            _: &'a str,
-            _: Bytes,
-            _: Bytes,
-            _: Duration,
-        ) -> StateFuture<'a, bool> {
-            never()
-        }
-        fn remove<'a>(&'a self, _: &'a str) -> StateFuture<'a, bool> {
-            never()
-        }
-        fn count<'a>(&'a self, _: &'a str, _: u64, _: Duration) -> StateFuture<'a, u64> {
-            never()
-        }
-        fn append<'a>(&'a self, _: &'a str, _: Bytes, _: Keep) -> StateFuture<'a, u64> {
-            never()
-        }
-        fn read_after<'a>(
-            &'a self,
-            _: &'a str,
-            _: u64,
-            _: usize,
-        ) -> StateFuture<'a, Option<LogPage>> {
-            never()
-        }
-        fn trim<'a>(&'a self, _: &'a str, _: u64) -> StateFuture<'a, ()> {
-            never()
-        }
-        fn publish<'a>(&'a self, _: &'a str, _: Bytes) -> StateFuture<'a, ()> {
-            never()
-        }
-        fn subscribe<'a>(&'a self, _: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
-            never()
+        fn instead<'a, T: Send + 'a>(&'a self, _: Asked) -> Option<StateFuture<'a, T>> {
+            Some(Box::pin(std::future::pending()))
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_call_waits_for_a_store_that_does_not_answer() {
         let within = Duration::from_millis(100);
-        let state = SharedState::new(Arc::new(Dead), within);
+        let dead = Fronted(Dead(Memory::new(1 << 20)));
+        let state = SharedState::new(Arc::new(dead), within);
         let keep = Keep {
             entries: 1,
             bytes: 1,

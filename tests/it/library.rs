@@ -237,9 +237,6 @@ fn with_methods(app: App) -> App {
         "com.example/number",
         |_: Arc<CallContext>, _: Value| async { Ok(json!(1)) },
     )
-    .method("ping", |_: Arc<CallContext>, _: Value| async {
-        Ok(json!("not mine"))
-    })
 }
 
 #[test]
@@ -272,19 +269,67 @@ fn a_method_of_the_applications_own_is_answered_in_every_revision() {
     unmirrored.send(&server).error(400, -32020, "1");
 }
 
+/// Why an application cannot run.
+fn why_not(app: App) -> String {
+    let refused = app.config(Config::default()).harness();
+    refused.expect_err("it cannot").to_string()
+}
+
 #[test]
-fn the_specifications_own_methods_cannot_be_replaced() {
-    let server = Serve::new().app(with_methods).start();
-    assert_eq!(
-        server
-            .session("2025-06-18")
-            .request("ping", &json!({}))
-            .result(),
-        json!({})
-    );
-    Stateless::new("ping", json!({}))
-        .send(&server)
-        .error(404, -32601, "1");
+fn methods_that_would_never_be_asked_are_refused_at_start() {
+    let answer = |_: Arc<CallContext>, _: Value| async { Ok(json!({})) };
+    for own in ["ping", "tools/list", "initialize", "server/discover"] {
+        let why = why_not(App::new().method(own, answer));
+        assert!(why.contains(own), "{why}");
+        assert!(why.contains("the specification's own"), "{why}");
+    }
+    let twice = App::new().method("com.example/a", answer);
+    let why = why_not(twice.method("com.example/a", answer));
+    assert!(why.contains("com.example/a"), "{why}");
+    assert!(why.contains("added twice"), "{why}");
+    let why = why_not(App::new().method("", answer));
+    assert!(why.contains("a method has a name"), "{why}");
+}
+
+#[tokio::test]
+async fn within_a_runtime_it_is_said_how_to_serve() {
+    let refused = App::new().tool(echo).config(Config::default()).run();
+    let why = format!("{:?}", refused.expect_err("there is a runtime"));
+    assert!(why.contains("App::bind"), "{why}");
+    assert!(why.contains("#[tokio::main]"), "{why}");
+}
+
+/// Answers in place of the server, with an empty body of the server's own type; so do those layers of `tower-http` that
+/// give up.
+#[derive(Clone, Copy, Debug)]
+struct Instead<S>(S);
+
+impl<S, Q, R> Service<Request<Q>> for Instead<S>
+where
+    S: Service<Request<Q>, Response = Response<R>>,
+    R: Default,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = std::future::Ready<Result<Response<R>, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, _: Request<Q>) -> Self::Future {
+        let mut answer = Response::new(R::default());
+        *answer.status_mut() = StatusCode::GATEWAY_TIMEOUT;
+        std::future::ready(Ok(answer))
+    }
+}
+
+#[test]
+fn a_layer_may_answer_with_an_empty_body_of_the_servers_type() {
+    let layer = layer_fn(Instead::<McpService>);
+    let server = Serve::new().app(|app| app.layer(layer)).start();
+    let answer = Stateless::new("ping", json!({})).send(&server);
+    assert_eq!((answer.status, &*answer.body), (504, ""));
 }
 
 #[test]

@@ -17,6 +17,9 @@ async fn references(
 async fn patterns(Place: Place, (a, b): (i64, i64), _: bool) {}
 
 #[tool]
+async fn owned_contexts(owned: CallContext, shared: std::sync::Arc<CallContext>) {}
+
+#[tool]
 async fn two_contexts(first: &CallContext, second: &CallContext) {}
 
 #[tool]

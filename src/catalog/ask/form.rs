@@ -83,12 +83,13 @@ impl Form {
         let definitions = schema["$defs"].take();
         if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             for field in fields.values_mut() {
-                if let Value::Object(field) = field {
-                    schema::without_null(field);
-                }
-                resolve(field, &definitions);
-                if let Some(items) = field.get_mut("items") {
-                    resolve(items, &definitions);
+                let Value::Object(field) = field else {
+                    continue;
+                };
+                schema::without_null(field);
+                schema::inline(field, &definitions);
+                if let Some(Value::Object(items)) = field.get_mut("items") {
+                    schema::inline(items, &definitions);
                 }
             }
         }
@@ -175,23 +176,6 @@ impl FormError {
         Self {
             place: place.to_owned(),
             problem: problem.into(),
-        }
-    }
-}
-
-/// Puts what a reference means in its place.
-fn resolve(schema: &mut Value, definitions: &Value) {
-    let target = schema
-        .get("$ref")
-        .and_then(Value::as_str)
-        .and_then(|reference| reference.strip_prefix("#/$defs/"))
-        .and_then(|name| definitions.get(name))
-        .and_then(Value::as_object)
-        .cloned();
-    if let (Some(target), Some(schema)) = (target, schema.as_object_mut()) {
-        schema.shift_remove("$ref");
-        for (keyword, value) in target {
-            schema.entry(keyword).or_insert(value);
         }
     }
 }

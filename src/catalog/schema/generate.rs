@@ -72,18 +72,22 @@ fn inline_mirrored(schema: &mut Value) {
             continue;
         }
         without_null(property);
-        let target = property
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|reference| reference.strip_prefix("#/$defs/"))
-            .and_then(|name| definitions.get(name))
-            .and_then(Value::as_object)
-            .cloned();
-        if let Some(target) = target {
-            property.shift_remove("$ref");
-            for (keyword, value) in target {
-                property.entry(keyword).or_insert(value);
-            }
+        inline(property, &definitions);
+    }
+}
+
+/// Puts what a reference to one of its root's definitions means in its place, beside what stands there.
+pub(crate) fn inline(schema: &mut Map<String, Value>, definitions: &Value) {
+    let target = schema
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|reference| reference.strip_prefix("#/$defs/"))
+        .and_then(|name| definitions.get(name))
+        .and_then(Value::as_object);
+    if let Some(target) = target.cloned() {
+        schema.shift_remove("$ref");
+        for (keyword, value) in target {
+            schema.entry(keyword).or_insert(value);
         }
     }
 }

@@ -138,10 +138,10 @@ impl Outgoing {
     }
 
     /// Has facts that could not be said wait again, before everything else.
-    fn put_back(&self, facts: Vec<Out>) {
+    fn put_back(&self, facts: impl DoubleEndedIterator<Item = Box<Fact>>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for fact in facts.into_iter().rev() {
-            waiting.push_front(fact);
+        for fact in facts.rev() {
+            waiting.push_front(Out::Fact(fact));
         }
         // Whichever came last has to go.
         waiting.truncate(OUTGOING_MAX);
@@ -348,7 +348,7 @@ impl Server {
             let word = match out {
                 Out::Word(word) => word,
                 Out::Fact(fact) if !unsaid.is_empty() => {
-                    unsaid.push(Out::Fact(fact));
+                    unsaid.push(fact);
                     continue;
                 }
                 Out::Fact(fact) => {
@@ -357,7 +357,7 @@ impl Server {
                     let appended = streams.state.append(log, entry.into(), FACTS).await;
                     streams.heed(&appended);
                     if appended.is_err() {
-                        unsaid.push(Out::Fact(fact));
+                        unsaid.push(fact);
                         continue;
                     }
                     Word::News
@@ -366,7 +366,7 @@ impl Server {
             self.publish(word).await;
         }
         let waits = !unsaid.is_empty();
-        streams.outgoing.put_back(unsaid);
+        streams.outgoing.put_back(unsaid.into_iter());
         waits.then(|| Instant::now() + RETRY)
     }
 

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::config::{HttpSourceConfig, HttpToolConfig};
 use crate::net::Outgoing;
+use crate::source::response::{essence, is_json};
 use crate::source::template::{Place, Template};
 
 /// A request with placeholders.
@@ -285,13 +286,7 @@ fn body(
             .unwrap_or("text/plain; charset=utf-8");
         let value = HeaderValue::from_str(kind)
             .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
-        let essence = kind
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        let place = if crate::source::response::is_json(&essence) {
+        let place = if is_json(&essence(kind)) {
             Place::Json
         } else {
             Place::Text

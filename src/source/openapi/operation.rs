@@ -7,6 +7,7 @@ use super::document::Document;
 use super::form::{self, Form};
 use super::request::{Location, Parameter, Shape, Style};
 use super::schema::{Copier, Direction};
+use crate::source::response::{essence, is_json};
 
 /// What a tool needs to know of its operation.
 #[derive(Debug)]
@@ -137,9 +138,8 @@ impl Arguments {
         let content = parameter.get("content").and_then(Value::as_object);
         let (schema, style) = match content.and_then(|content| content.iter().next()) {
             Some((kind, media)) => {
-                let kind = kind.split(';').next().unwrap_or_default().trim();
-                let style = match kind {
-                    kind if crate::source::response::is_json(kind) => Style::Json,
+                let style = match &*essence(kind) {
+                    kind if is_json(kind) => Style::Json,
                     kind if kind == "*/*" || kind.starts_with("text/") => {
                         style(&Value::Null, location)?
                     }
@@ -214,13 +214,8 @@ impl Arguments {
             return Ok(Form::None);
         };
         let schema = media.get("schema").unwrap_or(&Value::Bool(true));
-        let essence = kind
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        let (mut schema, form) = if crate::source::response::is_json(&essence) || essence == "*/*" {
+        let essence = essence(kind);
+        let (mut schema, form) = if is_json(&essence) || essence == "*/*" {
             let kind = if essence == "*/*" {
                 "application/json"
             } else {
@@ -334,15 +329,10 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
 /// The kind of body that says most about its values.
 fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
     let rank = |kind: &str| {
-        let essence = kind
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
+        let essence = essence(kind);
         match &*essence {
             "application/json" => 0,
-            essence if crate::source::response::is_json(essence) => 1,
+            essence if is_json(essence) => 1,
             "application/x-www-form-urlencoded" => 2,
             "multipart/form-data" => 3,
             "*/*" => 4,
@@ -365,10 +355,7 @@ fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option
         .resolve(responses.get(statuses.first()?.as_str())?)
         .ok()?;
     let content = response.get("content")?.as_object()?;
-    let (_, media) = content.iter().find(|(kind, _)| {
-        let essence = kind.split(';').next().unwrap_or_default();
-        crate::source::response::is_json(essence.trim())
-    })?;
+    let (_, media) = content.iter().find(|(kind, _)| is_json(&essence(kind)))?;
     let schema = media.get("schema")?;
     if document.resolve(schema).ok()?.get("type")? != "object" {
         return None;

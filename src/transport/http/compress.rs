@@ -62,7 +62,7 @@ pub(super) async fn compressed(mut response: Response<Body>) -> Response<Body> {
     if bytes < LEAST_BYTES {
         return response;
     }
-    let body = std::mem::replace(response.body_mut(), Body::empty());
+    let body = std::mem::take(response.body_mut());
     #[expect(clippy::disallowed_methods, reason = "it has said how long it is")]
     let Ok(body) = body.collect().await else {
         return Rejection::Internal.into_problem();

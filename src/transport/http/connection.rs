@@ -4,18 +4,19 @@
 //! ([`super::socket`]) only notes which phase it is in and since which second; once a second the sweep looks at all of a worker's
 //! connections ([`super::sweep`]).
 
+mod streams;
+mod trust;
+
 use std::net::IpAddr;
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed,
-};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
-use futures_util::task::AtomicWaker;
-
+use self::streams::Streams;
+use self::trust::Trust;
+pub(crate) use self::trust::Turn;
 use super::config::HttpLimits;
 use super::familiar::Familiar;
-use super::sending::Sendings;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
 use crate::limit::{Hits, Limit};
@@ -40,18 +41,6 @@ pub(crate) struct ConnectionState {
     /// Bytes that came in since the phase began.
     received: AtomicU64,
     requests: AtomicU32,
-    /// Whether its requests lead to answers: above zero it is trusted.
-    credit: AtomicI32,
-    /// Where it stands in the line of those that are not trusted.
-    turn: AtomicU8,
-    /// How many turns it has had.
-    turns: AtomicU32,
-    /// HTTP/2: how many bytes may still be read from it until others had their turn.
-    room: AtomicU32,
-    /// HTTP/2: streams have begun since the connection was looked at, and nothing is read or written until it is once more.
-    begun: AtomicBool,
-    /// HTTP/2: streams were taken back too often, and it is let go of.
-    restless: AtomicBool,
     /// The second from which on the connection is closed when its answer is sent.
     retire_at: AtomicU32,
     /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
@@ -59,13 +48,9 @@ pub(crate) struct ConnectionState {
     body_waker: Mutex<Option<Waker>>,
     /// It was ended from without, and nobody waits for its client.
     cut: AtomicBool,
-    /// HTTP/2: streams that have no answer yet.
-    open: AtomicU32,
-    /// HTTP/2: answers that are on their way.
-    pub(crate) sendings: Sendings,
-    /// HTTP/2: the client is told to open no further streams.
-    retires: AtomicBool,
-    retires_waker: AtomicWaker,
+    trust: Trust,
+    /// Over HTTP/2.
+    pub(crate) streams: Streams,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,30 +71,6 @@ pub(crate) enum Phase {
     /// HTTP/2, whose streams have timers of their own.
     Multiplexed,
 }
-
-/// Where a connection that is not trusted stands ([`super::turnstile`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Turn {
-    /// Nowhere.
-    None,
-    /// In line.
-    Awaited,
-    /// It may be looked at once.
-    Come,
-}
-
-/// The most that answers are worth: so much is lost before a connection is no longer trusted, and won back after.
-const CREDIT_MAX: i32 = 64;
-/// What a stream that is taken back costs: as much as so many answers are worth.
-const RESET_COST: i32 = 4;
-/// Turns after which there mostly is an answer, be it over TLS.
-const TURNS_NEW: u32 = 8;
-/// Bytes that are read from an HTTP/2 connection until others have their turn.
-const ROOM: u32 = 32 * 1024;
-/// The same of one that is not trusted, beside the rest of a frame: into 16 KiB go hundreds of streams that are opened and
-/// taken back, and nobody else is served until all have been looked at. Into these go fewer than h2 counts against it.
-const ROOM_UNTRUSTED: u32 = 512;
 
 /// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
 const LATE: u8 = 1;
@@ -149,20 +110,12 @@ impl ConnectionState {
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
             requests: AtomicU32::new(0),
-            credit: AtomicI32::new(0),
-            turn: AtomicU8::new(Turn::None as u8),
-            turns: AtomicU32::new(0),
-            room: AtomicU32::new(0),
-            begun: AtomicBool::new(false),
-            restless: AtomicBool::new(false),
             retire_at: AtomicU32::new(retire_at),
             body_expired: AtomicU8::new(0),
             body_waker: Mutex::new(None),
             cut: AtomicBool::new(false),
-            open: AtomicU32::new(0),
-            sendings: Sendings::default(),
-            retires: AtomicBool::new(false),
-            retires_waker: AtomicWaker::new(),
+            trust: Trust::default(),
+            streams: Streams::default(),
         }
     }
 
@@ -191,7 +144,7 @@ impl ConnectionState {
     pub(crate) fn idle_for(&self) -> Option<u32> {
         let idle = match self.phase() {
             Phase::Idle => true,
-            Phase::Multiplexed => self.open.load(Relaxed) == 0 && self.sendings.is_empty(),
+            Phase::Multiplexed => self.streams.are_idle(),
             Phase::Head | Phase::Body | Phase::Answer | Phase::Sending | Phase::Stream => false,
         };
         let idle = idle && self.stalled.load(Relaxed) == 0;
@@ -208,16 +161,6 @@ impl ConnectionState {
         self.cut.load(Relaxed)
     }
 
-    /// HTTP/2: has the client told to open no further streams; those that are open come to their end.
-    fn retire(&self, hits: &Hits, limit: Option<Limit>) {
-        if !self.retires.swap(true, Relaxed) {
-            if let Some(limit) = limit {
-                hits.count(limit);
-            }
-            self.retires_waker.wake();
-        }
-    }
-
     /// Has the connection closed once its next answer is sent, since its memory is needed.
     pub(crate) fn retire_soon(&self) {
         self.retire_at.store(AT_ONCE, Relaxed);
@@ -231,137 +174,6 @@ impl ConnectionState {
             at if at <= now => Some(Some(Limit::ConnectionSeconds)),
             _ => None,
         }
-    }
-
-    /// Whether [`retire`](Self::retire) was called. If not, `cx` is woken when it is.
-    #[inline]
-    pub(crate) fn retires(&self, cx: &Context<'_>) -> bool {
-        self.retires_waker.register(cx.waker());
-        self.retires.load(Relaxed)
-    }
-
-    /// Whether its requests lead to answers, as far as that is known.
-    #[inline]
-    pub(super) fn is_trusted(&self) -> bool {
-        0 < self.credit.load(Relaxed)
-    }
-
-    /// A request has its answer.
-    #[inline]
-    pub(super) fn has_answered(&self) {
-        let credit = self.credit.load(Relaxed);
-        if credit < CREDIT_MAX {
-            self.credit.store(credit + 1, Relaxed);
-        }
-    }
-
-    /// HTTP/2: the client has taken back so many streams. Whether they were answered does not matter: who takes back what
-    /// is answered at once makes just as much work.
-    pub(super) fn takes_back(&self, streams: u32) {
-        let cost = RESET_COST.saturating_mul(i32::try_from(streams).unwrap_or(i32::MAX));
-        let credit = self.credit.load(Relaxed).saturating_sub(cost);
-        self.credit.store(credit.max(-CREDIT_MAX), Relaxed);
-    }
-
-    /// HTTP/2: streams are taken back too often.
-    pub(super) fn is_too_restless(&self) {
-        self.restless.store(true, Relaxed);
-    }
-
-    /// Whether [`is_too_restless`](Self::is_too_restless) was called.
-    #[inline]
-    pub(super) fn is_restless(&self) -> bool {
-        self.restless.load(Relaxed)
-    }
-
-    pub(super) fn turn(&self) -> Turn {
-        match self.turn.load(Relaxed) {
-            0 => Turn::None,
-            1 => Turn::Awaited,
-            _ => Turn::Come,
-        }
-    }
-
-    pub(super) fn has_turn(&self, turn: Turn) {
-        self.turn.store(turn as u8, Relaxed);
-    }
-
-    /// It is looked at, without being trusted.
-    pub(super) fn takes_turn(&self) {
-        self.has_turn(Turn::None);
-        let turns = self.turns.load(Relaxed);
-        self.turns.store(turns.saturating_add(1), Relaxed);
-    }
-
-    /// Whether it has had so few turns that there may be no answer yet, and has done no harm.
-    pub(super) fn is_new(&self) -> bool {
-        self.turns.load(Relaxed) < TURNS_NEW && 0 <= self.credit.load(Relaxed)
-    }
-
-    /// HTTP/2: the connection is looked at, and may be read from for a while.
-    #[inline]
-    pub(super) fn begin_look(&self) {
-        let room = match self.is_trusted() {
-            true => ROOM,
-            false => ROOM_UNTRUSTED,
-        };
-        self.room.store(room, Relaxed);
-    }
-
-    /// HTTP/2: how many bytes may be read now.
-    #[inline]
-    pub(super) fn room(&self) -> u32 {
-        self.room.load(Relaxed)
-    }
-
-    /// HTTP/2: so many were read.
-    #[inline]
-    pub(super) fn takes_room(&self, bytes: usize) {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.room.store(self.room().saturating_sub(bytes), Relaxed);
-    }
-
-    /// HTTP/2: whether a stream has begun since this was asked last, so that the connection is to be looked at once more.
-    #[inline]
-    pub(super) fn take_begun(&self) -> bool {
-        // Mostly it is asked when nothing was read.
-        self.holds_back() && self.begun.swap(false, AcqRel)
-    }
-
-    /// HTTP/2: whether the socket waits until the connection is looked at once more. Only its own worker asks.
-    #[inline]
-    pub(super) fn holds_back(&self) -> bool {
-        self.begun.load(Relaxed)
-    }
-
-    /// The same for whoever has done something that the connection has to see: anybody, on any thread.
-    #[inline]
-    pub(super) fn is_looked_at_again(&self) -> bool {
-        // A mere load would not tell `take_begun` of what was done before.
-        self.begun.fetch_or(false, AcqRel)
-    }
-
-    /// Counts a stream of HTTP/2 until [`close_stream`](Self::close_stream). Says whether the request is one.
-    #[inline]
-    pub(crate) fn open_stream(&self) -> bool {
-        let is_stream = self.phase() == Phase::Multiplexed;
-        if is_stream {
-            self.open.store(self.open.load(Relaxed) + 1, Relaxed);
-        }
-        is_stream
-    }
-
-    /// A stream of HTTP/2 has its answer, or nobody waits for it any more.
-    #[inline]
-    pub(crate) fn close_stream(&self) {
-        let open = self.open.load(Relaxed);
-        self.open.store(open.saturating_sub(1), Relaxed);
-        self.since.store(self.clock.now(), Relaxed);
-    }
-
-    /// The clock of its worker.
-    pub(super) fn clock(&self) -> Arc<WorkerClock> {
-        Arc::clone(&self.clock)
     }
 
     /// The second it is.
@@ -396,7 +208,7 @@ impl ConnectionState {
         self.requests.store(requests, Relaxed);
         if self.phase() == Phase::Multiplexed {
             self.since.store(self.clock.now(), Relaxed);
-            self.begun.store(true, Relaxed);
+            self.streams.begin();
             if limits.connection_requests <= requests {
                 self.retire(hits, Some(Limit::ConnectionRequests));
             }
@@ -483,7 +295,11 @@ impl ConnectionState {
                 None
             }
             Phase::Multiplexed => {
-                if self.sendings.stall_since(now, limits.write_stall_seconds) {
+                if self
+                    .streams
+                    .sendings
+                    .stall_since(now, limits.write_stall_seconds)
+                {
                     return Some(Overdue::Write);
                 }
                 let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
@@ -492,6 +308,7 @@ impl ConnectionState {
                 } else if idle {
                     self.retire(hits, Some(Limit::IdleSeconds));
                 }
+                self.streams.look_if_due(now);
                 None
             }
             _ => None,
@@ -768,17 +585,18 @@ mod tests {
     fn an_answer_over_http_2_that_nobody_takes_ends_the_connection() {
         let watched = Watched::new();
         watched.state.enter(Phase::Multiplexed);
-        let waiting = watched.state.sendings.enter(watched.clock.now());
+        let waiting = watched.state.streams.sendings.enter(watched.clock.now());
         assert_eq!(watched.ended_after(30), None);
         watched
             .state
+            .streams
             .sendings
             .progress(waiting, Some(watched.clock.now()));
         assert_eq!(watched.ended_after(30), None);
         assert_eq!(watched.ended_after(1), Some((1, Overdue::Write)));
         // Where the answer itself is what is waited for, nothing is overdue.
-        watched.state.sendings.progress(waiting, None);
+        watched.state.streams.sendings.progress(waiting, None);
         assert_eq!(watched.ended_after(100), None);
-        watched.state.sendings.leave(waiting);
+        watched.state.streams.sendings.leave(waiting);
     }
 }

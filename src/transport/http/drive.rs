@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::connection::ConnectionState;
-use super::streams::Looks;
+use super::multiplexed::{Broken, Looks, Multiplexed};
 use crate::net::ConnectionWaker;
 
 /// Tells all connections that they should come to an end.
@@ -54,14 +54,13 @@ pub(super) async fn until_drained<C: Future>(
 
 /// Drives a connection of HTTP/2 and the streams that begin on it, and asks it to end once the server stops, or once its
 /// state says so. `None` once streams are taken back too often.
-pub(super) async fn until_retired<C: Future>(
-    connection: C,
+pub(super) async fn until_retired(
+    connection: Multiplexed,
     drain: &Drain,
     state: &Arc<ConnectionState>,
-    end: impl Fn(Pin<&mut C>),
-) -> Option<C::Output> {
+) -> Option<Result<(), Broken>> {
     let mut looks = None;
-    let look = |connection: Pin<&mut C>, cx: &Context<'_>| {
+    let look = |connection: Pin<&mut Multiplexed>, cx: &Context<'_>| {
         state.begin_look();
         let looks = looks.get_or_insert_with(|| Looks::new(state, cx.waker()));
         match looks.look(connection) {
@@ -69,6 +68,7 @@ pub(super) async fn until_retired<C: Future>(
             ended => ended.map(Some),
         }
     };
+    let end = |connection: Pin<&mut Multiplexed>| connection.get_mut().retire();
     drive(connection, drain, |cx| state.retires(cx), look, end).await
 }
 

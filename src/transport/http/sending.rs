@@ -86,7 +86,7 @@ pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
     match body.size_hint().exact() {
         Some(size) if size < WATCHED_BYTES => body,
         _ => Body::new(Watched {
-            place: connection.sendings.enter(connection.now()),
+            place: connection.streams.sendings.enter(connection.now()),
             connection: Arc::clone(connection),
             body,
             rest: Bytes::new(),
@@ -119,7 +119,11 @@ impl HttpBody for Watched {
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 Poll::Pending => {
-                    watched.connection.sendings.progress(watched.place, None);
+                    watched
+                        .connection
+                        .streams
+                        .sendings
+                        .progress(watched.place, None);
                     return Poll::Pending;
                 }
                 end => return end,
@@ -127,6 +131,7 @@ impl HttpBody for Watched {
         }
         watched
             .connection
+            .streams
             .sendings
             .progress(watched.place, Some(now));
         let part = watched.rest.len().min(PART_BYTES);
@@ -151,6 +156,6 @@ impl HttpBody for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.connection.sendings.leave(self.place);
+        self.connection.streams.sendings.leave(self.place);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::Interest;
@@ -24,13 +24,13 @@ use tokio_rustls::TlsAcceptor;
 use super::config::HttpLimits;
 use super::connection::{ConnectionState, Phase};
 use super::drive::{Drain, until_drained, until_retired};
+use super::multiplexed::Multiplexed;
 use super::peers::PeerPlace;
 use super::service::{Router, Served, WorkerService};
 use super::serving::Answering;
 use super::socket::{Guards, Socket};
 use super::stream::Stream;
-use super::streams::AtOnce;
-use super::timer::{CoarseTimer, WorkerClock};
+use super::timer::WorkerClock;
 use super::tls::{HTTP_2, Tls};
 use super::turnstile::Turnstile;
 use crate::auth::ClientCertificate;
@@ -445,77 +445,46 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     } else {
         Phase::Idle
     });
-    let io = TokioIo::new(Socket::new(
-        stream,
-        Arc::clone(&state),
-        guards,
-        limits.http2_resets_per_second,
-    ));
+    let resets = limits.http2_resets_per_second;
+    let socket = Socket::new(stream, Arc::clone(&state), guards, resets);
     let hits = Arc::clone(&service.limits().hits);
     let served = Arc::new(Served::new(service, Arc::clone(&state)));
+    if multiplexed {
+        let connection = Multiplexed::new(socket, served, &limits);
+        let Some(ended) = until_retired(connection, &drain, &state).await else {
+            hits.count(Limit::Http2ResetRate);
+            tracing::debug!(
+                setting = Limit::Http2ResetRate.setting(),
+                "a client takes streams back too often: its connection was closed"
+            );
+            return;
+        };
+        if let Err(error) = ended {
+            if let Some(limit) = error.limit() {
+                hits.count(limit);
+            }
+            tracing::trace!(%error, "a connection ended early");
+        }
+        return;
+    }
     let respond =
         move |request: hyper::Request<Incoming>| Answering::new(Arc::clone(&served), request);
-    let ended = if multiplexed {
-        let ping = Duration::from_secs(u64::from(limits.http2_ping_seconds));
-        let connection = http2::Builder::new(AtOnce)
-            .timer(CoarseTimer::new(state.clock()))
-            .max_concurrent_streams(limits.http2_streams)
-            .max_header_list_size(limits.header_bytes as u32)
-            .max_pending_accept_reset_streams(limits.http2_resets as usize)
-            .max_local_error_reset_streams(1024)
-            .initial_connection_window_size(1024 * 1024)
-            .keep_alive_interval(ping)
-            .keep_alive_timeout(ping)
-            .serve_connection(io, service_fn(respond));
-        let end = |connection: Pin<&mut _>| http2::Connection::graceful_shutdown(connection);
-        until_retired(connection, &drain, &state, end).await
-    } else {
-        let connection = http1::Builder::new()
-            .header_read_timeout(None)
-            .max_header_size(HEAD_MAX)
-            .max_buf_size(READ_MAX)
-            .serve_connection(io, service_fn(respond));
-        let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
-        Some(until_drained(connection, &drain, end).await)
-    };
-    let Some(ended) = ended else {
-        hits.count(Limit::Http2ResetRate);
-        tracing::debug!(
-            setting = Limit::Http2ResetRate.setting(),
-            "a client takes streams back too often: its connection was closed"
-        );
-        return;
-    };
-    if let Err(error) = ended {
-        if let Some(limit) = limit_of(&error, multiplexed, &state, limits.header_bytes) {
-            hits.count(limit);
+    let connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_header_size(HEAD_MAX)
+        .max_buf_size(READ_MAX)
+        .serve_connection(TokioIo::new(socket), service_fn(respond));
+    let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
+    if let Err(error) = until_drained(connection, &drain, end).await {
+        // hyper answers both in the same way, and does not say which it was.
+        if error.is_parse_too_large() {
+            hits.count(match state.received() {
+                received if received <= limits.header_bytes as u64 => Limit::HeaderFields,
+                _ => Limit::HeaderBytes,
+            });
         }
         tracing::trace!(%error, "a connection ended early");
     }
-}
-
-/// The limit because of which a connection ended early, if it was one that hyper keeps.
-#[cold]
-fn limit_of(
-    error: &hyper::Error,
-    multiplexed: bool,
-    state: &ConnectionState,
-    header_bytes: usize,
-) -> Option<Limit> {
-    if multiplexed {
-        if error.is_timeout() {
-            return Some(Limit::Http2PingSeconds);
-        }
-        let source = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
-        let told_to_calm_down =
-            source.is_library() && source.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        return told_to_calm_down.then_some(Limit::Http2Resets);
-    }
-    // hyper answers both in the same way, and does not say which it was.
-    error.is_parse_too_large().then(|| match state.received() {
-        received if received <= header_bytes as u64 => Limit::HeaderFields,
-        _ => Limit::HeaderBytes,
-    })
 }
 
 /// Whether a client begins with the preface of HTTP/2. `None` if it went away, or is to go away, before it said

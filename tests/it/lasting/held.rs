@@ -1,10 +1,11 @@
 //! A state whose messages are late.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
-use longshore::state::{Keep, LogPage, Memory, State, StateFuture, Subscription};
+use longshore::state::{Memory, State, StateFuture};
+
+use crate::support::{Fronted, StandIn};
 
 /// The same state as another replica's, but what is published here waits.
 #[derive(Debug)]
@@ -14,11 +15,11 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(shared: Arc<Memory>) -> Arc<Self> {
-        Arc::new(Self {
+    pub(super) fn new(shared: Arc<Memory>) -> Arc<Fronted<Self>> {
+        Arc::new(Fronted(Self {
             shared,
             waiting: Mutex::default(),
-        })
+        }))
     }
 
     /// How many messages wait.
@@ -38,66 +39,14 @@ impl Held {
     }
 }
 
-impl State for Held {
-    fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<Bytes>> {
-        self.shared.get(key)
-    }
-
-    fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()> {
-        self.shared.put(key, value, life)
-    }
-
-    fn put_if_absent<'a>(
-        &'a self,
-        key: &'a str,
-        value: Bytes,
-        life: Duration,
-    ) -> StateFuture<'a, bool> {
-        self.shared.put_if_absent(key, value, life)
-    }
-
-    fn compare_and_swap<'a>(
-        &'a self,
-        key: &'a str,
-        expected: Bytes,
-        value: Bytes,
-        life: Duration,
-    ) -> StateFuture<'a, bool> {
-        self.shared.compare_and_swap(key, expected, value, life)
-    }
-
-    fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
-        self.shared.remove(key)
-    }
-
-    fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
-        self.shared.count(key, by, life)
-    }
-
-    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
-        self.shared.append(log, entry, keep)
-    }
-
-    fn read_after<'a>(
-        &'a self,
-        log: &'a str,
-        after: u64,
-        max: usize,
-    ) -> StateFuture<'a, Option<LogPage>> {
-        self.shared.read_after(log, after, max)
-    }
-
-    fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
-        self.shared.trim(log, through)
+impl StandIn for Held {
+    fn store(&self) -> &Memory {
+        &self.shared
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
         let mut waiting = self.waiting.lock().expect("no panic");
         waiting.push((channel.to_owned(), message));
         Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
-        self.shared.subscribe(channel)
     }
 }

@@ -120,14 +120,14 @@ fn lh_05_late_word_of_an_older_stream_does_not_silence_the_newest() {
     let session = one.server.session("2025-11-25");
     let mut older = open(&one.server, &session);
     older.any_event().expect("its beginning");
-    becomes(|| held.waiting() > 0);
+    becomes(|| held.0.waiting() > 0);
     let mut newest = open(&other.server, &at(&other.server, &session));
     newest.any_event().expect("its beginning");
-    held.let_go();
+    held.0.let_go();
     // Its news comes after that word.
     one.announcer.tools_changed();
-    becomes(|| held.waiting() > 0);
-    held.let_go();
+    becomes(|| held.0.waiting() > 0);
+    held.0.let_go();
     assert_eq!(newest.event(), Some(changed("tools")));
 }
 

@@ -13,6 +13,7 @@ mod s3;
 mod schema;
 mod server;
 mod site;
+mod state;
 
 pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
@@ -26,3 +27,4 @@ pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};
 pub(crate) use site::{Asked, Site, Told};
+pub(crate) use state::{Fronted, StandIn};

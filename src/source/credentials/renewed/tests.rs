@@ -10,9 +10,8 @@ use super::*;
 use crate::environment::Probe;
 use crate::net::testing::{response, serve};
 use crate::source::tokens::{TokenStore, TokensConfig};
-use crate::state::{
-    Keep, LogPage, Memory, SharedState, State, StateError, StateFuture, Subscription,
-};
+use crate::state::testing::{Asked, Fronted, StandIn};
+use crate::state::{Memory, SharedState, State, StateError, StateFuture};
 
 /// An issuer that takes each refresh token once, and tells what it was shown; where it is off, something is wrong with it.
 struct Strict {
@@ -101,78 +100,30 @@ struct Unsteady {
 }
 
 impl Unsteady {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
+    fn new() -> Arc<Fronted<Self>> {
+        Arc::new(Fronted(Self {
             store: Memory::new(1 << 20),
             is_gone: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
-        })
-    }
-
-    fn gone<'a, T: Send + 'a>(&self) -> Option<StateFuture<'a, T>> {
-        let is_gone = self.is_gone.load(Ordering::Relaxed);
-        is_gone.then(|| {
-            let reason = "gone".to_owned();
-            Box::pin(async { Err(StateError::Unreachable { reason }) }) as StateFuture<'a, T>
-        })
+        }))
     }
 }
 
-impl State for Unsteady {
-    fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<bytes::Bytes>> {
-        self.gone().unwrap_or_else(|| self.store.get(key))
+impl StandIn for Unsteady {
+    fn store(&self) -> &Memory {
+        &self.store
     }
-    fn put<'a>(&'a self, key: &'a str, value: bytes::Bytes, life: Duration) -> StateFuture<'a, ()> {
-        if self.is_full.load(Ordering::Relaxed) {
-            return Box::pin(async { Err(StateError::Full) });
-        }
-        self.gone()
-            .unwrap_or_else(|| self.store.put(key, value, life))
-    }
-    fn put_if_absent<'a>(
-        &'a self,
-        key: &'a str,
-        value: bytes::Bytes,
-        life: Duration,
-    ) -> StateFuture<'a, bool> {
-        self.gone()
-            .unwrap_or_else(|| self.store.put_if_absent(key, value, life))
-    }
-    fn compare_and_swap<'a>(
-        &'a self,
-        key: &'a str,
-        expected: bytes::Bytes,
-        value: bytes::Bytes,
-        life: Duration,
-    ) -> StateFuture<'a, bool> {
-        self.gone()
-            .unwrap_or_else(|| self.store.compare_and_swap(key, expected, value, life))
-    }
-    fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
-        self.gone().unwrap_or_else(|| self.store.remove(key))
-    }
-    fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
-        self.store.count(key, by, life)
-    }
-    fn append<'a>(&'a self, log: &'a str, entry: bytes::Bytes, keep: Keep) -> StateFuture<'a, u64> {
-        self.store.append(log, entry, keep)
-    }
-    fn read_after<'a>(
-        &'a self,
-        log: &'a str,
-        after: u64,
-        max: usize,
-    ) -> StateFuture<'a, Option<LogPage>> {
-        self.store.read_after(log, after, max)
-    }
-    fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
-        self.store.trim(log, through)
-    }
-    fn publish<'a>(&'a self, channel: &'a str, message: bytes::Bytes) -> StateFuture<'a, ()> {
-        self.store.publish(channel, message)
-    }
-    fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
-        self.store.subscribe(channel)
+
+    fn instead<'a, T: Send + 'a>(&'a self, asked: Asked) -> Option<StateFuture<'a, T>> {
+        let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        let error = match asked {
+            Asked::Put if is(&self.is_full) => StateError::Full,
+            Asked::Put | Asked::Value if is(&self.is_gone) => StateError::Unreachable {
+                reason: "gone".to_owned(),
+            },
+            _ => return None,
+        };
+        Some(Box::pin(std::future::ready(Err(error))))
     }
 }
 
@@ -269,7 +220,7 @@ async fn a_token_that_is_good_is_used_while_nobody_can_look_where_it_is_kept() {
     tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
     let logged_in = login(&tokens);
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
-    store.is_gone.store(true, Ordering::Relaxed);
+    store.0.is_gone.store(true, Ordering::Relaxed);
     tokio::time::advance(LOOKS).await;
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
     // Another one is not got that nobody else would have.
@@ -289,10 +240,10 @@ async fn what_cannot_be_kept_is_used_and_kept_before_the_next_is_got() {
         .into();
     one.keep(&name(), &issuer.grant(0)).await.expect("kept");
     let (first, second) = (login(&one), login(&other));
-    store.is_full.store(true, Ordering::Relaxed);
+    store.0.is_full.store(true, Ordering::Relaxed);
     assert_eq!(first.token().await.expect("a token"), "Bearer access1");
     assert!(first.refused("access1").await);
-    store.is_full.store(false, Ordering::Relaxed);
+    store.0.is_full.store(false, Ordering::Relaxed);
     assert_eq!(first.token().await.expect("a token"), "Bearer access2");
     // The other one has it too.
     assert_eq!(second.token().await.expect("a token"), "Bearer access2");

@@ -14,7 +14,7 @@ use std::fmt;
 use memchr::memmem;
 use zeroize::Zeroizing;
 
-use super::{CODING, LENGTH, begins_with};
+use super::fields::{CODING, LENGTH, begins_with};
 use crate::auth::is_same;
 
 /// Longest head that is remembered. There is one for each connection.

@@ -1,0 +1,67 @@
+//! Where in a tree something was refused.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde_json::Error;
+
+/// What does not fit a type, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    pub(crate) path: Path,
+    pub(crate) cause: Error,
+}
+
+/// From the outside inwards. Shown as `servers[0].url`, and as `.` if it is the whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Path(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Member(String),
+    Item(usize),
+    /// The data of an enum's variant.
+    Variant(String),
+}
+
+impl Path {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(".");
+        }
+        for (place, piece) in self.0.iter().enumerate() {
+            match piece {
+                Piece::Item(index) => write!(f, "[{index}]")?,
+                Piece::Member(name) | Piece::Variant(name) if place == 0 => f.write_str(name)?,
+                Piece::Member(name) | Piece::Variant(name) => write!(f, ".{name}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a refusal was in, noted from the inside outwards.
+#[derive(Debug, Default)]
+pub(crate) struct Track(RefCell<Vec<Piece>>);
+
+impl Track {
+    pub(crate) fn ended_by(self, cause: Error) -> Misfit {
+        let mut pieces = self.0.into_inner();
+        pieces.reverse();
+        Misfit {
+            path: Path(pieces),
+            cause,
+        }
+    }
+
+    #[cold]
+    pub(super) fn note(&self, piece: Piece) {
+        self.0.borrow_mut().push(piece);
+    }
+}

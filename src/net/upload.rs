@@ -1,0 +1,79 @@
+//! The body of a request that comes over HTTP/2.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+/// What comes in on a stream of HTTP/2, from its first byte to its trailers.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    stream: RecvStream,
+    /// How many bytes are still to come, if its head says so. h2 sees to it that it keeps to that.
+    left: Option<u64>,
+    /// Nothing comes any more but trailers.
+    read: bool,
+}
+
+impl Upload {
+    /// The body of a request with these headers.
+    #[inline]
+    pub(crate) fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
+        let length = headers.get(CONTENT_LENGTH);
+        Self {
+            stream,
+            left: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+            read: false,
+        }
+    }
+}
+
+impl HttpBody for Upload {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    #[inline]
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let upload = &mut *self;
+        if !upload.read {
+            match ready!(upload.stream.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // The client may send as much again. What fails here has failed as a whole, and says so elsewhere.
+                    let _ = upload.stream.flow_control().release_capacity(data.len());
+                    if let Some(left) = &mut upload.left {
+                        *left = left.saturating_sub(data.len() as u64);
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                // The client has changed its mind about the rest, and waits for the answer (RFC 9113 section 8.1).
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
+                    return Poll::Ready(None);
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => upload.read = true,
+            }
+        }
+        Poll::Ready(match ready!(upload.stream.poll_trailers(cx)) {
+            Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
+            Err(error) if error.reason() == Some(Reason::NO_ERROR) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    #[inline]
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    #[inline]
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}

@@ -1,0 +1,484 @@
+//! A connection of HTTP/2, from its preface to its end.
+//!
+//! hyper's server wraps what h2 gives it once more: a future for each stream, which is moved about and put on the heap to
+//! become a task, a body that counts what it reads, a sleep that is asked with each request whether a ping is due. Nearly
+//! all messages are read and answered when a stream begins, so here h2 is driven directly, and each stream is served while
+//! all that it is made of is at hand. What has to wait for something becomes a task then.
+//!
+//! h2 reads and writes what it can before it says which stream has begun next. So the socket has nothing to give and takes
+//! nothing from the first stream that begins while a connection is looked at until there is none left to begin
+//! ([`ConnectionState::begin_request`]), and the connection is looked at once more for that ([`Looks`]): the answers of all
+//! of them are written in one piece.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use bytes::Bytes;
+use h2::server::{self, Connection, Handshake, SendResponse};
+use h2::{Ping, PingPong, Reason, RecvStream};
+use http::Request;
+
+use super::config::HttpLimits;
+use super::connection::ConnectionState;
+use super::outgoing::{self, Outgoing};
+use super::service::Served;
+use super::serving::Answering;
+use super::socket::Socket;
+use crate::limit::Limit;
+use crate::net::Upload;
+
+/// What a client may send until it is told that there is room for more, on a stream and on all of them together.
+const WINDOW: u32 = 1024 * 1024;
+/// What a stream may have waiting to be written.
+const SEND_BUFFER_MAX: usize = 400 * 1024;
+/// Streams of which the client has broken the rules, until the connection is ended for it.
+const BROKEN_STREAMS_MAX: usize = 1024;
+
+/// A connection of HTTP/2, and what answers on it.
+pub(super) struct Multiplexed {
+    served: Arc<Served>,
+    ping_seconds: u32,
+    /// It is to end before it has begun.
+    retires: bool,
+    stage: Stage,
+}
+
+/// How far it has come.
+enum Stage {
+    Greeting(Box<Handshake<Socket, Bytes>>),
+    Open(Box<Open>),
+}
+
+struct Open {
+    connection: Connection<Socket, Bytes>,
+    pulse: Pulse,
+}
+
+/// Why a connection ended before its client or its server wanted it to.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("the client gave no sign of life")]
+    Silent,
+    #[error(transparent)]
+    Protocol(#[from] h2::Error),
+}
+
+impl Broken {
+    /// The limit because of which it ended, if it was one.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Silent => Some(Limit::Http2PingSeconds),
+            Self::Protocol(error)
+                if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) =>
+            {
+                Some(Limit::Http2Resets)
+            }
+            Self::Protocol(_) => None,
+        }
+    }
+}
+
+impl Multiplexed {
+    /// On a socket from which nothing has been read.
+    pub(super) fn new(socket: Socket, served: Arc<Served>, limits: &HttpLimits) -> Self {
+        let handshake = server::Builder::new()
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .max_concurrent_streams(limits.http2_streams)
+            .max_header_list_size(limits.header_bytes as u32)
+            .max_pending_accept_reset_streams(limits.http2_resets as usize)
+            .max_local_error_reset_streams(Some(BROKEN_STREAMS_MAX))
+            .max_send_buffer_size(SEND_BUFFER_MAX)
+            .handshake(socket);
+        Self {
+            served,
+            ping_seconds: limits.http2_ping_seconds,
+            retires: false,
+            stage: Stage::Greeting(Box::new(handshake)),
+        }
+    }
+
+    /// Has the client told to open no further streams; those that are open come to their end.
+    pub(super) fn retire(&mut self) {
+        match &mut self.stage {
+            Stage::Greeting(_) => self.retires = true,
+            Stage::Open(open) => open.connection.graceful_shutdown(),
+        }
+    }
+}
+
+impl Future for Multiplexed {
+    type Output = Result<(), Broken>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            served,
+            ping_seconds,
+            retires,
+            stage,
+        } = &mut *self;
+        loop {
+            match stage {
+                Stage::Open(open) => return open.poll(cx, served),
+                Stage::Greeting(greeting) => {
+                    let mut connection = ready!(Pin::new(&mut **greeting).poll(cx))?;
+                    let pulse =
+                        Pulse::new(connection.ping_pong(), *ping_seconds, served.connection());
+                    if *retires {
+                        connection.graceful_shutdown();
+                    }
+                    *stage = Stage::Open(Box::new(Open { connection, pulse }));
+                }
+            }
+        }
+    }
+}
+
+impl Open {
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>, served: &Arc<Served>) -> Poll<Result<(), Broken>> {
+        let Self { connection, pulse } = self;
+        let state = served.connection();
+        if pulse.is_to_be_felt(state.now()) {
+            pulse.feel(cx, state);
+            if pulse.is_gone {
+                connection.abrupt_shutdown(Reason::NO_ERROR);
+            }
+        }
+        loop {
+            match ready!(connection.poll_accept(cx)) {
+                Some(Ok((request, respond))) => {
+                    pulse.heard = state.now();
+                    begin(served, request, respond);
+                }
+                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None if pulse.is_gone => return Poll::Ready(Err(Broken::Silent)),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+/// Serves a stream as far as it can be served at once, and has the rest done by a task.
+#[inline]
+fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let (head, stream) = request.into_parts();
+    let upload = Upload::new(stream, &head.headers);
+    let mut answering = Answering::new(Arc::clone(served), Request::from_parts(head, upload));
+    // Whatever it waits for is told whom to wake when its own task polls it.
+    let cx = &mut Context::from_waker(Waker::noop());
+    // A stream that breaks, breaks alone, as it would as a task.
+    let begun = catch_unwind(AssertUnwindSafe(|| {
+        let Poll::Ready(Ok(response)) = Pin::new(&mut answering).poll(cx) else {
+            return Begun::Waits;
+        };
+        let second = served.connection().now();
+        if let Some(mut sending) = outgoing::send(&mut respond, response, second)
+            && Pin::new(&mut sending).poll(cx).is_pending()
+        {
+            return Begun::Sends(sending);
+        }
+        Begun::Done
+    }));
+    match begun {
+        Ok(Begun::Done) | Err(_) => {}
+        Ok(Begun::Sends(sending)) => drop(tokio::spawn(sending)),
+        Ok(Begun::Waits) => {
+            let connection = Arc::clone(served.connection());
+            drop(tokio::spawn(async move {
+                let answered = poll_fn(|cx| match Pin::new(&mut answering).poll(cx) {
+                    Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                    // It is not waited for where the client has taken the stream back.
+                    Poll::Pending => respond.poll_reset(cx).map(|_| None),
+                });
+                if let Some(response) = answered.await
+                    && let Some(sending) = outgoing::send(&mut respond, response, connection.now())
+                {
+                    sending.await;
+                }
+            }));
+        }
+    }
+}
+
+/// How far a stream has come at once.
+enum Begun {
+    Done,
+    Waits,
+    Sends(Outgoing),
+}
+
+/// Whether the client is still there: who says nothing for a while is asked, and has as long to answer (RFC 9113
+/// section 6.7).
+struct Pulse {
+    pings: Option<PingPong>,
+    seconds: u32,
+    /// The second in which something came last.
+    heard: u32,
+    /// The second from which on it is to be felt.
+    next: u32,
+    /// It was asked, and has not answered.
+    asked: bool,
+    /// It has not answered in time.
+    is_gone: bool,
+}
+
+impl Pulse {
+    fn new(pings: Option<PingPong>, seconds: u32, state: &ConnectionState) -> Self {
+        let now = state.now();
+        let pulse = Self {
+            pings,
+            seconds,
+            heard: now,
+            next: now.saturating_add(seconds),
+            asked: false,
+            is_gone: false,
+        };
+        state.look_again_at(pulse.next);
+        pulse
+    }
+
+    #[inline]
+    fn is_to_be_felt(&self, now: u32) -> bool {
+        self.asked || self.next <= now
+    }
+
+    #[cold]
+    fn feel(&mut self, cx: &mut Context<'_>, state: &ConnectionState) {
+        let Some(pings) = &mut self.pings else { return };
+        let now = state.now();
+        if self.asked && pings.poll_pong(cx).is_ready() {
+            self.asked = false;
+            self.heard = now;
+        }
+        // The seconds that are counted begin at any time: one more, so that it is never too early.
+        let due = if self.asked {
+            self.next
+        } else {
+            self.heard + self.seconds + 1
+        };
+        if now < due {
+            self.next = due;
+        } else if self.asked {
+            self.is_gone = true;
+            self.next = u32::MAX;
+            self.asked = false;
+        } else {
+            self.asked = pings.send_ping(Ping::opaque()).is_ok();
+            self.next = now + self.seconds + 1;
+        }
+        state.look_again_at(self.next);
+    }
+}
+
+/// Looks after a connection whose streams begin where it is driven.
+#[derive(Debug)]
+pub(super) struct Looks {
+    state: Arc<ConnectionState>,
+    /// What wakes the connection.
+    waker: Waker,
+}
+
+impl Looks {
+    /// For a connection whose task is woken by `task`.
+    pub(super) fn new(state: &Arc<ConnectionState>, task: &Waker) -> Self {
+        let state = Arc::clone(state);
+        let knock = Knock {
+            state: Arc::clone(&state),
+            task: task.clone(),
+        };
+        Self {
+            state,
+            waker: Waker::from(Arc::new(knock)),
+        }
+    }
+
+    /// Polls a connection, and again for what streams that have begun by that have to send.
+    #[inline]
+    pub(super) fn look<C: Future>(&self, mut connection: Pin<&mut C>) -> Poll<C::Output> {
+        let cx = &mut Context::from_waker(&self.waker);
+        loop {
+            let looked = connection.as_mut().poll(cx);
+            if looked.is_ready() || !self.state.take_begun() {
+                return looked;
+            }
+        }
+    }
+}
+
+/// Wakes the task of a connection, but where that is going to look at it anyway.
+#[derive(Debug)]
+struct Knock {
+    state: Arc<ConnectionState>,
+    task: Waker,
+}
+
+impl Wake for Knock {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    #[inline]
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.state.is_looked_at_again() {
+            self.task.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use tokio::io::DuplexStream;
+
+    use super::*;
+    use crate::limit::Hits;
+    use crate::transport::http::config::HttpLimits;
+    use crate::transport::http::connection::Phase;
+    use crate::transport::http::timer::WorkerClock;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn state() -> Arc<ConnectionState> {
+        state_by(&Arc::default())
+    }
+
+    fn state_by(clock: &Arc<WorkerClock>) -> Arc<ConnectionState> {
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let state = ConnectionState::new(Arc::clone(clock), peer, 1_000);
+        state.enter(Phase::Multiplexed);
+        Arc::new(state)
+    }
+
+    fn begin_stream(state: &ConnectionState) {
+        let hits = Hits::new(&crate::telemetry::Metrics::default());
+        state.begin_request(&HttpLimits::default(), &hits);
+    }
+
+    #[test]
+    fn a_connection_is_looked_at_again_for_its_streams_and_not_woken_for_them() {
+        let (state, woken) = (state(), Arc::new(Count::default()));
+        let looks = Looks::new(&state, &Waker::from(Arc::clone(&woken)));
+        let mut polls = 0;
+        let mut connection = pin!(poll_fn(|cx| {
+            polls += 1;
+            if polls <= 2 {
+                assert!(!state.holds_back(), "what was answered before can be sent");
+                begin_stream(&state);
+                begin_stream(&state);
+                // What they have to send, from here and from elsewhere.
+                cx.waker().wake_by_ref();
+                let elsewhere = cx.waker().clone();
+                let woken = std::thread::spawn(move || elsewhere.wake()).join();
+                assert!(woken.is_ok() && state.holds_back());
+            }
+            Poll::<()>::Pending
+        }));
+        assert!(looks.look(connection.as_mut()).is_pending());
+        assert_eq!(woken.0.load(SeqCst), 0);
+        looks.waker.wake_by_ref();
+        assert_eq!(woken.0.load(SeqCst), 1, "nobody looks at it now");
+        assert!(looks.look(connection).is_pending());
+        assert_eq!(polls, 4, "three times, and once");
+    }
+
+    #[test]
+    fn a_connection_that_is_over_is_not_looked_at_again() {
+        let state = state();
+        let looks = Looks::new(&state, Waker::noop());
+        let connection = pin!(async { begin_stream(&state) });
+        assert!(looks.look(connection).is_ready());
+    }
+
+    /// A server that asks its client for a sign of life after 20 seconds, and the seconds that pass.
+    struct Asking {
+        clock: Arc<WorkerClock>,
+        state: Arc<ConnectionState>,
+        server: Connection<DuplexStream, Bytes>,
+        client: h2::client::Connection<DuplexStream, Bytes>,
+        /// The connection lasts while it may send.
+        _sender: h2::client::SendRequest<Bytes>,
+        pulse: Pulse,
+    }
+
+    impl Asking {
+        async fn begin() -> Self {
+            let clock = Arc::new(WorkerClock::default());
+            let state = state_by(&clock);
+            let (here, there) = tokio::io::duplex(1 << 16);
+            let server = server::Builder::new().handshake(here);
+            let (server, client) = tokio::join!(server, h2::client::handshake(there));
+            let (mut server, (_sender, client)) =
+                (server.expect("greeted"), client.expect("greeted"));
+            let pulse = Pulse::new(server.ping_pong(), 20, &state);
+            Self {
+                clock,
+                state,
+                server,
+                client,
+                _sender,
+                pulse,
+            }
+        }
+
+        /// Lets seconds pass, in each of which the server looks, and the client where it `answers`.
+        async fn pass(&mut self, seconds: u32, answers: bool) {
+            for _ in 0..seconds {
+                // tokio's pipes give nothing to who has not waited for long.
+                tokio::task::yield_now().await;
+                let cx = &mut Context::from_waker(Waker::noop());
+                let now = self.clock.tick();
+                if self.pulse.is_to_be_felt(now) {
+                    self.pulse.feel(cx, &self.state);
+                }
+                for _ in 0..4 {
+                    assert!(self.server.poll_closed(cx).is_pending());
+                    if answers {
+                        let _ = Pin::new(&mut self.client).poll(cx);
+                    }
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_answers_when_asked_is_there_and_who_does_not_is_gone() {
+        let mut asking = Asking::begin().await;
+        asking.pass(1_000, true).await;
+        assert!(!asking.pulse.is_gone);
+        asking.pass(20, false).await;
+        assert!(!asking.pulse.is_gone, "it was asked lately");
+        asking.pass(42, false).await;
+        assert!(asking.pulse.is_gone);
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_who_speaks() {
+        let mut asking = Asking::begin().await;
+        for _ in 0..50 {
+            asking.pulse.heard = asking.state.now();
+            asking.pass(15, false).await;
+            assert!(!asking.pulse.asked);
+        }
+        asking.pass(6, false).await;
+        assert!(asking.pulse.asked);
+        asking.pass(20, false).await;
+        assert!(!asking.pulse.is_gone, "not before its time");
+        asking.pass(2, false).await;
+        assert!(asking.pulse.is_gone);
+    }
+}

@@ -1,0 +1,191 @@
+//! The lines of heads, one after the other, and where a head ends.
+//!
+//! Lines that end with a line feed alone are spoiled, and so is the second one of the fields that may not stand together.
+
+use super::chunks::{Chunks, Followed};
+use super::fields::{Ending, Field};
+use super::{At, HeadWatch};
+
+/// Where to go on.
+#[derive(Clone, Copy)]
+enum Next {
+    /// A line begins here.
+    Line(usize),
+    /// Somewhere from here on.
+    Search(usize),
+    /// Behind a body that ends here.
+    Behind(usize),
+    /// Behind the chunks that begin or go on here.
+    Chunks(usize),
+}
+
+impl HeadWatch {
+    /// From line to line.
+    pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize, at: At) {
+        // Bodies may have line feeds alone; heads may not (RFC 9112 section 2.2 lets us, and others read them otherwise).
+        let mut is_head = !self.lost || at != At::Body;
+        // What is before it is of another request, or was looked at.
+        let mut begins = from;
+        let rest = &bytes[from..];
+        if let Some(head) = &mut self.head {
+            head.go_on(rest);
+        }
+        let mut next = if self.chunks.is_some() {
+            Next::Chunks(from)
+        } else if let Some((field, value)) = self.tail.field(rest) {
+            self.note(bytes, from, field, from + value);
+            Next::Search(from)
+        } else if let ([.., b'\n', b'\r'], [b'\n', ..]) = (self.tail.as_slice(), rest) {
+            let next = self.close_head(from + 1, bytes.len());
+            is_head &= !self.lost;
+            next
+        } else if self.tail.last() == Some(b'\n') {
+            Next::Line(from)
+        } else {
+            Next::Search(from)
+        };
+        loop {
+            next = match next {
+                Next::Line(at) => match &bytes[at..] {
+                    [b'\n', ..] => self.end_of_head(bytes, at, at + 1, &mut is_head),
+                    [b'\r', b'\n', ..] => self.end_of_head(bytes, at, at + 2, &mut is_head),
+                    _ => {
+                        self.line(bytes, at);
+                        Next::Search(at)
+                    }
+                },
+                Next::Search(mut at) => loop {
+                    let Some(length) = line_feed(&bytes[at..]) else {
+                        return;
+                    };
+                    let end = at + length;
+                    let before = match end.checked_sub(1) {
+                        Some(before) if begins <= before => Some(bytes[before]),
+                        _ if begins == from => self.tail.last(),
+                        _ => None,
+                    };
+                    if is_head && before != Some(b'\r') {
+                        bytes[end] = 0;
+                        is_head = false;
+                    }
+                    at = end + 1;
+                    // Most lines show with their first byte that they are of no interest here.
+                    match bytes.get(at) {
+                        Some(b'\r' | b'\n' | b'C' | b'c' | b'T' | b't') | None => {
+                            break Next::Line(at);
+                        }
+                        Some(_) => {}
+                    }
+                },
+                Next::Behind(at) => {
+                    begins = at;
+                    Next::Search(at)
+                }
+                Next::Chunks(at) => {
+                    let chunks = self.chunks.get_or_insert_default();
+                    match chunks.follow(bytes, at) {
+                        Followed::On => return,
+                        Followed::Broken(at) => {
+                            self.chunks = None;
+                            self.lost = true;
+                            is_head = false;
+                            Next::Search(at)
+                        }
+                        Followed::End(end) => {
+                            self.chunks = None;
+                            self.end = Some(self.read + end as u64);
+                            is_head = !self.lost;
+                            Next::Line(end)
+                        }
+                    }
+                }
+            };
+        }
+    }
+
+    /// An empty line begins at a place and ends at another.
+    fn end_of_head(
+        &mut self,
+        bytes: &mut [u8],
+        begins: usize,
+        ends: usize,
+        is_head: &mut bool,
+    ) -> Next {
+        if *is_head && bytes[begins] == b'\n' {
+            bytes[begins] = 0;
+            *is_head = false;
+        }
+        let next = self.close_head(ends, bytes.len());
+        // What follows may be a body.
+        *is_head &= !self.lost;
+        next
+    }
+
+    /// Looks at the line that begins at a place.
+    #[inline]
+    fn line(&mut self, bytes: &mut [u8], at: usize) {
+        if let Some((field, name)) = Field::begins(&bytes[at..]) {
+            self.note(bytes, at, field, at + name);
+        }
+    }
+
+    /// One of the two fields stands at a place, and what it says at another.
+    #[inline]
+    fn note(&mut self, bytes: &mut [u8], at: usize, field: Field, value: usize) {
+        let head = self.head.get_or_insert_default();
+        if head.note(field, &bytes[value..]) {
+            // No name of a field has this byte in it.
+            bytes[at] = 0;
+        }
+    }
+
+    /// An empty line is behind, and what follows it begins at a place.
+    fn close_head(&mut self, at: usize, len: usize) -> Next {
+        let Some(head) = self.head.take() else {
+            return Next::Line(at);
+        };
+        let ending = head.ending();
+        self.end = match ending {
+            Ending::After(length) => (self.read + at as u64).checked_add(length),
+            Ending::Chunked | Ending::Unclear => None,
+        };
+        if ending == Ending::Chunked {
+            self.chunks = Some(Chunks::default());
+            return Next::Chunks(at);
+        }
+        let Some(end) = self.end else {
+            // What looks like the head of another request may stand in the middle of this one.
+            self.lost = true;
+            return Next::Line(at);
+        };
+        if !self.lost {
+            self.body_end = end;
+        }
+        match self.body_left(len) {
+            past if at < past => Next::Behind(past),
+            _ => Next::Line(at),
+        }
+    }
+}
+
+/// Where the first line feed is. Lines of a head are short: to look at eight bytes at a time here costs less than it
+/// takes to call a search that is made for long texts.
+#[inline(always)]
+pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const SHORT: usize = 64;
+    let mut at = 0;
+    while at < SHORT {
+        let Some(word) = bytes[at..].first_chunk::<8>() else {
+            break;
+        };
+        // A byte is zero here where a line feed was; the lowest one that is found is none by mistake.
+        let rest = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\n'));
+        let zeros = rest.wrapping_sub(ONES) & !rest & (ONES << 7);
+        if zeros != 0 {
+            return Some(at + (zeros.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr::memchr(b'\n', &bytes[at..]).map(|found| at + found)
+}

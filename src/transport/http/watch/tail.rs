@@ -1,0 +1,47 @@
+//! The last bytes that came on a connection, since a name may come in two parts.
+
+use super::fields::{Field, NAME_MAX};
+
+/// As many bytes as the longest name has.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    bytes: [u8; NAME_MAX],
+    len: usize,
+}
+
+impl Tail {
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(super) fn last(&self) -> Option<u8> {
+        self.as_slice().last().copied()
+    }
+
+    /// Forgets them: what they are of is over.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Takes on what has come behind them.
+    #[inline]
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk() {
+            self.bytes = *last;
+            self.len = NAME_MAX;
+            return;
+        }
+        let kept = self.len.min(NAME_MAX - bytes.len());
+        self.bytes.copy_within(self.len - kept..self.len, 0);
+        self.bytes[kept..kept + bytes.len()].copy_from_slice(bytes);
+        self.len = kept + bytes.len();
+    }
+
+    /// The field whose name began in here and ends in these bytes, and where.
+    pub(super) fn field(&self, bytes: &[u8]) -> Option<(Field, usize)> {
+        let tail = self.as_slice();
+        let line = tail.iter().rposition(|b| *b == b'\n')? + 1;
+        Field::goes_on(&tail[line..], bytes)
+    }
+}

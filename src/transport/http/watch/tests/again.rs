@@ -1,0 +1,93 @@
+use proptest::prelude::*;
+
+use super::super::known::Known;
+use super::super::{At, Came, HeadWatch};
+use super::HEAD;
+
+/// Requests of one connection, each when the last one was answered, and what was seen of their heads.
+fn came(requests: &[String]) -> Vec<Came> {
+    let mut watch = HeadWatch::default();
+    let look = |text: &String| watch.look(&mut text.clone().into_bytes(), At::Beginning);
+    requests.iter().map(look).collect()
+}
+
+#[test]
+fn a_head_is_known_from_its_second_request_on() {
+    let call = |length: usize| {
+        format!(
+            "{HEAD}Content-Length: {length}\r\n\r\n{}",
+            "a".repeat(length)
+        )
+    };
+    let calls: Vec<String> = [3, 4, 5, 1_000].map(call).into();
+    assert_eq!(
+        came(&calls),
+        [Came::Unknown, Came::New, Came::Same, Came::Same]
+    );
+    let other = call(3).replace("Host: a", "Host: b");
+    let calls = [call(1), call(2), call(3), other.clone(), other, call(4)];
+    let found = [
+        Came::Unknown,
+        Came::New,
+        Came::Same,
+        Came::New,
+        Came::Same,
+        Came::New,
+    ];
+    assert_eq!(came(&calls), found);
+}
+
+#[test]
+fn behind_what_has_no_length_or_is_not_alone_nothing_is_known() {
+    let call = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+    for before in [
+        format!("{HEAD}\r\n"),
+        format!("{call}P"),
+        format!("{HEAD}Content-Length: x\r\n\r\n"),
+    ] {
+        let calls = [call.clone(), call.clone(), before.clone(), call.clone()];
+        assert_eq!(came(&calls).last(), Some(&Came::Unknown), "{before:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_head_that_is_known_is_followed_like_any_other(
+        requests in prop::collection::vec((0_usize..8, 0_usize..200), 0..12),
+    ) {
+        let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc");
+        let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+        let texts = [
+            one.clone(),
+            one.replace("3\r\n\r\nabc", "5\r\n\r\na\nbcd"),
+            one.clone(),
+            one.replace("Host: a", "Host: b"),
+            format!("{one}{one}"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            format!("{one}{}", &both[..30]),
+            both,
+        ];
+        let (mut knows, mut forgets) = (HeadWatch::default(), HeadWatch::default());
+        for (text, cut) in requests {
+            let text = &texts[text];
+            let cut = cut.min(text.len());
+            let head = text.find("\r\n\r\n").map_or(text.len(), |end| end + 4);
+            for (piece, begins) in [(&text[..cut], 0), (&text[cut..], cut)] {
+                let at = match begins {
+                    0 => At::Beginning,
+                    begins if begins < head => At::Head,
+                    _ => At::Body,
+                };
+                let (mut one, mut other) = (piece.as_bytes().to_vec(), piece.as_bytes().to_vec());
+                forgets.known = Known::default();
+                knows.look(&mut one, at);
+                forgets.look(&mut other, at);
+                prop_assert_eq!(one, other);
+                let state = |watch: &HeadWatch| {
+                    (watch.read, watch.end, watch.body_end, watch.lost, watch.tail.as_slice().to_vec())
+                };
+                prop_assert_eq!(state(&knows), state(&forgets));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A store that a test stands in front of: what the test does not do itself is passed on to a store in memory.
+//!
+//! The unit tests of the library use it too.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longshore::state::{Keep, LogPage, Memory, State, StateFuture, Subscription};
+
+/// What a test does instead of a store.
+pub(crate) trait StandIn: fmt::Debug + Send + Sync + 'static {
+    /// What everything else is passed on to.
+    fn store(&self) -> &Memory;
+
+    /// What is answered instead of what the store would answer.
+    fn instead<'a, T: Send + 'a>(&'a self, _: Asked) -> Option<StateFuture<'a, T>> {
+        None
+    }
+
+    /// Tells everybody who listens.
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
+        self.store().publish(channel, message)
+    }
+}
+
+/// What a store is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To read or write a value.
+    Value,
+    /// To write a value, whatever was there.
+    Put,
+    /// Something with a counter.
+    Count,
+    /// Something with a log.
+    Log,
+    /// To tell or to listen.
+    Channel,
+}
+
+/// A store with somebody in front.
+#[derive(Debug)]
+pub(crate) struct Fronted<S>(pub(crate) S);
+
+impl<S: StandIn> Fronted<S> {
+    fn answer<'a, T: Send + 'a>(
+        &'a self,
+        asked: Asked,
+        store: impl FnOnce(&'a Memory) -> StateFuture<'a, T>,
+    ) -> StateFuture<'a, T> {
+        let instead = self.0.instead(asked);
+        instead.unwrap_or_else(|| store(self.0.store()))
+    }
+}
+
+impl<S: StandIn> State for Fronted<S> {
+    fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<Bytes>> {
+        self.answer(Asked::Value, |store| store.get(key))
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()> {
+        self.answer(Asked::Put, |store| store.put(key, value, life))
+    }
+
+    fn put_if_absent<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool> {
+        self.answer(Asked::Value, |store| store.put_if_absent(key, value, life))
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Bytes,
+        value: Bytes,
+        life: Duration,
+    ) -> StateFuture<'a, bool> {
+        self.answer(Asked::Value, |store| {
+            store.compare_and_swap(key, expected, value, life)
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
+        self.answer(Asked::Value, |store| store.remove(key))
+    }
+
+    fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
+        self.answer(Asked::Count, |store| store.count(key, by, life))
+    }
+
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
+        self.answer(Asked::Log, |store| store.append(log, entry, keep))
+    }
+
+    fn read_after<'a>(
+        &'a self,
+        log: &'a str,
+        after: u64,
+        max: usize,
+    ) -> StateFuture<'a, Option<LogPage>> {
+        self.answer(Asked::Log, |store| store.read_after(log, after, max))
+    }
+
+    fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
+        self.answer(Asked::Log, |store| store.trim(log, through))
+    }
+
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
+        let instead = self.0.instead(Asked::Channel);
+        instead.unwrap_or_else(|| self.0.publish(channel, message))
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
+        self.answer(Asked::Channel, |store| store.subscribe(channel))
+    }
+}
