@@ -195,6 +195,8 @@ struct Attention {
     say_at: Option<Instant>,
     /// How far the log of facts was read.
     facts: u64,
+    /// When logs that could not be read are tried again.
+    read_at: Option<Instant>,
 }
 
 impl Server {
@@ -210,7 +212,7 @@ impl Server {
             }
             let retry_at = attention.retry_at.unwrap_or_else(Instant::now);
             let is_deaf = attention.bus.is_none();
-            let say_at = attention.say_at;
+            let (say_at, read_at) = (attention.say_at, attention.read_at);
             tokio::select! {
                 heard = next(&mut attention.bus) => match heard {
                     Heard::Message(message) => self.hear(&mut attention, &message).await,
@@ -224,6 +226,9 @@ impl Server {
                 }
                 () = tokio::time::sleep_until(say_at.unwrap_or(retry_at)), if say_at.is_some() => {
                     attention.say_at = self.say_what_waits().await;
+                }
+                () = tokio::time::sleep_until(read_at.unwrap_or(retry_at)), if read_at.is_some() => {
+                    self.catch_up(&mut attention).await;
                 }
                 () = self.announcer.news() => self.announce().await,
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
@@ -251,12 +256,14 @@ impl Server {
         }
     }
 
-    /// Reads both logs from where this replica was.
+    /// Reads both logs from where this replica was, and again if that fails: nobody may say once more that there is news.
     async fn catch_up(&self, attention: &mut Attention) {
         let facts = self.read_facts(&mut attention.facts).await;
         self.streams.heed(&facts);
         let notices = self.streams.read_notices().await;
         self.streams.heed(&notices);
+        let failed = facts.is_err() || notices.is_err();
+        attention.read_at = failed.then(|| Instant::now() + RETRY);
     }
 
     async fn read_facts(&self, at: &mut u64) -> Result<(), StateError> {
