@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use bytes::Bytes;
 use h2::server::{self, Connection, Handshake, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
-use http::Request;
+use http::{Method, Request};
 
 use super::config::HttpLimits;
 use super::connection::ConnectionState;
@@ -167,6 +167,7 @@ impl Open {
 fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
     let (head, stream) = request.into_parts();
     let upload = Upload::new(stream, &head.headers);
+    let head_only = head.method == Method::HEAD;
     let mut answering = Answering::new(Arc::clone(served), Request::from_parts(head, upload));
     // Whatever it waits for is told whom to wake when its own task polls it.
     let cx = &mut Context::from_waker(Waker::noop());
@@ -176,7 +177,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
             return Begun::Waits;
         };
         let second = served.connection().now();
-        if let Some(mut sending) = outgoing::send(&mut respond, response, second)
+        if let Some(mut sending) = outgoing::send(&mut respond, response, second, head_only)
             && Pin::new(&mut sending).poll(cx).is_pending()
         {
             return Begun::Sends(sending);
@@ -195,7 +196,8 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
                     Poll::Pending => respond.poll_reset(cx).map(|_| None),
                 });
                 if let Some(response) = answered.await
-                    && let Some(sending) = outgoing::send(&mut respond, response, connection.now())
+                    && let Some(sending) =
+                        outgoing::send(&mut respond, response, connection.now(), head_only)
                 {
                     sending.await;
                 }

@@ -18,20 +18,23 @@ use crate::net::Body;
 /// What is handed to h2 without asking whether the client has room for it: it waits there instead.
 const AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// Sends an answer in the `second` of the worker's clock. What is left of it, if it cannot be sent at once.
+/// Sends an answer in the `second` of the worker's clock; its head alone where nothing else was asked for. What is left of
+/// it, if it cannot be sent at once.
 #[inline]
 pub(super) fn send(
     respond: &mut SendResponse<Bytes>,
     response: Response<Body>,
     second: u32,
+    head_only: bool,
 ) -> Option<Outgoing> {
     let (mut head, body) = response.into_parts();
-    let is_empty = body.is_end_stream();
-    let length = match is_empty {
-        true => None,
-        false => body.size_hint().exact(),
+    let has_body = !body.is_end_stream();
+    let length = match has_body {
+        true => body.size_hint().exact(),
+        false => None,
     };
     complete(&mut head.headers, length, second);
+    let is_empty = head_only || !has_body;
     let mut stream = match respond.send_response(Response::from_parts(head, ()), is_empty) {
         Ok(stream) => stream,
         Err(error) => {

@@ -92,6 +92,29 @@ async fn both_eras_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_a_head_gets_no_body() {
+    let server = Serve::new().tool(echo).start();
+    let mut sender = connect(&server).await;
+    for (path, status) in [
+        ("health", StatusCode::OK),
+        ("mcp", StatusCode::METHOD_NOT_ALLOWED),
+    ] {
+        let ask = Request::head(format!("http://localhost/{path}")).body(Full::default());
+        let answer = sender.send_request(ask.expect("a request")).await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), status);
+        let length = answer.headers().get("content-length").cloned();
+        let length: usize = length
+            .and_then(|l| l.to_str().ok()?.parse().ok())
+            .expect("a length");
+        assert!(0 < length);
+        let body = answer.into_body().collect().await.expect("an end");
+        assert_eq!(body.to_bytes(), "");
+    }
+    send(&mut sender, &echoing("after").text()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_are_answered_side_by_side() {
     let (gate, tool) = Gate::new();
     let server = Serve::new().tool(echo).tool(tool).start();
