@@ -38,7 +38,8 @@ impl Direct {
     /// One request.
     pub(crate) async fn serve(&self, request: Request<Body>) -> Response<Body> {
         self.0.connection().enter(Phase::Head);
-        match Answering::new(Arc::clone(&self.0), request).await {
+        let (head, body) = request.into_parts();
+        match Answering::new(Arc::clone(&self.0), head, body).await {
             Ok(response) => response,
             Err(never) => {
                 let never: Infallible = never;

@@ -168,7 +168,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
     let (head, stream) = request.into_parts();
     let upload = Upload::new(stream, &head.headers);
     let head_only = head.method == Method::HEAD;
-    let mut answering = Answering::new(Arc::clone(served), Request::from_parts(head, upload));
+    let mut answering = Answering::new(Arc::clone(served), head, upload);
     // Whatever it waits for is told whom to wake when its own task polls it.
     let cx = &mut Context::from_waker(Waker::noop());
     // A stream that breaks, breaks alone, as it would as a task.

@@ -93,12 +93,9 @@ enum Progress {
 }
 
 impl Answering {
-    /// Begins to serve a request.
+    /// Begins to serve a request, which is taken as its parts: each time that it is put together it is copied.
     #[inline]
-    pub(super) fn new<B>(served: Arc<Served>, request: Request<B>) -> Self
-    where
-        Body: From<B>,
-    {
+    pub(super) fn new(served: Arc<Served>, head: Parts, body: impl Into<Body>) -> Self {
         let router = &*served.service.router;
         let config = &router.endpoint.config;
         let hits = &served.service.limits().hits;
@@ -106,22 +103,21 @@ impl Answering {
         let last = connection.begin_request(&config.limits, hits);
         let came = connection.familiar.begin();
         let is_stream = connection.open_stream();
-        let gzip = config.compression && compress::takes_gzip(request.headers());
+        let gzip = config.compression && compress::takes_gzip(&head.headers);
         let watch = router.telemetry.counts().then(|| {
-            let key = key_of(router.path(request.uri()), &request);
+            let key = key_of(router.path(&head.uri), &head);
             HttpWatch::begin(Arc::clone(served.service.local.cells()), key)
         });
         let terms = Terms {
-            client: router.client(connection, request.headers()),
+            client: router.client(connection, &head.headers),
             last,
             begun: config.server_timing.then(Instant::now),
             watch,
         };
-        let (head, body) = request.into_parts();
         Self(State::Begun(Serving {
             served: Counted { served, is_stream },
             head,
-            body: Body::from(body),
+            body: body.into(),
             came,
             gzip,
             terms,
@@ -394,12 +390,12 @@ fn tell_time(begun: Instant, response: &mut Response<Body>) {
 }
 
 /// What a request is counted under, but for its status.
-fn key_of<B>(path: &str, request: &Request<B>) -> HttpKey {
+fn key_of(path: &str, head: &Parts) -> HttpKey {
     let route = Route::of(path).map(|(route, _)| route.counted());
     HttpKey::new(
         route.unwrap_or_default(),
-        request.method(),
-        Wire::of(request.version()),
+        &head.method,
+        Wire::of(head.version),
         0,
     )
 }

@@ -467,8 +467,10 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         }
         return;
     }
-    let respond =
-        move |request: hyper::Request<Incoming>| Answering::new(Arc::clone(&served), request);
+    let respond = move |request: hyper::Request<Incoming>| {
+        let (head, body) = request.into_parts();
+        Answering::new(Arc::clone(&served), head, body)
+    };
     let connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_header_size(HEAD_MAX)
