@@ -8,10 +8,10 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::{Registry, reload};
 
 use super::log::{self, Format, Lines};
 use crate::app::{AppError, Bound, Hook};
@@ -66,7 +66,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
 
 /// How much is logged, which may change while the server runs.
 #[derive(Clone, Debug)]
-pub(super) struct Level(reload::Handle<EnvFilter, Registry>);
+pub(super) struct Level(reload::Handle<Targets, Registry>);
 
 impl Level {
     /// Logs as much as changed settings say.
@@ -86,7 +86,7 @@ impl Level {
 /// much is logged, of what is counted as a limit that was hit. It is heard where it is named, or where much is logged anyway.
 ///
 /// A word by itself that is no level would be a part of which all is heard, and of everything else nothing.
-fn filter(level: &str) -> Result<EnvFilter, AppError> {
+fn filter(level: &str) -> Result<Targets, AppError> {
     let refused = |problem: String| {
         AppError::from(ConfigError::Contradictions(vec![Finding {
             problem: format!("log.level is {level:?}: {problem}"),
@@ -98,14 +98,19 @@ fn filter(level: &str) -> Result<EnvFilter, AppError> {
     if is_word && level.parse::<LevelFilter>().is_err() {
         return Err(refused("it is no level".to_owned()));
     }
-    let filter = EnvFilter::builder();
-    let filter = filter
-        .parse(level)
-        .map_err(|error| refused(error.to_string()))?;
-    let hears_much = filter.max_level_hint() > Some(LevelFilter::INFO);
-    Ok(match "h2=error".parse() {
-        Ok(quiet) if !hears_much && !level.contains("h2") => filter.add_directive(quiet),
-        _ => filter,
+    let filter: Targets = level
+        .parse()
+        .map_err(|error: ParseError| refused(error.to_string()))?;
+    let most = filter
+        .iter()
+        .map(|(_, level)| level)
+        .chain(filter.default_level())
+        .max();
+    let hears_much = most > Some(LevelFilter::INFO);
+    Ok(if hears_much || level.contains("h2") {
+        filter
+    } else {
+        filter.with_target("h2", LevelFilter::ERROR)
     })
 }
 
