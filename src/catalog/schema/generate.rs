@@ -12,7 +12,7 @@ use super::says_no_more_than_type;
 /// all the same, and models are told one way instead of two. Where the arguments are checked against the
 /// schema itself the `null` stays, so that it is accepted there as well.
 pub(crate) fn of_arguments<A: JsonSchema>() -> Value {
-    finished_arguments(&A::schema_name(), SchemaGenerator::root_schema_for::<A>)
+    finished_arguments(&A::schema_name(), A::json_schema)
 }
 
 /// The schema of what a tool returns.
@@ -20,7 +20,7 @@ pub(crate) fn of_output<R: JsonSchema>() -> Value {
     root(
         SchemaSettings::draft2020_12().for_serialize(),
         &R::schema_name(),
-        SchemaGenerator::root_schema_for::<R>,
+        R::json_schema,
     )
 }
 
@@ -43,6 +43,8 @@ fn finished_arguments(type_name: &str, generate: fn(&mut SchemaGenerator) -> Sch
 }
 
 /// Without `$schema`, which is the default, and without a title that is the name of a Rust type.
+///
+/// `SchemaGenerator::root_schema_for` would be another kilobyte and a half of code for each type.
 #[inline(never)]
 fn root(
     settings: SchemaSettings,
@@ -52,13 +54,57 @@ fn root(
     let mut generator = settings
         .with(|settings| settings.meta_schema = None)
         .into_generator();
-    let mut schema = generate(&mut generator).to_value();
+    let mut schema = generate(&mut generator);
+    let mut definitions = generator.take_definitions(false);
+    // A type that contains itself is the root, and not a definition beside it.
+    let own = definitions
+        .iter()
+        .find(|(_, definition)| **definition == *schema.as_value());
+    if let Some(name) = own.map(|(name, _)| name.clone()) {
+        definitions.shift_remove(&name);
+        let reference = format!("#/$defs/{name}");
+        let members = schema.as_object_mut().into_iter();
+        for part in members.flat_map(Map::values_mut) {
+            mean_root(part, &reference);
+        }
+        for definition in definitions.values_mut() {
+            mean_root(definition, &reference);
+        }
+    }
+    if !definitions.is_empty() {
+        schema.insert("$defs".to_owned(), definitions.into());
+    }
+    for transform in generator.transforms_mut() {
+        transform.transform(&mut schema);
+    }
+    let mut schema = schema.to_value();
     if schema.get("title").and_then(Value::as_str) == Some(type_name)
         && let Value::Object(members) = &mut schema
     {
         members.shift_remove("title");
     }
     schema
+}
+
+/// Has references to a definition mean the whole schema.
+fn mean_root(schema: &mut Value, reference: &str) {
+    match schema {
+        Value::Object(members) => {
+            for (keyword, value) in members {
+                if keyword == "$ref" && value == reference {
+                    *value = "#".into();
+                } else {
+                    mean_root(value, reference);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                mean_root(item, reference);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Puts the target of a mirrored property's `$ref` in its place: the annotation needs the type beside it.
