@@ -122,7 +122,15 @@ fn tables() -> Vec<String> {
     tables.map(|(name, _)| format!("#/$defs/{name}")).collect()
 }
 
-static RAW: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Config).to_value());
+/// What `schemars` makes of the types. A release has it as text, which a test holds to the types: the code that puts it
+/// together would be the larger part of half a megabyte.
+static RAW: LazyLock<Value> = LazyLock::new(|| {
+    if cfg!(debug_assertions) {
+        schemars::schema_for!(Config).to_value()
+    } else {
+        serde_json::from_str(include_str!("schema.json")).unwrap_or_default()
+    }
+});
 
 /// Says of every property whether it can be changed live, where a type has not said so.
 fn mark(schema: &mut Value, inherited: Option<&Value>, tables: &[String]) {

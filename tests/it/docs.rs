@@ -37,6 +37,33 @@ fn the_reference_of_settings_is_what_the_types_say() {
     );
 }
 
+/// A line for each type, for the sake of who compares two versions.
+#[test]
+fn the_schema_that_a_release_has_is_what_the_types_say() {
+    let mut schema = longshore::schemars::schema_for!(Config).to_value();
+    let definitions = schema["$defs"].take();
+    let definitions = definitions.as_object().expect("types").iter();
+    let lines: Vec<_> = definitions
+        .map(|(name, definition)| format!("{}:{definition}", json!(name)))
+        .collect();
+    let definitions = format!("\"$defs\":{{\n{}\n}}", lines.join(",\n"));
+    let generated = schema
+        .to_string()
+        .replacen("\"$defs\":null", &definitions, 1)
+        + "\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/schema.json");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, generated).expect("written");
+        return;
+    }
+    assert!(
+        std::fs::read_to_string(path).expect("a schema") == generated,
+        "src/config/schema.json is not what the types say; write it anew with\n  UPDATE_DOCS=1 cargo test --test it docs"
+    );
+    let read: Value = serde_json::from_str(&generated).expect("JSON");
+    assert_eq!(read, longshore::schemars::schema_for!(Config).to_value());
+}
+
 #[test]
 fn documented_defaults_are_true() {
     for setting in longshore::config::settings() {
