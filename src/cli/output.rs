@@ -98,6 +98,10 @@ fn filter(level: &str) -> Result<Targets, AppError> {
     if is_word && level.parse::<LevelFilter>().is_err() {
         return Err(refused("it is no level".to_owned()));
     }
+    // Other programs know these. Here there is no span to choose by, and nothing would be logged.
+    if level.contains('[') {
+        return Err(refused("parts are chosen by name, not by spans".to_owned()));
+    }
     let filter: Targets = level
         .parse()
         .map_err(|error: ParseError| refused(error.to_string()))?;
@@ -267,6 +271,7 @@ mod tests {
             assert!(!shown(level).contains("h2=error"), "{level}");
         }
         assert!(filter("loud=and=clear").is_err());
+        assert!(filter("[call]=debug").is_err());
         let typo = filter("information").expect_err("no level").to_string();
         assert!(typo.contains("it is no level"), "{typo}");
         for part in ["longshore::audit", "warn,h2", "3"] {
