@@ -15,18 +15,22 @@ ARG DEBIAN=bookworm
 ARG FROM=build
 
 FROM rust:${RUST}-slim-${DEBIAN} AS toolchain
+# `deploy/program.sh` says what for.
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends build-essential ca-certificates cmake \
+    && apt-get install --yes --no-install-recommends build-essential ca-certificates cmake curl nghttp2-client openssl \
     && rm -rf /var/lib/apt/lists/* \
+    && rustup component add llvm-tools \
     && cargo install --locked cargo-auditable --version 0.7.7
 WORKDIR /src
 
 # As .cargo/config.toml, which says why.
-ENV AWS_LC_SYS_NO_JITTER_ENTROPY=1
+ENV AWS_LC_SYS_NO_JITTER_ENTROPY=1 AWS_LC_SYS_CFLAGS=-DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1
 
-# Dependencies are a layer of their own: they are built again when a manifest changes, not when the code does.
+# What the first of the two builds depends on is a layer of its own: it is built again when a manifest changes, not when the
+# code does. The second one is by a profile, which changes with the code.
 FROM toolchain AS dependencies
 COPY Cargo.toml Cargo.lock ./
+COPY deploy/program.sh deploy/
 COPY macros/Cargo.toml macros/
 COPY loadtest/Cargo.toml loadtest/
 COPY benches/Cargo.toml benches/
@@ -36,18 +40,14 @@ RUN mkdir -p src macros/src loadtest/src \
     && sed -n 's/^path = "\(.*\.rs\)"$/\1/p' benches/Cargo.toml | while read -r file; do echo 'fn main() {}' > "benches/$file"; done
 # Toolsets that are built in on request; `""` leaves them out.
 ARG FEATURES="git,sql"
-RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo build --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}"
+RUN --mount=type=cache,target=/usr/local/cargo/registry deploy/program.sh dependencies
 
 FROM dependencies AS compile
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     find src macros/src -name '*.rs' -exec touch {} + \
-    && RUSTFLAGS="-C target-feature=+crt-static" \
-       cargo auditable rustc --locked --release --target "$(uname -m)-unknown-linux-gnu" --features "${FEATURES}" \
-           --bin longshore \
-    && deploy/rootfs.sh "target/$(uname -m)-unknown-linux-gnu/release/longshore" /rootfs
+    && deploy/program.sh \
+    && deploy/rootfs.sh "target/profiled/$(uname -m)-unknown-linux-gnu/release/longshore" /rootfs
 
 FROM scratch AS build
 COPY --from=compile /rootfs/ /
