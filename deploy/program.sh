@@ -30,8 +30,9 @@ find_profdata() {
     return 1
 }
 
+# Functions have to have the same names in both builds, and those of this package have other ones under `cargo auditable`.
 instrumented() {
-    CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="$flags -C profile-generate=$profile" cargo "$@"
+    CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="$flags -C profile-generate=$profile" cargo auditable "$@"
 }
 
 if [ "$what" = dependencies ]; then
