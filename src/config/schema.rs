@@ -122,8 +122,8 @@ fn tables() -> Vec<String> {
     tables.map(|(name, _)| format!("#/$defs/{name}")).collect()
 }
 
-/// What `schemars` makes of the types. A release has it as text, which a test holds to the types: the code that puts it
-/// together would be the larger part of half a megabyte.
+/// What `schemars` makes of the types. A release has it as text, which a test holds to the types, and not the code that puts
+/// it together.
 static RAW: LazyLock<Value> = LazyLock::new(|| {
     if cfg!(debug_assertions) {
         schemars::schema_for!(Config).to_value()
