@@ -47,7 +47,7 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     find src macros/src -name '*.rs' -exec touch {} + \
     && deploy/program.sh \
-    && deploy/rootfs.sh "target/profiled/$(uname -m)-unknown-linux-gnu/release/longshore" /rootfs
+    && deploy/rootfs.sh "target/profiled/$(uname -m)-unknown-linux-gnu/image/longshore" /rootfs
 
 FROM scratch AS build
 COPY --from=compile /rootfs/ /

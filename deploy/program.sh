@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the program of the image: static, and by a profile. A first build counts what is run while `deploy/train.sh` has
-# it serve; a second one is fast where that was, and small everywhere else.
+# it serve. A second one is fast where that was often, and small everywhere else (`profile.image` in Cargo.toml).
 #
 #   deploy/program.sh                 builds, and prints where the program is, as its last line
 #   deploy/program.sh dependencies    builds only what the first build depends on, for a layer of its own
@@ -14,11 +14,18 @@ features="${FEATURES-git,sql}"
 target="$(uname -m)-unknown-linux-gnu"
 output="$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")"
 profile="$output/profile"
-program="$target/release/longshore"
+program="$target/image/longshore"
+# A function of which some part was run that often is built for speed. The training makes most of its requests three thousand
+# times, from several sides.
+often=1000
 
 # Unwinding takes less to describe where functions have frame pointers, and profilers see more.
 flags="-C target-feature=+crt-static -C force-frame-pointers=yes"
-arguments=(--locked --release --target "$target" --features "$features")
+arguments=(--locked --profile image --target "$target" --features "$features")
+
+# Nothing unwinds through C. The cryptographic library takes its own variable instead of the general one.
+export CFLAGS="${CFLAGS:-} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
+export AWS_LC_SYS_CFLAGS="${AWS_LC_SYS_CFLAGS:--DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1} $CFLAGS"
 
 find_profdata() {
     local version found
@@ -31,8 +38,11 @@ find_profdata() {
 }
 
 # Functions have to have the same names in both builds, and those of this package have other ones under `cargo auditable`.
+# Compiling for size merges blocks before they are counted; those run often are not to be small in the second build, so none is
+# in the first.
 instrumented() {
-    CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="$flags -C profile-generate=$profile" cargo auditable "$@"
+    CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="$flags -C profile-generate=$profile \
+        -C llvm-args=-force-remove-attribute=optsize -C llvm-args=-force-remove-attribute=minsize" cargo auditable "$@"
 }
 
 if [ "$what" = dependencies ]; then
@@ -47,8 +57,28 @@ rm -rf "$profile"
 LLVM_PROFILE_FILE="$profile/%p-%m.profraw" deploy/train.sh "$output/instrumented/$program"
 "$profdata" merge --output "$profile/merged.profdata" "$profile"/*.profraw
 
-# What is seldom run is not copied into its callers either.
-flags="$flags -C profile-use=$profile/merged.profdata"
+# Arguments to the compiler that free a function from having to be small, for all that were run often.
+"$profdata" show --all-functions --counts "$profile/merged.profdata" | awk -v often="$often" '
+    /^  [^ ]+:$/ {
+        name = $1
+        sub(/^.*;/, "", name)
+        sub(/:$/, "", name)
+    }
+    /^    Block counts: / {
+        while (match($0, /[0-9]+/)) {
+            if (substr($0, RSTART, RLENGTH) + 0 >= often) found[name]
+            $0 = substr($0, RSTART + RLENGTH)
+        }
+    }
+    END {
+        for (name in found)
+            printf "-Cllvm-args=-force-remove-attribute=%s:optsize\n-Cllvm-args=-force-remove-attribute=%s:minsize\n", name, name
+    }' > "$profile/often.args"
+
+# What is not run often is another function if it has to be small, and its counts are worth nothing: no reason to warn.
+flags="$flags -C profile-use=$profile/merged.profdata -C llvm-args=-no-pgo-warn-mismatch @$profile/often.args"
+# Nothing that is seldom run is copied into its callers.
 flags="$flags -C llvm-args=-inlinecold-threshold=5 -C llvm-args=-inline-cold-callsite-threshold=5"
-CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="$flags" cargo auditable rustc "${arguments[@]}" --bin longshore
+# What has been compiled for size is linked, as one, for speed where it may.
+CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="$flags" cargo auditable rustc "${arguments[@]}" --bin longshore -- -C opt-level=3
 echo "$output/profiled/$program"

@@ -44,6 +44,10 @@ message long "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\
 message number '"id":"a","method":"tools/call","params":{"name":"calculate","arguments":{"operation":"add","a":1,"b":2.5}}'
 message steps '"id":7,"method":"tools/call","params":{"name":"wait","arguments":{"seconds":0.02},"_meta":{"progressToken":1}}'
 message http '"id":7,"method":"tools/call","params":{"name":"far_ping","arguments":{"who":"me"}}'
+message rest '"id":7,"method":"tools/call","params":{"name":"rest__ping","arguments":{"who":"me","times":2}}'
+message read "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"read_text_file\",\"arguments\":{\"path\":\"$folder/files/a.txt\"}}"
+message files "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"list_directory\",\"arguments\":{\"path\":\"$folder/files\"}}"
+message time '"id":7,"method":"tools/call","params":{"name":"convert_time","arguments":{"source_timezone":"Europe/Amsterdam","time":"12:30","target_timezone":"Asia/Tokyo"}}'
 message upstream '"id":7,"method":"tools/call","params":{"name":"near__echo","arguments":{"message":"hello"}}'
 message stateless "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"message\":\"hello\"},$meta}"
 message discover "\"id\":7,\"method\":\"server/discover\",\"params\":{$meta}"
@@ -151,8 +155,20 @@ done
 issuer_port="$(free_port)"
 issuer="http://127.0.0.1:$issuer_port"
 issues "$issuer_port"
+mkdir "$folder/files"
+for name in a b c; do
+    printf 'A line of %s.\n' "$name" "$name" > "$folder/files/$name.txt"
+done
+cat > "$folder/openapi.json" << DOCUMENT
+{"openapi": "3.1.0", "info": {"title": "ping", "version": "1"}, "paths": {"/livez": {"get": {
+  "operationId": "ping", "summary": "Whether it lives.",
+  "parameters": [{"name": "who", "in": "query", "schema": {"type": "string"}}, {"name": "times", "in": "query", "schema": {"type": "integer", "minimum": 1}}],
+  "responses": {"200": {"description": "It does."}}}}}}
+DOCUMENT
 cat > "$folder/longshore.yaml" << SETTINGS
-toolsets: [demo]
+toolsets: [demo, filesystem, time]
+builtin:
+  filesystem: { directories: [$folder/files] }
 http:
   tls: { certificate: $folder/server.crt, key: $folder/server.key }
 auth:
@@ -176,13 +192,15 @@ sources:
       base_url: http://127.0.0.1:$near
       tools:
         - { name: far_ping, description: Whether it lives., url: "/livez?who={{ who }}", arguments: { who: { description: Who asks. } } }
+  - name: rest
+    openapi: { document: $folder/openapi.json, server: "http://127.0.0.1:$near" }
 SETTINGS
 scheme=https proof=(--header "authorization: Bearer $key") far="$(free_port)"
 starts far "$far" --config "$folder/longshore.yaml"
 url="https://127.0.0.1:$far/mcp"
 for version in one two; do
     declare -n way=$version
-    every_message http upstream
+    every_message http rest upstream read files time
 done
 
 proof=(--header "authorization: Bearer $(token)") headers=(--header 'mcp-protocol-version: 2026-07-28' --header 'mcp-method: tools/call' --header 'mcp-name: echo')
