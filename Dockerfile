@@ -24,7 +24,7 @@ RUN apt-get update \
 WORKDIR /src
 
 # As .cargo/config.toml, which says why.
-ENV AWS_LC_SYS_NO_JITTER_ENTROPY=1 AWS_LC_SYS_CFLAGS=-DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1
+ENV AWS_LC_SYS_NO_JITTER_ENTROPY=1
 
 # What the first of the two builds depends on is a layer of its own: it is built again when a manifest changes, not when the
 # code does. The second one is by a profile, which changes with the code.

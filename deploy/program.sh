@@ -23,7 +23,8 @@ often=1000
 flags="-C target-feature=+crt-static -C force-frame-pointers=yes"
 arguments=(--locked --profile image --target "$target" --features "$features")
 
-# Nothing unwinds through C. The cryptographic library takes its own variable instead of the general one.
+# Nothing unwinds through C. The cryptographic library takes its own variable instead of the general one; .cargo/config.toml says
+# what is in it otherwise.
 export CFLAGS="${CFLAGS:-} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
 export AWS_LC_SYS_CFLAGS="${AWS_LC_SYS_CFLAGS:--DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1} $CFLAGS"
 
