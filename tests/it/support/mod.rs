@@ -1,6 +1,8 @@
 //! What the modules of this binary share: a server in the same process, and a client that writes bytes.
 
 mod client;
+#[cfg(feature = "otlp")]
+pub(crate) mod collector;
 mod gate;
 mod harness;
 mod incoming;
