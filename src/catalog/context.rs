@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use super::ask::{
 use super::outlet::Outlet;
 use crate::auth::Principal;
 use crate::protocol::{ClientAbility, SamplingRequest};
-use crate::telemetry::{Carried, TraceContext};
+use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 
 /// One call, as its tool sees it: who asks, and under which ids.
 ///
@@ -33,9 +33,8 @@ pub struct CallContext {
     pub(crate) headers: Option<HeaderMap>,
     pub(crate) outlet: Outlet,
     pub(crate) asking: Asking,
-    pub(crate) trace: Option<TraceContext>,
-    /// What goes along with it.
-    pub(crate) carried: Option<Box<Carried>>,
+    /// Where it belongs in a trace, and what of that is passed on.
+    pub(crate) onward: Onward,
 }
 
 impl CallContext {
@@ -55,8 +54,7 @@ impl CallContext {
             headers: None,
             outlet: Outlet::default(),
             asking: Asking::default(),
-            trace: None,
-            carried: None,
+            onward: Onward::default(),
         }
     }
 
@@ -404,37 +402,25 @@ impl CallContext {
     /// Where the call belongs in a trace: the place of its own span, or what the caller said where nothing is traced
     /// here. See [`propagate`](Self::propagate).
     pub fn trace(&self) -> Option<TraceContext> {
-        self.trace.or_else(|| {
-            let header = self.headers.as_ref()?.get("traceparent")?;
-            TraceContext::parse(header.to_str().ok()?)
-        })
+        self.onward.place(self.headers.as_ref())
     }
 
     /// Adds the call's trace context to the headers of a request to another server: `traceparent`, and `tracestate` and
-    /// `baggage` as the caller said them.
+    /// `baggage` as the caller said them. `OTEL_PROPAGATORS` says which of them are passed on.
     ///
     /// Baggage goes to whoever is asked; leave it out where callers must not be quoted, by removing `baggage`.
     pub fn propagate(&self, headers: &mut HeaderMap) {
-        let Some(trace) = self.trace() else {
-            return;
-        };
-        if let Ok(value) = HeaderValue::try_from(trace.traceparent()) {
-            headers.insert("traceparent", value);
-        }
-        let carried = self.carried.as_deref();
-        let said = [
-            ("tracestate", carried.and_then(|c| c.tracestate.as_deref())),
-            ("baggage", carried.and_then(|c| c.baggage.as_deref())),
-        ];
-        for (name, said) in said {
-            let value = match said {
-                Some(text) => HeaderValue::try_from(text).ok(),
-                None => self.headers.as_ref().and_then(|own| own.get(name)).cloned(),
-            };
-            if let Some(value) = value {
-                headers.insert(name, value);
-            }
-        }
+        self.onward.add_to(self.headers.as_ref(), headers);
+    }
+
+    /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
+    pub(crate) fn traced(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.onward.here(self.headers.as_ref())
+    }
+
+    /// Begins a request to another server. `asked` says what its span tells, if there is one.
+    pub(crate) fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
+        self.onward.hop(self.headers.as_ref(), asked)
     }
 
     /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`

@@ -470,8 +470,11 @@ impl Client {
         if stateless {
             extra.introduction = &self.introduction;
         }
-        let mut expected = self.shared.expect(listener)?;
+        let mut expected = self.shared.expect(listener.clone())?;
         let id = expected.id;
+        if let Some(listener) = listener {
+            listener.sent(id);
+        }
         let message = Bytes::from(wire::request_with(id, method, params, &extra));
         let mut abandoned = Abandoned {
             client: self,

@@ -31,6 +31,11 @@ pub trait Listener: Send + Sync {
         Some("debug")
     }
 
+    /// The request is sent now, under this id of JSON-RPC; under another one, where it is sent again.
+    fn sent(&self, id: u64) {
+        let _ = id;
+    }
+
     /// How far it has come.
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let _ = (progress, total, message);

@@ -177,6 +177,20 @@ impl FetchError {
         }
     }
 
+    /// What went wrong, in one word of a small set.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Url(_) | Self::Host { .. } | Self::Address { .. } => "not_allowed",
+            Self::Resolve { .. } => "name_resolution_error",
+            Self::Connect { .. } | Self::Broken { .. } => "connection_error",
+            Self::Tls { .. } => "tls_error",
+            Self::Timeout { .. } => "timeout",
+            Self::TooLarge { .. } => "too_large",
+            Self::Encoding { .. } => "encoding",
+            Self::Redirects { .. } | Self::Redirect { .. } => "redirect",
+        }
+    }
+
     /// Whether the fault lies with the other server or the way to it, and not with what was asked for. This is what
     /// a [`Breaker`](super::Breaker) counts.
     pub fn is_fault_of_server(&self) -> bool {

@@ -146,7 +146,7 @@ fn prepare<T: 'static>(
             true => after_journal(call, context),
             false => call,
         },
-        trace: context.trace,
+        trace: context.onward.place,
     })
 }
 

@@ -125,6 +125,7 @@ impl Server {
                 room: self.room(),
                 now: local.now(),
                 watch,
+                propagation: self.telemetry.propagation(),
             };
             let incoming = Incoming {
                 caller,
@@ -170,6 +171,7 @@ impl Server {
             room: self.room(),
             now: local.now(),
             watch,
+            propagation: self.telemetry.propagation(),
         };
         let incoming = Incoming {
             caller,
@@ -235,6 +237,7 @@ impl Server {
             room: self.room(),
             now: local.now(),
             watch: None,
+            propagation: self.telemetry.propagation(),
         };
         let seen = Seen {
             wire: head.wire,

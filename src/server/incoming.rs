@@ -13,7 +13,7 @@ use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientCapabilities, Revision};
-use crate::telemetry::Watch;
+use crate::telemetry::{Propagation, Watch};
 
 /// A request whose lifecycle is known, on its way to the method that answers it.
 pub(super) struct Incoming<'a> {
@@ -72,6 +72,8 @@ pub(super) struct Caller<'a> {
     pub(super) now: u64,
     /// Who watches, if anybody does.
     pub(super) watch: Option<&'a Watch<'a>>,
+    /// What of a trace is passed on.
+    pub(super) propagation: Propagation,
 }
 
 impl Caller<'_> {
@@ -112,10 +114,8 @@ impl Caller<'_> {
         request: &Request<'_>,
         asking: Asking,
     ) -> Arc<CallContext> {
-        let (trace, carried) = self.trace(request);
         Arc::new(CallContext {
-            trace,
-            carried,
+            onward: self.onward(request),
             principal: Arc::clone(self.principal),
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),

@@ -58,7 +58,7 @@ impl Server {
             ..seen
         };
         let watch = self.watch(local.cells(), principal, seen, &request);
-        let caller = caller(principal, watch.as_ref());
+        let caller = self.plain_caller(principal, watch.as_ref());
         let incoming = Incoming {
             caller,
             headers: Some(headers),
@@ -86,7 +86,7 @@ impl Server {
             },
         };
         let incoming = Incoming {
-            caller: caller(principal, None),
+            caller: self.plain_caller(principal, None),
             headers: None,
             body: &Bytes::new(),
             request: &request,
@@ -116,23 +116,28 @@ impl Server {
             "longshore": env!("CARGO_PKG_VERSION"),
         })
     }
-}
 
-/// Nobody who could be asked anything, be told of progress, or be sent a stream.
-fn caller<'a>(principal: &'a Arc<Principal>, watch: Option<&'a Watch<'a>>) -> Caller<'a> {
-    speaks(watch, Revision::V2026_07_28, None);
-    Caller {
-        principal,
-        revision: Revision::V2026_07_28,
-        session: None,
-        on_disconnect: OnDisconnect::Cancel,
-        stream_after: None,
-        resumption: Resumption::No,
-        capabilities: ClientCapabilities::default(),
-        reach: Reach::Plain,
-        room: Room::default(),
-        now: 0,
-        watch,
+    /// Nobody who could be asked anything, be told of progress, or be sent a stream.
+    fn plain_caller<'a>(
+        &self,
+        principal: &'a Arc<Principal>,
+        watch: Option<&'a Watch<'a>>,
+    ) -> Caller<'a> {
+        speaks(watch, Revision::V2026_07_28, None);
+        Caller {
+            principal,
+            revision: Revision::V2026_07_28,
+            session: None,
+            on_disconnect: OnDisconnect::Cancel,
+            stream_after: None,
+            resumption: Resumption::No,
+            capabilities: ClientCapabilities::default(),
+            reach: Reach::Plain,
+            room: Room::default(),
+            now: 0,
+            watch,
+            propagation: self.telemetry.propagation(),
+        }
     }
 }
 

@@ -180,6 +180,7 @@ impl Server {
             room: self.room(),
             now: local.now(),
             watch,
+            propagation: self.telemetry.propagation(),
         }
     }
 }

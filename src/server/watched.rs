@@ -8,8 +8,7 @@ use crate::auth::Principal;
 use crate::protocol::message::Request;
 use crate::protocol::{Method, Revision};
 use crate::telemetry::{
-    Carried, Cells, Metrics, OperationId, Propagation, Seen, Target, TraceContext, Watch,
-    trace_of_meta,
+    Carried, Cells, Metrics, Onward, OperationId, Seen, Target, Watch, trace_of_meta,
 };
 
 /// What methods are counted under.
@@ -59,20 +58,25 @@ impl Operations {
 }
 
 impl Caller<'_> {
-    /// Where a request belongs in a trace, and what goes along with that; what the message says comes before what its
-    /// HTTP headers do, which a call has with it.
+    /// Where a request belongs in a trace, and what of that is passed on; what the message says comes before what its HTTP
+    /// headers do, which a call has with it.
     #[inline]
-    pub(super) fn trace(
-        self,
-        request: &Request<'_>,
-    ) -> (Option<TraceContext>, Option<Box<Carried>>) {
-        let meta = &request.params.meta;
-        let own = self.watch.and_then(Watch::context);
-        if meta.traceparent.is_none() {
-            return (own, None);
+    pub(super) fn onward(self, request: &Request<'_>) -> Onward {
+        let onward = Onward {
+            place: self.watch.and_then(Watch::context),
+            tracer: self.watch.and_then(Watch::tracer).cloned(),
+            propagation: self.propagation,
+            ..Onward::default()
+        };
+        match trace_of_meta(&request.params.meta) {
+            None => onward,
+            Some(said) => Onward {
+                place: onward.place.or(Some(said)),
+                in_message: true,
+                carried: Carried::of(&request.params, self.propagation),
+                ..onward
+            },
         }
-        let carried = Carried::of(&request.params, Propagation::default());
-        (own.or_else(|| trace_of_meta(meta)), carried)
     }
 
     /// Tells those who watch what the request is about.

@@ -11,10 +11,12 @@ use url::Url;
 use super::config::ExchangeLimits;
 use super::credentials::{AuthConfig, CredentialError, Credentials};
 use super::tokens::Tokens;
+use crate::catalog::CallContext;
 use crate::net::{
     Backoff, Bulkhead, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, Fetched,
     Outgoing, Turned, chance, with_causes,
 };
+use crate::telemetry::{Asked, Hop, HopEnd, Told};
 
 /// The way to one API, shared by all of its tools.
 #[derive(Debug)]
@@ -39,6 +41,13 @@ pub(super) enum ExchangeError {
     Credentials(#[from] CredentialError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+}
+
+/// For which call a request is made, and what the API calls the path that it goes to, if that is known.
+#[derive(Clone, Copy)]
+pub(super) struct Errand<'c> {
+    pub(super) context: &'c CallContext,
+    pub(super) template: Option<&'c str>,
 }
 
 const BACKOFF: Backoff = Backoff {
@@ -97,13 +106,15 @@ impl Exchange {
     }
 
     /// Sends a request and reads its answer. What may not happen twice is tried again only where nothing of it was
-    /// sent, or where the other server says that it did nothing.
+    /// sent, or where the other server says that it did nothing. The other server is told of the trace that `errand`
+    /// belongs to, if it belongs to one.
     pub(super) async fn send(
         &self,
         request: Outgoing,
         repeatable: bool,
+        errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
-        let sent = self.try_to_send(request, repeatable).await;
+        let sent = self.try_to_send(request, repeatable, errand).await;
         self.heed(Fares::of(&sent));
         sent
     }
@@ -135,9 +146,11 @@ impl Exchange {
         &self,
         request: Outgoing,
         repeatable: bool,
+        errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
         let deadline = Instant::now() + self.timeout;
         let mut failures = 0;
+        let mut attempts = 0;
         let mut renewed = false;
         loop {
             let mut attempt = request.clone();
@@ -146,7 +159,11 @@ impl Exchange {
             let pass = self.bulkhead.enter().await?;
             // An issuer that is down says nothing about the server itself.
             self.credentials.apply(&mut attempt).await?;
+            let hop = errand.map_or_else(Hop::default, |errand| errand.hop(&attempt, attempts));
+            hop.add_to(&mut attempt.headers);
+            attempts += 1;
             let mut sent = self.client.fetch(attempt.clone()).await;
+            hop.ends(|| end_of(&sent));
             if let Ok(answer) = &mut sent {
                 self.credentials.conceal(&attempt, answer);
             }
@@ -192,6 +209,58 @@ impl Exchange {
             tokio::time::sleep(delay).await;
             self.retried.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Errand<'_> {
+    /// Begins one attempt; `resent` were made before. Neither the whole URL is told nor headers: arguments are in them, and
+    /// credentials.
+    fn hop(self, request: &Outgoing, resent: u16) -> Hop {
+        self.context.hop(|| {
+            let Outgoing { method, url, .. } = request;
+            let mut attributes: Vec<(&'static str, Told)> = vec![
+                ("http.request.method", method.as_str().to_owned().into()),
+                ("network.protocol.name", "http".into()),
+                ("url.scheme", url.scheme().to_owned().into()),
+            ];
+            let host = url.host_str().map(|host| host.to_owned().into());
+            attributes.extend(host.map(|host| ("server.address", host)));
+            let port = url.port_or_known_default().map(Told::from);
+            attributes.extend(port.map(|port| ("server.port", port)));
+            let template = self.template.map(|template| template.to_owned().into());
+            attributes.extend(template.map(|template| ("url.template", template)));
+            if 0 < resent {
+                attributes.push(("http.request.resend_count", resent.into()));
+            }
+            Asked {
+                name: match self.template {
+                    Some(template) => format!("{method} {template}"),
+                    None => method.to_string(),
+                },
+                attributes,
+                error_type: None,
+            }
+        })
+    }
+}
+
+/// What a span tells of the end of one attempt, as the conventions for HTTP have it.
+fn end_of(sent: &Result<Fetched, FetchError>) -> HopEnd {
+    match sent {
+        Ok(answer) => {
+            let status = answer.status;
+            let failed = status.is_client_error() || status.is_server_error();
+            HopEnd {
+                attributes: vec![("http.response.status_code", status.as_u16().into())],
+                error_type: failed.then(|| status.as_str().to_owned().into()),
+                message: None,
+            }
+        }
+        Err(error) => HopEnd {
+            error_type: Some(error.kind().into()),
+            message: Some(error.to_string()),
+            ..HopEnd::default()
+        },
     }
 }
 

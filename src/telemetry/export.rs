@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::config::{MetricsPolicy, TelemetryConfig};
 use super::metrics::Metrics;
+use super::trace::Propagation;
 use super::watch::Telemetry;
 use crate::environment::Probe;
 
@@ -41,10 +42,12 @@ impl Telemetry {
         use arc_swap::ArcSwap;
 
         let Some(settings) = ExportSettings::read(config, probe, service) else {
-            return Ok((Self::of(config, is_read), Export::default()));
+            let telemetry = Self::of(config, is_read).propagating(propagation_of(probe));
+            return Ok((telemetry, Export::default()));
         };
-        let mut telemetry = Self::of(config, is_read || settings.metrics.is_some());
         let (sampler, propagation) = (settings.sampler, settings.propagation);
+        let counted = is_read || settings.metrics.is_some();
+        let mut telemetry = Self::of(config, counted).propagating(propagation);
         let metrics = telemetry.metrics.clone();
         let exporter = super::otlp::Exporter::start(settings, metrics, config.span_names)?;
         let dropped = |signal| {
@@ -86,8 +89,14 @@ impl Telemetry {
                 "traces, metrics and logs are not sent: this program was built without the feature `otlp`"
             );
         }
-        Ok((Self::of(config, is_read), Export::default()))
+        let telemetry = Self::of(config, is_read).propagating(propagation_of(probe));
+        Ok((telemetry, Export::default()))
     }
+}
+
+/// What is passed on where nothing is sent.
+fn propagation_of(probe: &Probe) -> Propagation {
+    Propagation::read(probe.variable("OTEL_PROPAGATORS"), |_| {})
 }
 
 impl Export {

@@ -203,6 +203,11 @@ pub(crate) const CLIENT_DURATION: Instrument = Instrument::timing(
     "mcp.client.operation.duration",
     "Time from a request to an upstream server to its answer",
 );
+/// Of the conventions for MCP: sessions with upstreams that have any.
+pub(crate) const CLIENT_SESSION_DURATION: Instrument = Instrument::timing(
+    "mcp.client.session.duration",
+    "Life of sessions with upstream servers",
+);
 /// By issuer.
 pub(crate) const KEYS_AGE: Instrument = Instrument::gauge(
     "longshore.issuer.keys.age",
@@ -297,6 +302,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,
     &CLIENT_DURATION,
+    &CLIENT_SESSION_DURATION,
     &STATE_REQUESTS,
     &KEYS_AGE,
     &LOG_DROPPED,

@@ -15,6 +15,7 @@ mod instruments;
 mod life;
 mod metrics;
 mod names;
+mod onward;
 mod outbox;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -43,6 +44,7 @@ pub(crate) use life::Gate;
 pub(crate) use life::{BackendCounts, Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
 pub(crate) use names::{OperationId, Target};
+pub(crate) use onward::{Asked, Hop, HopEnd, Onward, Told};
 pub(crate) use process::memory_bytes;
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
 pub(crate) use reasons::{Reason, Refusals};

@@ -253,26 +253,13 @@ impl Reader<'_> {
 
     fn propagation(&mut self) -> Propagation {
         const NAME: &str = "OTEL_PROPAGATORS";
-        let Some(list) = self.word(NAME) else {
-            return Propagation::default();
-        };
-        let mut propagation = Propagation {
-            trace_context: false,
-            baggage: false,
-        };
-        for word in list.split(',').map(str::trim) {
-            match word {
-                "tracecontext" => propagation.trace_context = true,
-                "baggage" => propagation.baggage = true,
-                "none" | "" => {}
-                other => self.doubt(
-                    NAME,
-                    other,
-                    "of which only tracecontext, baggage and none are known; it is ignored",
-                ),
-            }
-        }
-        propagation
+        Propagation::read(self.probe.variable(NAME), |word| {
+            self.doubt(
+                NAME,
+                word,
+                "of which only tracecontext, baggage and none are known; it is ignored",
+            );
+        })
     }
 
     fn batching(&mut self, prefix: &str, delay_ms: u64) -> Batching {

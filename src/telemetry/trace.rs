@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::cells::OperationKey;
 use super::metrics::Counter;
 use super::names::OperationId;
+use super::onward::Asked;
 use super::outbox::Outbox;
 use super::redact::Redaction;
 use crate::protocol::message::{self, Meta, Params, Request};
@@ -215,6 +216,28 @@ impl Default for Propagation {
     }
 }
 
+impl Propagation {
+    /// Reads `OTEL_PROPAGATORS`, and tells of words that mean nothing here. Default: both.
+    pub(crate) fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {
+        let Some(list) = list else {
+            return Self::default();
+        };
+        let mut propagation = Self {
+            trace_context: false,
+            baggage: false,
+        };
+        for word in list.to_ascii_lowercase().split(',').map(str::trim) {
+            match word {
+                "tracecontext" => propagation.trace_context = true,
+                "baggage" => propagation.baggage = true,
+                "none" | "" => {}
+                other => doubt(other),
+            }
+        }
+        propagation
+    }
+}
+
 impl Carried {
     /// What `_meta` says. It is read again for that, since hardly any request says it.
     pub(crate) fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
@@ -249,8 +272,9 @@ pub(crate) fn of_meta(meta: &Meta<'_>) -> Option<TraceContext> {
 }
 
 // By name and not by text, which takes seven times as long.
-static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(super) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(super) static BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
 /// The context that HTTP headers say.
 #[inline]
@@ -293,7 +317,8 @@ pub(crate) struct Draft {
 /// More of a call's arguments is not told.
 #[cfg(feature = "otlp")]
 pub(crate) const ARGUMENTS_MAX_BYTES: usize = 4 * 1024;
-const URI_MAX_BYTES: usize = 1024;
+/// More of a URI, or of what another server says, is not told.
+pub(super) const TOLD_MAX_BYTES: usize = 1024;
 
 impl Tracer {
     /// Decides whether a request is recorded, before anything is made that only a recorded one needs. What the message
@@ -359,7 +384,7 @@ impl Tracer {
             request_id: id,
             resource_uri: uri
                 .and_then(message::string)
-                .map(|uri| cut(&uri, URI_MAX_BYTES)),
+                .map(|uri| cut(&uri, TOLD_MAX_BYTES).to_owned()),
             session: None,
             peer,
             arguments: arguments.map(|(redaction, arguments)| {
@@ -369,8 +394,17 @@ impl Tracer {
     }
 }
 
-fn cut(text: &str, bytes: usize) -> String {
-    text[..text.floor_char_boundary(bytes.min(text.len()))].to_owned()
+impl Tracer {
+    /// Has a span sent, if there is room for it.
+    pub(crate) fn take(&self, span: Span) {
+        if !self.spans.put(Box::new(span)) {
+            self.dropped.add(1);
+        }
+    }
+}
+
+pub(super) fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes.min(text.len()))]
 }
 
 impl Draft {
@@ -385,21 +419,25 @@ impl Draft {
             mut said,
         } = self;
         said.session = ending.session;
-        let span = Span {
+        tracer.take(Span {
             context: ending.context,
             parent_span_id,
             link,
             tracestate,
             start,
             elapsed: ending.elapsed,
-            operation: ending.operation,
-            key: ending.key,
             error: ending.error,
-            said,
-        };
-        if !tracer.spans.put(Box::new(span)) {
-            tracer.dropped.add(1);
-        }
+            about: About::Served {
+                operation: ending.operation,
+                key: ending.key,
+                said,
+            },
+        });
+    }
+
+    /// Who is told of it.
+    pub(crate) fn tracer(&self) -> &Arc<Tracer> {
+        &self.tracer
     }
 }
 
@@ -415,7 +453,7 @@ pub(crate) struct Ending {
     pub(crate) session: Option<Arc<str>>,
 }
 
-/// One request of the protocol that was traced to its end.
+/// One request that was traced to its end.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
 pub(crate) struct Span {
@@ -427,11 +465,23 @@ pub(crate) struct Span {
     pub(crate) tracestate: Option<Box<str>>,
     pub(crate) start: SystemTime,
     pub(crate) elapsed: Duration,
-    pub(crate) operation: OperationId,
-    pub(crate) key: OperationKey,
-    /// The message of a JSON-RPC error.
+    /// What is said of what went wrong, such as the message of a JSON-RPC error.
     pub(crate) error: Option<String>,
-    pub(crate) said: Said,
+    pub(crate) about: About,
+}
+
+/// Whose request a span is of.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "otlp"), allow(dead_code))]
+pub(crate) enum About {
+    /// A request of the protocol that was answered here.
+    Served {
+        operation: OperationId,
+        key: OperationKey,
+        said: Said,
+    },
+    /// A request of another server.
+    Asked(Asked),
 }
 
 /// What a span tells of its request, beside what is counted.

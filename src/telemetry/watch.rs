@@ -14,7 +14,7 @@ use super::life::Life;
 use super::metrics::Metrics;
 use super::names::OperationId;
 use super::reasons::Reason;
-use super::trace::{Ending, TraceContext, Traced, Tracer};
+use super::trace::{Ending, Propagation, TraceContext, Traced, Tracer};
 use crate::protocol::Revision;
 use crate::protocol::message::Request;
 
@@ -25,6 +25,7 @@ pub(crate) struct Telemetry {
     pub(crate) life: Arc<Life>,
     counting: bool,
     tracer: Option<Arc<Tracer>>,
+    propagation: Propagation,
 }
 
 impl Telemetry {
@@ -42,6 +43,18 @@ impl Telemetry {
     pub(crate) fn traced_by(mut self, tracer: Tracer) -> Self {
         self.tracer = Some(Arc::new(tracer));
         self
+    }
+
+    /// The same, with this read from callers and passed on.
+    pub(crate) fn propagating(mut self, propagation: Propagation) -> Self {
+        self.propagation = propagation;
+        self
+    }
+
+    /// What is read from callers and passed on.
+    #[inline]
+    pub(crate) fn propagation(&self) -> Propagation {
+        self.propagation
     }
 
     /// Says which arguments of tools are secret, by their names: traces leave their values out.
@@ -225,7 +238,13 @@ impl Watch<'_> {
     /// Whether a span will tell of it.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
-        matches!(&self.traced, Some(Traced { draft: Some(_), .. }))
+        self.tracer().is_some()
+    }
+
+    /// Who is told of it, and of what it asks of others; `None` if it is not recorded.
+    #[inline]
+    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        Some(self.traced.as_ref()?.draft.as_ref()?.tracer())
     }
 
     /// The answer is there. `error` is the message of a JSON-RPC error, which is asked for only if somebody will read it.

@@ -43,6 +43,8 @@ mod limits;
 mod mounts;
 mod multiplexed;
 mod offer_attributes;
+#[cfg(feature = "otlp")]
+mod onward;
 mod operators;
 #[cfg(feature = "cli")]
 mod operators_commands;

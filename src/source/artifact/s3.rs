@@ -239,7 +239,7 @@ impl S3 {
     async fn ask(&self, mut request: Outgoing) -> Result<Fetched, S3Error> {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
-        Ok(self.exchange.send(request, true).await?)
+        Ok(self.exchange.send(request, true, None).await?)
     }
 
     fn url(&self, key: &str) -> Url {

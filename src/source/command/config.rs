@@ -35,7 +35,8 @@ use crate::source::argument::ArgumentConfig;
 pub struct CommandSourceConfig {
     /// Where commands run. Default: the root of the file system.
     pub directory: Option<PathBuf>,
-    /// Variables that commands get. Besides these they get `PATH` and `LANG`, and no others.
+    /// Variables that commands get. Besides these they get `PATH`, `LANG` and, where their call is traced, `TRACEPARENT` and
+    /// `TRACESTATE`, and no others.
     pub environment: BTreeMap<String, Secret>,
     /// Names of this process's own variables that commands get too, such as `HOME`.
     #[serde(deserialize_with = "crate::environment::list")]

@@ -149,7 +149,11 @@ impl Plan {
             None => None,
         };
         let pass = self.bulkhead.enter().await?;
-        let ran = self.program.run(&line, stdin.map(String::into_bytes)).await;
+        // OpenTelemetry, "Environment Variables as Context Propagation Carriers".
+        let trace = context.traced();
+        let trace = trace.map(|(name, value)| (name.to_ascii_uppercase(), value));
+        let stdin = stdin.map(String::into_bytes);
+        let ran = self.program.run(&line, stdin, trace.collect()).await;
         match &ran {
             // What does not start, or does not end, will not do so the next time either.
             Err(RunError::Spawn { .. } | RunError::Timeout { .. }) => pass.failed(),

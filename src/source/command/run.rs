@@ -108,11 +108,13 @@ impl Program {
         })
     }
 
-    /// Runs the program. If the future is dropped before it ends, so is the program, with everything it started.
+    /// Runs the program, with `variables` beside those that it always has. If the future is dropped before it ends, so is
+    /// the program, with everything it started.
     pub(super) async fn run(
         &self,
         arguments: &[String],
         stdin: Option<Vec<u8>>,
+        variables: BTreeMap<String, String>,
     ) -> Result<Ended, RunError> {
         let limit = self.limits.timeout();
         let deadline = Instant::now() + limit;
@@ -121,6 +123,7 @@ impl Program {
             .args(arguments)
             .current_dir(&self.directory)
             .env_clear()
+            .envs(variables)
             .envs(&self.environment)
             .stdin(if stdin.is_some() {
                 Stdio::piped()

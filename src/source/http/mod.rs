@@ -17,7 +17,7 @@ use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
 use super::config::Collector;
-use super::exchange::{Exchange, is_safe};
+use super::exchange::{Errand, Exchange, is_safe};
 use super::gauge::Gauge;
 use super::template;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -175,15 +175,22 @@ impl Plan {
             .request
             .fill(&values, context.headers())
             .map_err(ToolError::new)?;
+        let errand = Some(Errand {
+            context,
+            template: None,
+        });
         let Some(pages) = &self.pages else {
-            let answer = self.exchange.send(request, self.repeatable).await?;
+            let answer = self.exchange.send(request, self.repeatable, errand).await?;
             return self.response.output(&answer, &arguments, context);
         };
         let first: Url = request.url.clone();
         let mut items = Vec::new();
         let mut next = request;
         for page in 1..=pages.max() {
-            let answer = self.exchange.send(next.clone(), self.repeatable).await?;
+            let answer = self
+                .exchange
+                .send(next.clone(), self.repeatable, errand)
+                .await?;
             if !self.response.is_ok(answer.status) {
                 return self.response.output(&answer, &arguments, context);
             }

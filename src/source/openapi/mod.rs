@@ -24,7 +24,7 @@ use self::operation::{Operation, SchemaBytes, text};
 use self::request::Shape;
 use self::security::Proofs;
 use super::config::{Collector, GRACE};
-use super::exchange::{Exchange, is_safe};
+use super::exchange::{Errand, Exchange, is_safe};
 use super::gauge::Gauge;
 use super::http::annotations_of;
 use super::name::{sanitized, shortened};
@@ -369,9 +369,9 @@ impl Tool for OperationTool {
         &self.definition
     }
 
-    fn call(&self, _: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
         let plan = self.plan.clone();
-        Box::pin(async move { plan.run(&arguments).await })
+        Box::pin(async move { plan.run(&context, &arguments).await })
     }
 
     fn checks_output(&self) -> bool {
@@ -380,7 +380,7 @@ impl Tool for OperationTool {
 }
 
 impl Plan {
-    async fn run(&self, arguments: &Arguments) -> Result<Output, ToolError> {
+    async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
         let arguments = arguments.to_map()?;
         let mut request = self
             .shape
@@ -390,7 +390,14 @@ impl Plan {
             request.headers.insert(name, value.clone());
         }
         self.proofs.apply(&mut request);
-        let answer = self.exchange.send(request, self.repeatable).await?;
+        let errand = Errand {
+            context,
+            template: Some(&self.shape.path),
+        };
+        let answer = self
+            .exchange
+            .send(request, self.repeatable, Some(errand))
+            .await?;
         if !answer.status.is_success() {
             return Err(response::failure(&answer));
         }

@@ -1,8 +1,8 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -11,13 +11,14 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::config::{OnDown, UpstreamConfig, UpstreamError};
-use super::durations::{Durations, End, Operation};
 use super::listing::{self, Listing, Memory};
 use super::names::UriPrefix;
 use super::subscriptions::Wanted;
 use super::upkeep::Upkeep;
 use super::usage::Usage;
+use super::watched::{End, Operation, Peer, Session, Watched};
 use super::{Background, DISCOVERY};
+use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
 use crate::protocol::UriTemplate;
@@ -47,13 +48,24 @@ pub(super) struct Upstream {
     problem: ArcSwapOption<String>,
     pub(super) upkeep: Arc<Upkeep>,
     background: Arc<Background>,
-    /// Where its requests are counted, if anybody looks.
-    durations: OnceLock<Durations>,
+    peer: Arc<Peer>,
 }
 
 pub(super) struct Connected {
     pub(super) client: Client,
     since: Instant,
+    session: Session,
+}
+
+impl Connected {
+    /// Ends it. Its session is counted before that, which may take longer than the counts wait to be sent.
+    async fn close(self, grace: Duration) {
+        let Self {
+            client, session, ..
+        } = self;
+        drop(session);
+        client.close(grace).await;
+    }
 }
 
 /// Why a request to an upstream came to nothing.
@@ -87,7 +99,7 @@ impl Upstream {
             problem: ArcSwapOption::empty(),
             upkeep: Arc::default(),
             background,
-            durations: OnceLock::new(),
+            peer: Arc::new(Peer::new(&target)),
             name: name.to_owned(),
             target,
             credentials,
@@ -252,13 +264,14 @@ impl Upstream {
         {
             self.part_from(connected);
             if let Some(connected) = current.and_then(Arc::into_inner) {
-                connected.client.close(grace).await;
+                connected.close(grace).await;
             }
         }
     }
 
     /// Uses a connection no more; unless another has taken its place already.
     fn part_from(&self, connected: &Arc<Connected>) {
+        connected.session.is_lost();
         self.current.compare_and_swap(connected, None);
     }
 
@@ -282,7 +295,7 @@ impl Upstream {
         // Somebody may be using it still; it ends with them then.
         if let Some(connected) = Arc::into_inner(connected) {
             tracing::debug!(upstream = self.name, "disconnecting");
-            connected.client.close(grace).await;
+            connected.close(grace).await;
         }
     }
 
@@ -332,6 +345,7 @@ impl Upstream {
             "connected"
         );
         let connected = Arc::new(Connected {
+            session: Session::begin(&self.peer, client.server().revision),
             client,
             since: Instant::now(),
         });
@@ -346,35 +360,44 @@ impl Upstream {
 
     /// Has its requests counted from now on.
     pub(super) fn count(&self, metrics: &Metrics) {
-        let _ = self.durations.set(Durations::new(metrics, &self.target));
+        self.peer.count(metrics);
     }
 
-    /// Where its requests are counted, if anybody looks.
-    pub(super) fn durations(&self) -> Option<&Durations> {
-        self.durations.get()
+    /// Begins a request for whoever calls here. `uri` is what it is about, if it is a resource.
+    pub(super) fn watch<'a>(
+        &'a self,
+        operation: &'a Operation,
+        context: &Arc<CallContext>,
+        uri: Option<&str>,
+    ) -> Watched<'a> {
+        Watched::begin(&self.peer, operation, context, uri)
     }
 
-    /// The same as [`request`](Self::request), counted: of something that is read, and so may be read twice. `about` is
-    /// the attribute that names what it is about, and the name.
+    /// The same as [`request`](Self::request), watched: of something that is read, and so may be read twice.
     pub(super) async fn read(
         &self,
-        method: &'static str,
-        about: Option<(&'static str, &str)>,
-        params: &Params,
-        listener: Option<Arc<dyn Listener>>,
+        operation: &Operation,
+        params: Params,
+        context: &Arc<CallContext>,
+        uri: Option<&str>,
     ) -> Result<Box<RawValue>, CallError> {
-        let begun = self
-            .durations()
-            .map(|durations| (durations, std::time::Instant::now()));
-        let answered = self.request(method, params, listener, true).await;
-        if let Some((durations, begun)) = begun {
-            let end = match &answered {
-                Ok(_) => End::Well,
-                Err(error) => End::Failed(error),
-            };
-            Operation::new(method, about).ended(durations, begun, &end);
-        }
+        let watched = self.watch(operation, context, uri);
+        let params = watched.placed(params);
+        let relay = Arc::clone(&watched.relay);
+        let answered = self
+            .request(operation.method, &params, Some(relay), true)
+            .await;
+        let end = match &answered {
+            Ok(_) => End::Well,
+            Err(error) => End::Failed(error),
+        };
+        watched.ends(&end, || self.revision());
         answered
+    }
+
+    /// The revision that is spoken with it, while it is connected.
+    pub(super) fn revision(&self) -> Option<&'static str> {
+        Some(self.usable()?.client.server().revision.as_str())
     }
 
     /// Makes a request; once more where the first cannot have happened, or `repeatable` says that twice is as good as

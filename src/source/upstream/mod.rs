@@ -6,7 +6,6 @@
 
 mod config;
 mod connection;
-mod durations;
 mod listing;
 mod names;
 mod offer;
@@ -14,6 +13,7 @@ mod relay;
 mod subscriptions;
 mod upkeep;
 mod usage;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

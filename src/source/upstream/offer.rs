@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,9 +10,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
-use super::durations::{End, Operation};
 use super::names::{Found, Names, UriPrefix};
-use super::relay::Relay;
+use super::watched::{End, Operation};
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
@@ -20,7 +19,7 @@ use crate::catalog::{
     PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture, located,
 };
-use crate::client::{ClientError, Listener, Params};
+use crate::client::{ClientError, Params};
 use crate::protocol::{
     Annotations, Content, Icon, PromptArgument, PromptMessage, ResourceContents, ToolAnnotations,
 };
@@ -226,10 +225,6 @@ fn prompt(
     })
 }
 
-fn listener(context: &Arc<CallContext>) -> Option<Arc<dyn Listener>> {
-    Some(Arc::new(Relay(Arc::clone(context))))
-}
-
 struct UpstreamTool {
     upstream: Arc<Upstream>,
     definition: Definition,
@@ -275,41 +270,40 @@ impl Tool for UpstreamTool {
             self.repeatable,
         );
         let mirrored = Arc::clone(&self.mirrored);
-        let is_counted = upstream.durations().is_some();
-        let counted = is_counted.then(|| (Arc::clone(&self.operation), Instant::now()));
+        let operation = Arc::clone(&self.operation);
         Box::pin(async move {
-            let ended = |end: End<'_>| {
-                if let (Some(durations), Some((operation, begun))) =
-                    (upstream.durations(), &counted)
-                {
-                    operation.ended(durations, *begun, &end);
-                }
-            };
             let arguments = arguments.to_json();
             let mut params = Params::new().shared("name", name);
             if !mirrored.is_empty() {
                 params = with_mirrored(params, &mirrored, &arguments)?;
             }
-            let params = params.checked("arguments", arguments);
+            let watched = upstream.watch(&operation, &context, None);
+            let params = watched.placed(params.checked("arguments", arguments));
+            let relay = Arc::clone(&watched.relay);
             let answered = upstream
-                .request("tools/call", &params, listener(&context), repeatable)
+                .request(operation.method, &params, Some(relay), repeatable)
                 .await;
-            let result = answered.map_err(|error| {
-                ended(End::Failed(&error));
-                tool_error(&upstream.name, error)
-            })?;
-            let called: Called<'_> = serde_json::from_str(result.get()).map_err(|error| {
+            let result = match answered {
+                Ok(result) => result,
+                Err(error) => {
+                    watched.ends(&End::Failed(&error), || upstream.revision());
+                    return Err(tool_error(&upstream.name, error));
+                }
+            };
+            let called: Result<Called<'_>, _> = serde_json::from_str(result.get());
+            let end = match &called {
+                Ok(called) if called.is_error => End::ToolError,
+                Ok(_) => End::Well,
+                Err(_) => End::Misread,
+            };
+            watched.ends(&end, || upstream.revision());
+            called.map(output).map_err(|error| {
                 ToolError::new(format!(
                     "the upstream server {} answered what is no result",
                     upstream.name
                 ))
                 .caused_by(error)
-            })?;
-            ended(match called.is_error {
-                true => End::ToolError,
-                false => End::Well,
-            });
-            Ok(output(called))
+            })
         })
     }
 }
@@ -428,9 +422,8 @@ async fn read(
     }
     let uri = prefix.there(&uri).ok_or_else(ResourceError::not_found)?;
     let params = Params::new().with("uri", uri);
-    let answered = upstream
-        .read("resources/read", None, &params, listener(&context))
-        .await;
+    let operation = Operation::new("resources/read");
+    let answered = upstream.read(&operation, params, &context, Some(uri)).await;
     let result = answered.map_err(|error| match error {
         // Of revisions up to 2025-11-25, and of the one after.
         CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
@@ -528,12 +521,10 @@ impl Prompt for UpstreamPrompt {
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
             let params = Params::new()
-                .with("name", name.clone())
+                .with("name", &*name)
                 .with("arguments", arguments);
-            let about = Some(("gen_ai.prompt.name", &*name));
-            let answered = upstream
-                .read("prompts/get", about, &params, listener(&context))
-                .await;
+            let operation = Operation::prompt(&name);
+            let answered = upstream.read(&operation, params, &context, None).await;
             let result = answered.map_err(|error| match error {
                 CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
                     PromptError::invalid(error.message)
@@ -601,9 +592,8 @@ async fn complete(
             .collect();
         params = params.with("context", json!({ "arguments": known }));
     }
-    let result = upstream
-        .read("completion/complete", None, &params, listener(context))
-        .await?;
+    let operation = Operation::new("completion/complete");
+    let result = upstream.read(&operation, params, context, None).await?;
     let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
         ClientError::Protocol(format!("its answer to completion/complete: {error}"))
     })?;

@@ -1,6 +1,7 @@
 //! What an upstream server says while it works on a call goes to whoever made the call, and so do its questions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -21,23 +22,45 @@ pub(super) fn capabilities() -> Map<String, Value> {
 }
 
 /// Passes on what is said about one call.
-pub(super) struct Relay(pub(super) Arc<CallContext>);
+pub(super) struct Relay {
+    context: Arc<CallContext>,
+    /// The id under which the upstream was asked last; 0 if it was not.
+    request_id: AtomicU64,
+}
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
+impl Relay {
+    pub(super) fn new(context: &Arc<CallContext>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            request_id: AtomicU64::new(0),
+        }
+    }
+
+    /// The id under which the upstream was asked last.
+    pub(super) fn request_id(&self) -> Option<u64> {
+        Some(self.request_id.load(Ordering::Relaxed)).filter(|id| *id != 0)
+    }
+}
+
 impl Listener for Relay {
     fn wants_progress(&self) -> bool {
-        self.0.wants_progress()
+        self.context.wants_progress()
     }
 
     fn wants_log(&self) -> Option<&'static str> {
-        self.0.log_level().map(LogLevel::as_str)
+        self.context.log_level().map(LogLevel::as_str)
+    }
+
+    fn sent(&self, id: u64) {
+        self.request_id.store(id, Ordering::Relaxed);
     }
 
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        self.0
+        self.context
             .report_progress(progress, total, message.unwrap_or_default());
     }
 
@@ -45,9 +68,9 @@ impl Listener for Relay {
         let level = LogLevel::parse(level).unwrap_or(LogLevel::Info);
         match logger {
             Some(logger) => self
-                .0
+                .context
                 .send_log(level, &json!({"logger": logger, "data": data})),
-            None => self.0.send_log(level, data),
+            None => self.context.send_log(level, data),
         }
     }
 
@@ -56,7 +79,7 @@ impl Listener for Relay {
         method: String,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
-        let context = Arc::clone(&self.0);
+        let context = Arc::clone(&self.context);
         Box::pin(async move {
             let params = params.as_deref().map_or("{}", RawValue::get);
             match method.as_str() {

@@ -1,104 +1,305 @@
-//! How long requests to an upstream take, as the conventions of OpenTelemetry for MCP count it for clients.
+//! Requests to an upstream, counted and traced as the conventions of OpenTelemetry for MCP have it for clients.
 
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::connection::CallError;
-use crate::client::{ClientError, Target};
-use crate::telemetry::{CLIENT_DURATION, Metrics, Timing};
+use super::relay::Relay;
+use crate::catalog::CallContext;
+use crate::client::{ClientError, Params, Target};
+use crate::protocol::Revision;
+use crate::telemetry::{
+    Asked, CLIENT_DURATION, CLIENT_SESSION_DURATION, Hop, HopEnd, Metrics, Timing, Told,
+};
 
-/// Where the requests of one upstream are counted.
+/// Where one upstream is, and where what is asked of it is counted.
 #[derive(Debug)]
-pub(super) struct Durations {
-    metrics: Metrics,
+pub(super) struct Peer {
+    /// If anybody looks.
+    metrics: OnceLock<Metrics>,
     transport: &'static str,
     /// Host and port, if it is reached over a network.
-    address: Option<(String, String)>,
+    address: Option<(String, u16)>,
 }
 
-impl Durations {
-    pub(super) fn new(metrics: &Metrics, target: &Target) -> Self {
+impl Peer {
+    pub(super) fn new(target: &Target) -> Self {
         let (transport, address) = match target {
             Target::Program(_) => ("pipe", None),
             Target::Url { url, .. } => {
                 let host = url.host_str().unwrap_or_default().to_owned();
                 let port = url.port_or_known_default().unwrap_or_default();
-                ("tcp", Some((host, port.to_string())))
+                ("tcp", Some((host, port)))
             }
         };
         Self {
-            metrics: metrics.clone(),
+            metrics: OnceLock::new(),
             transport,
             address,
         }
     }
 
-    fn timing(&self, operation: &Operation, error: Option<&str>, code: Option<&str>) -> Timing {
-        let mut labels = vec![
-            ("mcp.method.name", operation.method),
-            ("network.transport", self.transport),
-        ];
-        if let Some((attribute, name)) = &operation.about {
-            labels.push((attribute, name));
-        }
-        if operation.method == "tools/call" {
-            labels.push(("gen_ai.operation.name", "execute_tool"));
-        }
-        if let Some((host, port)) = &self.address {
+    /// Has what is asked of it counted from now on.
+    pub(super) fn count(&self, metrics: &Metrics) {
+        let _ = self.metrics.set(metrics.clone());
+    }
+
+    /// How long something takes that has to do with it; `None` if nobody counts.
+    fn timing(&self, how: Kind<'_>, ending: &Ending<'_>) -> Option<Timing> {
+        let metrics = self.metrics.get()?;
+        let mut labels = Vec::new();
+        let instrument = match how {
+            Kind::Operation(operation) => {
+                labels.push(("mcp.method.name", operation.method));
+                labels.push(("network.transport", self.transport));
+                if let Some((attribute, name)) = &operation.about {
+                    labels.push((attribute, name));
+                }
+                if operation.method == TOOLS_CALL {
+                    labels.push(("gen_ai.operation.name", "execute_tool"));
+                }
+                &CLIENT_DURATION
+            }
+            Kind::Session(revision) => {
+                labels.push(("mcp.protocol.version", revision.as_str()));
+                labels.push(("network.transport", self.transport));
+                &CLIENT_SESSION_DURATION
+            }
+        };
+        let port = self.address.as_ref().map(|(_, port)| port.to_string());
+        if let (Some((host, _)), Some(port)) = (&self.address, &port) {
             labels.push(("network.protocol.name", "http"));
             labels.push(("server.address", host));
             labels.push(("server.port", port));
         }
-        labels.extend(error.map(|error| ("error.type", error)));
-        labels.extend(code.map(|code| ("rpc.response.status_code", code)));
-        self.metrics.timing(&CLIENT_DURATION, &labels)
+        labels.extend(ending.error_type.map(|error| ("error.type", error)));
+        labels.extend(
+            ending
+                .status_code
+                .map(|code| ("rpc.response.status_code", code)),
+        );
+        Some(metrics.timing(instrument, &labels))
+    }
+
+    /// What a span tells of a request from its beginning on.
+    fn asked(&self, operation: &Operation, uri: Option<&str>) -> Asked {
+        let Operation { method, about, .. } = operation;
+        let mut attributes: Vec<(&'static str, Told)> = vec![
+            ("mcp.method.name", (*method).into()),
+            ("network.transport", self.transport.into()),
+        ];
+        if let Some((attribute, name)) = about {
+            attributes.push((attribute, name.clone().into()));
+        }
+        if *method == TOOLS_CALL {
+            attributes.push(("gen_ai.operation.name", "execute_tool".into()));
+        }
+        if let Some(uri) = uri {
+            attributes.push(("mcp.resource.uri", uri.to_owned().into()));
+        }
+        if let Some((host, port)) = &self.address {
+            attributes.push(("network.protocol.name", "http".into()));
+            attributes.push(("server.address", host.clone().into()));
+            attributes.push(("server.port", (*port).into()));
+        }
+        Asked {
+            name: match about {
+                Some((_, name)) => format!("{method} {name}"),
+                None => (*method).to_owned(),
+            },
+            attributes,
+            error_type: None,
+        }
     }
 }
+
+/// What is timed.
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Operation(&'a Operation),
+    Session(Revision),
+}
+
+const TOOLS_CALL: &str = "tools/call";
 
 /// What an upstream is asked for: one of its tools, one of its prompts, or anything else.
 #[derive(Debug)]
 pub(super) struct Operation {
-    method: &'static str,
+    pub(super) method: &'static str,
     about: Option<(&'static str, String)>,
     /// Where those that go well are counted, once one has.
     well: OnceLock<Timing>,
 }
 
 impl Operation {
-    /// `about` is the attribute that names what it is about, and the name.
-    pub(super) fn new(method: &'static str, about: Option<(&'static str, &str)>) -> Self {
+    pub(super) fn new(method: &'static str) -> Self {
         Self {
             method,
-            about: about.map(|(attribute, name)| (attribute, name.to_owned())),
+            about: None,
             well: OnceLock::new(),
         }
     }
 
     /// A call of one of an upstream's tools.
     pub(super) fn tool(name: &str) -> Self {
-        Self::new("tools/call", Some(("gen_ai.tool.name", name)))
+        Self {
+            about: Some(("gen_ai.tool.name", name.to_owned())),
+            ..Self::new(TOOLS_CALL)
+        }
     }
 
-    /// Counts one that has ended.
-    pub(super) fn ended(&self, durations: &Durations, begun: Instant, end: &End<'_>) {
-        let elapsed = begun.elapsed();
+    /// One of an upstream's prompts.
+    pub(super) fn prompt(name: &str) -> Self {
+        Self {
+            about: Some(("gen_ai.prompt.name", name.to_owned())),
+            ..Self::new("prompts/get")
+        }
+    }
+}
+
+/// A request to an upstream for whoever calls here, from its beginning to its end.
+pub(super) struct Watched<'a> {
+    peer: &'a Peer,
+    operation: &'a Operation,
+    /// `None` if nobody counts.
+    begun: Option<Instant>,
+    hop: Hop,
+    /// Hears what is said about the request.
+    pub(super) relay: Arc<Relay>,
+}
+
+impl<'a> Watched<'a> {
+    /// `uri` is what it is about, if it is a resource.
+    pub(super) fn begin(
+        peer: &'a Peer,
+        operation: &'a Operation,
+        context: &Arc<CallContext>,
+        uri: Option<&str>,
+    ) -> Self {
+        Self {
+            begun: peer.metrics.get().map(|_| Instant::now()),
+            hop: context.hop(|| peer.asked(operation, uri)),
+            relay: Arc::new(Relay::new(context)),
+            peer,
+            operation,
+        }
+    }
+
+    /// The request's parameters, with its place in a trace.
+    pub(super) fn placed(&self, params: Params) -> Params {
+        let passed = self.hop.passed();
+        passed.fold(params, |params, (name, text)| params.meta(name, text))
+    }
+
+    /// It has ended. `revision` is the one that is spoken with the upstream.
+    pub(super) fn ends(self, end: &End<'_>, revision: impl FnOnce() -> Option<&'static str>) {
         let code;
-        let (error, status) = match end {
-            End::Well => {
-                let well = || durations.timing(self, None, None);
-                return self.well.get_or_init(well).record(elapsed);
-            }
-            End::ToolError => ("tool_error", None),
-            // It was not made.
-            End::Failed(CallError::Turned(_)) => return,
+        let (error_type, status_code, message) = match end {
+            End::Well => (None, None, None),
+            End::ToolError => (Some("tool_error"), None, None),
+            End::Misread => (Some("invalid_result"), None, None),
+            End::Failed(CallError::Turned(_)) => (Some("turned_away"), None, None),
             End::Failed(CallError::Client(ClientError::Rpc(error))) => {
                 code = code_of(error.code);
-                (&*code, Some(&*code))
+                (Some(&*code), Some(&*code), Some(&error.message))
             }
-            End::Failed(CallError::Client(ClientError::Timeout(_))) => ("timeout", None),
-            End::Failed(CallError::Client(_)) => ("connection_error", None),
+            End::Failed(CallError::Client(ClientError::Timeout(_))) => {
+                (Some("timeout"), None, None)
+            }
+            End::Failed(CallError::Client(_)) => (Some("connection_error"), None, None),
         };
-        durations.timing(self, Some(error), status).record(elapsed);
+        let ending = Ending {
+            error_type,
+            status_code,
+        };
+        if let Some(begun) = self.begun {
+            self.count(begun.elapsed(), end, &ending);
+        }
+        let relay = self.relay;
+        self.hop.ends(|| {
+            let id = relay.request_id();
+            let mut attributes: Vec<(&'static str, Told)> = Vec::new();
+            attributes.extend(id.map(|id| ("jsonrpc.request.id", id.to_string().into())));
+            attributes.extend(revision().map(|r| ("mcp.protocol.version", r.into())));
+            attributes.extend(
+                status_code.map(|code| ("rpc.response.status_code", code.to_owned().into())),
+            );
+            HopEnd {
+                attributes,
+                error_type: error_type.map(|error| Cow::Owned(error.to_owned())),
+                message: message.cloned(),
+            }
+        });
+    }
+
+    fn count(&self, elapsed: Duration, end: &End<'_>, ending: &Ending<'_>) {
+        let timing = || self.peer.timing(Kind::Operation(self.operation), ending);
+        match end {
+            End::Well => {
+                let well = &self.operation.well;
+                if let Some(timing) = well.get().cloned().or_else(timing) {
+                    well.get_or_init(|| timing).record(elapsed);
+                }
+            }
+            // It was not made.
+            End::Failed(CallError::Turned(_)) => {}
+            _ => {
+                if let Some(timing) = timing() {
+                    timing.record(elapsed);
+                }
+            }
+        }
+    }
+}
+
+/// How something ended, in the words of the conventions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ending<'a> {
+    error_type: Option<&'a str>,
+    status_code: Option<&'a str>,
+}
+
+/// A session with an upstream, timed from its handshake until nobody uses it any more.
+#[derive(Debug)]
+pub(super) struct Session {
+    peer: Arc<Peer>,
+    /// `None` where there are no sessions.
+    revision: Option<Revision>,
+    begun: Instant,
+    lost: AtomicBool,
+}
+
+impl Session {
+    pub(super) fn begin(peer: &Arc<Peer>, revision: Revision) -> Self {
+        Self {
+            peer: Arc::clone(peer),
+            revision: revision.has_sessions().then_some(revision),
+            begun: Instant::now(),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// It was not ended by us.
+    pub(super) fn is_lost(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(revision) = self.revision else {
+            return;
+        };
+        let lost = self.lost.load(Ordering::Relaxed);
+        let ending = Ending {
+            error_type: lost.then_some("connection_error"),
+            status_code: None,
+        };
+        if let Some(timing) = self.peer.timing(Kind::Session(revision), &ending) {
+            timing.record(self.begun.elapsed());
+        }
     }
 }
 
@@ -107,6 +308,8 @@ pub(super) enum End<'e> {
     Well,
     /// The tool says that it failed.
     ToolError,
+    /// Its result is none.
+    Misread,
     Failed(&'e CallError),
 }
 

@@ -141,8 +141,7 @@ impl Collector {
         let count = spans.len();
         let names = self.counted.names();
         let spans = spans.into_iter().map(|span| {
-            let operation = names.get(span.operation);
-            let mut span = span_data(*span, &operation, self.names, &self.scope);
+            let mut span = span_data(*span, names, self.names, &self.scope);
             span.dropped_attributes_count = self.span_limits.apply(&mut span.attributes);
             span
         });

@@ -9,26 +9,44 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
+use crate::telemetry::cells::OperationKey;
 use crate::telemetry::config::SpanNames;
-use crate::telemetry::names::{OTHER, Operation, Target};
-use crate::telemetry::trace::{Span, TraceContext};
+use crate::telemetry::names::{Names, OTHER, Operation, Target};
+use crate::telemetry::onward::{Asked, Told};
+use crate::telemetry::trace::{About, Said, Span, TraceContext};
 
-/// One span, of an operation of this name.
+/// One span. `known` are the operations that ids stand for.
 pub(super) fn span_data(
     span: Span,
-    operation: &Operation,
+    known: &Names,
     names: SpanNames,
     scope: &InstrumentationScope,
 ) -> SpanData {
     let tracestate = span.tracestate.as_deref();
-    let attributes = attributes(&span, operation);
+    let (kind, name, attributes, error_type) = match span.about {
+        About::Served {
+            operation,
+            key,
+            said,
+        } => {
+            let operation = known.get(operation);
+            let error_type = key.verdict.error_type();
+            let attributes = served(&key, said, &operation);
+            let name = name(&operation, names);
+            (SpanKind::Server, name, attributes, error_type)
+        }
+        About::Asked(asked) => {
+            let error_type = asked.error_type.as_deref().map(str::to_owned);
+            let name = asked.name.clone().into();
+            (SpanKind::Client, name, attributes_of(asked), error_type)
+        }
+    };
     let mut links = SpanLinks::default();
     if let Some(link) = span.link {
         links
             .links
             .push(Link::new(context(link, None, true), Vec::new(), 0));
     }
-    let error_type = span.key.verdict.error_type();
     let status = match error_type {
         None => Status::Unset,
         Some(_) => Status::Error {
@@ -38,9 +56,9 @@ pub(super) fn span_data(
     SpanData {
         span_context: context(span.context, tracestate, false),
         parent_span_id: SpanId::from(span.parent_span_id),
-        parent_span_is_remote: span.parent_span_id != 0,
-        span_kind: SpanKind::Server,
-        name: name(operation, names),
+        parent_span_is_remote: kind == SpanKind::Server && span.parent_span_id != 0,
+        span_kind: kind,
+        name,
         start_time: span.start,
         end_time: span.start + span.elapsed,
         attributes,
@@ -75,11 +93,24 @@ fn name(operation: &Operation, names: SpanNames) -> Cow<'static, str> {
     }
 }
 
-fn attributes(span: &Span, operation: &Operation) -> Vec<KeyValue> {
-    let (key, said) = (&span.key, &span.said);
+/// Of a request of another server.
+fn attributes_of(asked: Asked) -> Vec<KeyValue> {
+    let error_type = asked
+        .error_type
+        .map(|text| ("error.type", Told::Text(text)));
+    let all = asked.attributes.into_iter().chain(error_type);
+    all.map(|(name, value)| match value {
+        Told::Text(text) => KeyValue::new(name, text),
+        Told::Number(number) => KeyValue::new(name, number),
+    })
+    .collect()
+}
+
+/// Of a request that was answered here.
+fn served(key: &OperationKey, said: Said, operation: &Operation) -> Vec<KeyValue> {
     let mut attributes = vec![
         KeyValue::new("mcp.method.name", operation.method.to_string()),
-        KeyValue::new("jsonrpc.request.id", said.request_id.clone()),
+        KeyValue::new("jsonrpc.request.id", said.request_id),
         KeyValue::new("network.transport", key.wire.transport()),
     ];
     let mut add = |name: &'static str, value: Option<String>| {
@@ -102,8 +133,8 @@ fn attributes(span: &Span, operation: &Operation) -> Vec<KeyValue> {
             said.session.as_ref().map(ToString::to_string),
         );
     }
-    add("mcp.resource.uri", said.resource_uri.clone());
-    add("gen_ai.tool.call.arguments", said.arguments.clone());
+    add("mcp.resource.uri", said.resource_uri);
+    add("gen_ai.tool.call.arguments", said.arguments);
     add("error.type", key.verdict.error_type());
     add("rpc.response.status_code", key.verdict.status_code());
     if let Some(version) = key.wire.http_version() {

@@ -2,7 +2,7 @@
 
 mod help;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -206,7 +206,7 @@ impl Search<'_> {
         self.helps += 1;
         let mut line = words.to_vec();
         line.push("--help".to_owned());
-        let ended = self.program.run(&line, None).await?;
+        let ended = self.program.run(&line, None, BTreeMap::new()).await?;
         // Some complain their help, and some fail at it.
         let said = if ended.stdout.trim_ascii().is_empty() {
             ended.stderr

@@ -1,0 +1,448 @@
+//! What a call passes on of its trace to those whom it asks something, and the spans that tell of these requests.
+
+use std::borrow::Cow;
+use std::iter;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::trace::{
+    About, BAGGAGE, Carried, Propagation, Span, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
+    TraceContext, Tracer, cut, new_span_id, of_headers,
+};
+
+/// Where a call belongs in a trace, for whomever it asks something.
+#[derive(Debug, Default)]
+pub(crate) struct Onward {
+    /// The place of its own span, or what its message said where nothing is traced here.
+    pub(crate) place: Option<TraceContext>,
+    /// The message said where it belongs, so that its HTTP request does not count.
+    pub(crate) in_message: bool,
+    /// What the message said beside that.
+    pub(crate) carried: Option<Box<Carried>>,
+    pub(crate) propagation: Propagation,
+    /// Who is told of what the call asks for; `None` if the call is not recorded.
+    pub(crate) tracer: Option<Arc<Tracer>>,
+}
+
+impl Onward {
+    /// Where the call belongs. `headers` are those of its HTTP request.
+    pub(crate) fn place(&self, headers: Option<&HeaderMap>) -> Option<TraceContext> {
+        self.place.or_else(|| of_headers(headers?))
+    }
+
+    /// Adds what is passed on to the headers of a request.
+    pub(crate) fn add_to(&self, headers: Option<&HeaderMap>, to: &mut HeaderMap) {
+        let Some(place) = self.place(headers) else {
+            return;
+        };
+        let Propagation {
+            trace_context,
+            baggage,
+        } = self.propagation;
+        if trace_context {
+            add(to, &TRACEPARENT, &place.traceparent());
+            add(to, &TRACESTATE, &self.tracestate(headers));
+        }
+        if baggage {
+            let carried = self.carried.as_deref();
+            let said = self.said(
+                carried.and_then(|c| c.baggage.as_deref()),
+                &BAGGAGE,
+                headers,
+            );
+            add(to, &BAGGAGE, &said);
+        }
+    }
+
+    /// As the caller said it; empty if that is no text that may be passed on.
+    fn tracestate(&self, headers: Option<&HeaderMap>) -> Box<str> {
+        let carried = self.carried.as_deref();
+        let said = carried.and_then(|c| c.tracestate.as_deref());
+        let said = self.said(said, &TRACESTATE, headers);
+        let is_sound = said.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if is_sound {
+            said.into()
+        } else {
+            Box::default()
+        }
+    }
+
+    /// What is passed on of this place.
+    fn passed(&self, traceparent: TraceContext, headers: Option<&HeaderMap>) -> Option<Passed> {
+        self.propagation.trace_context.then(|| Passed {
+            traceparent,
+            tracestate: self.tracestate(headers),
+        })
+    }
+
+    /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
+    pub(crate) fn here(
+        &self,
+        headers: Option<&HeaderMap>,
+    ) -> impl Iterator<Item = (&'static str, String)> {
+        let place = self.place(headers);
+        let passed = place.and_then(|place| self.passed(place, headers));
+        passed.into_iter().flat_map(|passed| passed.pairs())
+    }
+
+    /// What the message says, or else its HTTP request; nothing is the empty text.
+    fn said<'a>(
+        &self,
+        in_message: Option<&'a str>,
+        name: &HeaderName,
+        headers: Option<&'a HeaderMap>,
+    ) -> Cow<'a, str> {
+        let of_request = || headers?.get(name)?.to_str().ok();
+        match in_message {
+            Some(text) => text.into(),
+            None if self.in_message => "".into(),
+            None => of_request().unwrap_or_default().into(),
+        }
+    }
+
+    /// Begins a request to another server. `asked` says what the span tells of it.
+    pub(crate) fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> Asked) -> Hop {
+        let Some(place) = self.place(headers) else {
+            return Hop::default();
+        };
+        let Some(tracer) = &self.tracer else {
+            return Hop {
+                passed: self.passed(place, headers),
+                draft: None,
+            };
+        };
+        let context = TraceContext {
+            span_id: new_span_id(),
+            ..place
+        };
+        let tracestate = self.tracestate(headers);
+        Hop {
+            passed: self.passed(context, headers),
+            draft: Some(Box::new(Draft {
+                tracer: Arc::clone(tracer),
+                context,
+                parent_span_id: place.span_id,
+                tracestate: (!tracestate.is_empty()).then_some(tracestate),
+                start: SystemTime::now(),
+                begun: Instant::now(),
+                asked: asked(),
+            })),
+        }
+    }
+}
+
+fn add(headers: &mut HeaderMap, name: &HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::try_from(value)
+        && !value.is_empty()
+    {
+        headers.insert(name, value);
+    }
+}
+
+/// A request of another server, as its span tells of it.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "otlp"), allow(dead_code))]
+pub(crate) struct Asked {
+    pub(crate) name: String,
+    pub(crate) attributes: Vec<(&'static str, Told)>,
+    pub(crate) error_type: Option<Cow<'static, str>>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "otlp"), allow(dead_code))]
+pub(crate) enum Told {
+    Text(Cow<'static, str>),
+    Number(i64),
+}
+
+impl From<&'static str> for Told {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Told {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<u16> for Told {
+    fn from(number: u16) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+/// A request of another server that is under way: a span of the kind CLIENT, if the call that makes it is recorded. Dropped
+/// without its end, it was given up.
+#[derive(Debug, Default)]
+pub(crate) struct Hop {
+    passed: Option<Passed>,
+    draft: Option<Box<Draft>>,
+}
+
+/// What the other server is told.
+#[derive(Debug)]
+struct Passed {
+    traceparent: TraceContext,
+    /// Empty if there is none.
+    tracestate: Box<str>,
+}
+
+impl Passed {
+    fn pairs(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let tracestate = (!self.tracestate.is_empty()).then(|| self.tracestate.to_string());
+        let traceparent = ("traceparent", self.traceparent.traceparent());
+        iter::once(traceparent).chain(tracestate.map(|text| ("tracestate", text)))
+    }
+}
+
+#[derive(Debug)]
+struct Draft {
+    tracer: Arc<Tracer>,
+    context: TraceContext,
+    parent_span_id: u64,
+    tracestate: Option<Box<str>>,
+    start: SystemTime,
+    begun: Instant,
+    asked: Asked,
+}
+
+/// How a request of another server ended.
+#[derive(Debug, Default)]
+pub(crate) struct HopEnd {
+    /// What became known on the way.
+    pub(crate) attributes: Vec<(&'static str, Told)>,
+    /// `None` if it went well.
+    pub(crate) error_type: Option<Cow<'static, str>>,
+    /// What the other server says of it.
+    pub(crate) message: Option<String>,
+}
+
+impl Hop {
+    /// `traceparent` and `tracestate` of the request, as far as there are any.
+    pub(crate) fn passed(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.passed.iter().flat_map(Passed::pairs)
+    }
+
+    /// Adds them to the headers of a request; not where whoever wrote the request says something else.
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
+        if headers.contains_key(&TRACEPARENT) {
+            return;
+        }
+        if let Some(passed) = &self.passed {
+            add(headers, &TRACEPARENT, &passed.traceparent.traceparent());
+            add(headers, &TRACESTATE, &passed.tracestate);
+        }
+    }
+
+    /// It has ended. `end` is asked for only if somebody will read it.
+    pub(crate) fn ends(mut self, end: impl FnOnce() -> HopEnd) {
+        if let Some(draft) = self.draft.take() {
+            draft.finish(end());
+        }
+    }
+}
+
+impl Drop for Hop {
+    fn drop(&mut self) {
+        if let Some(draft) = self.draft.take() {
+            draft.finish(HopEnd {
+                error_type: Some("cancelled".into()),
+                ..HopEnd::default()
+            });
+        }
+    }
+}
+
+impl Draft {
+    fn finish(self, end: HopEnd) {
+        let Self {
+            tracer,
+            context,
+            parent_span_id,
+            tracestate,
+            start,
+            begun,
+            mut asked,
+        } = self;
+        asked.attributes.extend(end.attributes);
+        for (_, value) in &mut asked.attributes {
+            if let Told::Text(text) = value
+                && TOLD_MAX_BYTES < text.len()
+            {
+                *value = cut(text, TOLD_MAX_BYTES).to_owned().into();
+            }
+        }
+        asked.error_type = end.error_type;
+        tracer.take(Span {
+            context,
+            parent_span_id,
+            link: None,
+            tracestate,
+            start,
+            elapsed: begun.elapsed(),
+            error: end
+                .message
+                .map(|text| cut(&text, TOLD_MAX_BYTES).to_owned()),
+            about: About::Asked(asked),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arc_swap::ArcSwap;
+
+    use super::super::metrics::Counter;
+    use super::super::outbox::Outbox;
+    use super::super::trace::Sampler;
+    use super::*;
+
+    const TRACEPARENT_TEXT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    fn asked() -> Asked {
+        Asked {
+            name: "GET".to_owned(),
+            attributes: vec![("http.request.method", "GET".into())],
+            error_type: None,
+        }
+    }
+
+    fn recorded() -> (Onward, Outbox<Box<Span>>) {
+        let spans = Outbox::new(10, 10);
+        let onward = Onward {
+            place: TraceContext::parse(TRACEPARENT_TEXT),
+            tracer: Some(Arc::new(Tracer {
+                sampler: Sampler::new(true, 1.0),
+                propagation: Propagation::default(),
+                arguments: None,
+                secrets: ArcSwap::default(),
+                spans: spans.clone(),
+                dropped: Counter::default(),
+            })),
+            ..Onward::default()
+        };
+        (onward, spans)
+    }
+
+    #[test]
+    fn where_nothing_is_recorded_the_callers_place_is_passed_on() {
+        let of_request = headers(&[
+            ("traceparent", TRACEPARENT_TEXT),
+            ("tracestate", "a=b"),
+            ("baggage", "user=7"),
+        ]);
+        let onward = Onward::default();
+        let hop = onward.hop(Some(&of_request), asked);
+        let mut to = HeaderMap::new();
+        hop.add_to(&mut to);
+        // TRC-01: what callers say of themselves is not for those whom they do not know.
+        let expected = [("traceparent", TRACEPARENT_TEXT), ("tracestate", "a=b")];
+        assert_eq!(to, headers(&expected));
+        let passed: Vec<_> = hop.passed().collect();
+        assert_eq!(passed, expected.map(|(name, text)| (name, text.to_owned())));
+    }
+
+    #[test]
+    fn what_the_message_says_counts_alone() {
+        let of_request = headers(&[("tracestate", "a=b"), ("baggage", "user=7")]);
+        let onward = Onward {
+            place: TraceContext::parse(TRACEPARENT_TEXT),
+            in_message: true,
+            ..Onward::default()
+        };
+        let mut to = HeaderMap::new();
+        onward.add_to(Some(&of_request), &mut to);
+        assert_eq!(to, headers(&[("traceparent", TRACEPARENT_TEXT)]));
+    }
+
+    #[test]
+    fn nothing_is_passed_on_where_that_is_not_wanted() {
+        let (mut onward, spans) = recorded();
+        onward.propagation = Propagation {
+            trace_context: false,
+            baggage: false,
+        };
+        let mut to = HeaderMap::new();
+        onward.add_to(None, &mut to);
+        let hop = onward.hop(None, asked);
+        hop.add_to(&mut to);
+        assert!(to.is_empty() && hop.passed().next().is_none());
+        drop(hop);
+        assert_eq!(spans.take_some().len(), 1, "it is told of nevertheless");
+    }
+
+    #[test]
+    fn a_request_is_a_child_of_its_call_and_says_how_it_ended() {
+        let (onward, spans) = recorded();
+        let place = onward.place.expect("one");
+        let hop = onward.hop(None, asked);
+        let (_, passed) = hop.passed().next().expect("a traceparent");
+        hop.ends(|| HopEnd {
+            attributes: vec![("http.response.status_code", 204_u16.into())],
+            ..HopEnd::default()
+        });
+        drop(onward.hop(None, asked));
+        let [ended, given_up] = spans.take_some().try_into().expect("two");
+        assert_eq!(ended.context.traceparent(), passed);
+        assert_eq!(ended.parent_span_id, place.span_id);
+        assert_eq!(ended.context.trace_id, place.trace_id);
+        assert_ne!(ended.context.span_id, place.span_id);
+        let About::Asked(told) = &ended.about else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(told.error_type, None);
+        let status = ("http.response.status_code", Told::Number(204));
+        assert_eq!(told.attributes[1], status);
+        let About::Asked(told) = &given_up.about else {
+            panic!("{given_up:?}");
+        };
+        assert_eq!(told.error_type.as_deref(), Some("cancelled"));
+    }
+
+    #[test]
+    fn texts_without_end_are_cut() {
+        let (onward, spans) = recorded();
+        let hop = onward.hop(None, || Asked {
+            attributes: vec![("mcp.resource.uri", "ü".repeat(10_000).into())],
+            ..asked()
+        });
+        hop.ends(|| HopEnd {
+            message: Some("x".repeat(10_000)),
+            ..HopEnd::default()
+        });
+        let [span] = spans.take_some().try_into().expect("one");
+        let About::Asked(told) = &span.about else {
+            panic!("{span:?}");
+        };
+        let uri = ("mcp.resource.uri", "ü".repeat(TOLD_MAX_BYTES / 2).into());
+        assert_eq!(told.attributes, [uri]);
+        let message = span.error.as_ref().map(String::len);
+        assert_eq!(message, Some(TOLD_MAX_BYTES));
+    }
+
+    #[test]
+    fn who_writes_a_traceparent_means_it() {
+        let (onward, _spans) = recorded();
+        let own = headers(&[("traceparent", TRACEPARENT_TEXT)]);
+        let mut to = own.clone();
+        onward.hop(None, asked).add_to(&mut to);
+        assert_eq!(to, own);
+    }
+}
