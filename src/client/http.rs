@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde_json::{Map, Value};
 use url::Url;
 
 use super::credentials::Sender;
@@ -50,7 +51,12 @@ pub(super) struct About<'a> {
     pub(super) name: Option<&'a str>,
     /// Arguments that headers repeat.
     pub(super) arguments: &'a [(HeaderName, String)],
+    /// What `_meta` says, of which headers repeat the place in a trace.
+    pub(super) meta: Option<&'a Map<String, Value>>,
 }
+
+/// Whoever stands between, and servers that are traced by their HTTP requests alone, know these by headers.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 impl Link {
     pub(super) fn new(
@@ -151,6 +157,12 @@ impl Link {
             }
             for (header, value) in about.arguments {
                 headers.insert(header, mirrored(value));
+            }
+        }
+        for name in TRACE {
+            let said = about.meta.and_then(|meta| meta.get(name)?.as_str());
+            if let Some(value) = said.and_then(|text| HeaderValue::from_str(text).ok()) {
+                headers.insert(name, value);
             }
         }
         headers

@@ -497,6 +497,7 @@ impl Client {
                         method,
                         name: name.as_deref(),
                         arguments: &params.headers,
+                        meta: (!params.meta.is_empty()).then_some(&params.meta),
                     };
                     link.exchange(message, Some(id), about, &self.shared)
                         .await?;

@@ -88,7 +88,7 @@ impl Params {
         self
     }
 
-    /// Adds a member to `_meta`.
+    /// Adds a member to `_meta`. Over Streamable HTTP, headers repeat `traceparent` and `tracestate`.
     #[must_use]
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(key.into(), value.into());

@@ -35,6 +35,11 @@ fn upstream() -> Running {
         |context: Arc<CallContext>, _: Map<String, Value>| async move {
             let mut headers = HeaderMap::new();
             context.propagate(&mut headers);
+            // The message says the same as its HTTP request.
+            let of_request = context.headers().expect("HTTP");
+            for name in ["traceparent", "tracestate"] {
+                assert_eq!(headers.get(name), of_request.get(name));
+            }
             let said = headers
                 .iter()
                 .map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII")));
