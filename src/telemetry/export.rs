@@ -96,7 +96,10 @@ impl Telemetry {
 
 /// What is passed on where nothing is sent.
 fn propagation_of(probe: &Probe) -> Propagation {
-    Propagation::read(probe.variable("OTEL_PROPAGATORS"), |_| {})
+    const NAME: &str = "OTEL_PROPAGATORS";
+    Propagation::read(probe.variable(NAME), |word| {
+        tracing::warn!("{NAME} is {word:?}, {}", Propagation::UNKNOWN);
+    })
 }
 
 impl Export {

@@ -254,11 +254,7 @@ impl Reader<'_> {
     fn propagation(&mut self) -> Propagation {
         const NAME: &str = "OTEL_PROPAGATORS";
         Propagation::read(self.probe.variable(NAME), |word| {
-            self.doubt(
-                NAME,
-                word,
-                "of which only tracecontext, baggage and none are known; it is ignored",
-            );
+            self.doubt(NAME, word, Propagation::UNKNOWN);
         })
     }
 

@@ -217,6 +217,10 @@ impl Default for Propagation {
 }
 
 impl Propagation {
+    /// What is said of a word that means nothing here.
+    pub(crate) const UNKNOWN: &str =
+        "of which only tracecontext, baggage and none are known; it is ignored";
+
     /// Reads `OTEL_PROPAGATORS`, and tells of words that mean nothing here. Default: both.
     pub(crate) fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {
         let Some(list) = list else {
