@@ -56,13 +56,12 @@ impl Onward {
         }
     }
 
-    /// As the caller said it; empty if that is no text that may be passed on.
+    /// As the caller said it; empty if that is none (W3C Trace Context, 3.3.1): it goes to others, and into environments.
     fn tracestate(&self, headers: Option<&HeaderMap>) -> Box<str> {
         let carried = self.carried.as_deref();
         let said = carried.and_then(|c| c.tracestate.as_deref());
         let said = self.said(said, &TRACESTATE, headers);
-        let is_sound = said.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-        if is_sound {
+        if said.split(',').all(is_member) {
             said.into()
         } else {
             Box::default()
@@ -131,6 +130,22 @@ impl Onward {
             })),
         }
     }
+}
+
+/// A member of `tracestate`, or nothing, which may stand between two commas.
+fn is_member(text: &str) -> bool {
+    let text = text.trim_matches([' ', '\t']);
+    let Some((key, value)) = text.split_once('=') else {
+        return text.is_empty();
+    };
+    let is_of_key =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
+    !key.is_empty()
+        && key.bytes().all(is_of_key)
+        && !value.is_empty()
+        && value
+            .bytes()
+            .all(|byte| matches!(byte, b' '..=b'~') && byte != b'=')
 }
 
 fn add(headers: &mut HeaderMap, name: &HeaderName, value: &str) {
@@ -370,6 +385,34 @@ mod tests {
         let mut to = HeaderMap::new();
         onward.add_to(Some(&of_request), &mut to);
         assert_eq!(to, headers(&[("traceparent", TRACEPARENT_TEXT)]));
+    }
+
+    #[test]
+    fn what_is_no_tracestate_is_not_passed_on() {
+        // TRC-01
+        for (said, is_one) in [
+            ("a=b", true),
+            ("fw529a3039@dt=FfAg; x, congo=t61rcWkgMzE,,", true),
+            ("() { :;}; id", false),
+            ("A=b", false),
+            ("a=", false),
+            ("=b", false),
+            ("a=b=c", false),
+            ("a=ü", false),
+            ("a=b\0", false),
+            ("a", false),
+        ] {
+            let onward = Onward {
+                place: TraceContext::parse(TRACEPARENT_TEXT),
+                in_message: true,
+                carried: Some(Box::new(Carried {
+                    tracestate: Some(said.into()),
+                    baggage: None,
+                })),
+                ..Onward::default()
+            };
+            assert_eq!(onward.here(None).nth(1).is_some(), is_one, "{said}");
+        }
     }
 
     #[test]
