@@ -42,6 +42,17 @@ impl<T: Listed> Table<T> {
         self.len() == other.len() && told(self) == told(other)
     }
 
+    /// How many bytes a revision's clients are told of it, with a comma for each entry.
+    pub(crate) fn size(&self, revision: Revision) -> usize {
+        let mut told = Vec::new();
+        let sizes = self.entries.iter().map(|entry| {
+            told.clear();
+            entry.write(&mut told, revision);
+            told.len() + 1
+        });
+        sizes.sum()
+    }
+
     /// Adds something, or gives it back if another has its key.
     pub(crate) fn add(&mut self, entry: T) -> Result<(), T> {
         if self.by_key.contains_key(entry.key()) {

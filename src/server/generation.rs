@@ -29,6 +29,8 @@ pub(crate) struct Generation {
     pub(super) seen: Option<Seen>,
     /// `None` if there are not so many tools that they have to be searched.
     pub(super) search: Option<Search>,
+    /// Known once somebody wanted to know.
+    tools_size: OnceLock<usize>,
     has_completions: bool,
     has_tasks: bool,
     /// What resources said. A new generation begins without.
@@ -113,6 +115,7 @@ impl Generation {
                 &config.search,
                 catalog.tools.iter().map(|entry| entry.tool.definition()),
             ),
+            tools_size: OnceLock::new(),
             has_completions: catalog.has_completions(),
             has_tasks: catalog.has_tasks(),
             kept: Kept::new(config.contents_cache_bytes),
@@ -124,6 +127,15 @@ impl Generation {
             result_tail,
             list_tail,
         }
+    }
+
+    /// The list of tools in bytes, as the newest revision has it for those who see everything: of what they search by, where
+    /// they have to.
+    pub(super) fn tools_size(&self) -> usize {
+        *self.tools_size.get_or_init(|| match &self.search {
+            Some(search) => search.verbs.size(Revision::V2026_07_28),
+            None => self.catalog.tools.size(Revision::V2026_07_28),
+        })
     }
 
     /// What follows the id in an answer to `initialize`.

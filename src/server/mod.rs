@@ -26,6 +26,7 @@ mod messages;
 mod method;
 mod mirror;
 mod mount;
+mod offered;
 mod plain;
 mod prompts;
 mod questions;
@@ -83,7 +84,7 @@ use crate::protocol::{ErrorCode, Revision};
 use crate::seal::{KeyRing, Revoked};
 use crate::state::SharedState;
 use crate::telemetry::{
-    Counter, Gauge, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, TOOLS, Telemetry, Timing,
+    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, Telemetry, Timing,
 };
 use call::Inflight;
 pub(crate) use generation::Changes;
@@ -91,6 +92,7 @@ use generation::Generation;
 use incoming::{Caller, Headers, Incoming};
 use legacy::LegacySessions;
 use logging::Levels;
+use offered::Offered;
 use questions::Questions;
 use streams::Streams;
 use tasks::Tasks;
@@ -107,8 +109,7 @@ pub(crate) struct Server {
     methods: HashMap<String, Arc<dyn MethodHandler>>,
     /// The name of the endpoint; bound into everything that is sealed.
     mount: Box<str>,
-    /// How many tools there are.
-    tools: Gauge,
+    offered: Offered,
     /// Names this process in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
@@ -204,10 +205,10 @@ impl Server {
         });
         let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
         let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
-        let tools = metrics.gauge(&TOOLS, &labels);
-        tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
         telemetry.mark_secret(&catalog.secret_arguments());
-        let generation = Generation::new(catalog, &config, admission);
+        let generation = Arc::new(Generation::new(catalog, &config, admission));
+        let offered = Offered::new(&generation);
+        offered.show(metrics, &labels);
         let mount = match &shared.mount {
             None => MAIN.to_owned(),
             // No name of an endpoint has a colon in it.
@@ -238,14 +239,14 @@ impl Server {
         );
         tasks.show(metrics, &labels);
         Self {
-            generation: ArcSwap::from_pointee(generation),
+            generation: ArcSwap::new(generation),
             bounds: config.messages.bounds(),
             config,
             keys,
             revoked: Revoked::default(),
             methods,
             mount: mount.into(),
-            tools,
+            offered,
             replica,
             question_timeout,
             inflight,
@@ -281,8 +282,7 @@ impl Server {
         let generation = Arc::new(prepared.0);
         let secrets = generation.catalog.secret_arguments();
         self.telemetry.mark_secret(&secrets);
-        self.tools
-            .set(i64::try_from(generation.catalog.len()).unwrap_or(i64::MAX));
+        self.offered.replace(&generation);
         let before = self.generation.swap(Arc::clone(&generation));
         generation.changes(&before)
     }

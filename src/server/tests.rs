@@ -173,6 +173,30 @@ async fn a_stream_ends_when_what_its_caller_has_shown_does() {
     }
 }
 
+#[test]
+fn what_is_offered_is_measured_anew_once_it_is_replaced() {
+    let server = server();
+    let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
+    let offered = |names: &[&str]| {
+        let tools = names
+            .iter()
+            .map(|name| tool_fn(Definition::new(*name), nothing).into_tool());
+        let catalog = Catalog::new(tools).expect("good tools");
+        let prepared = server.prepare(catalog, &ServerConfig::default(), Admission::default());
+        server.install(prepared);
+        let page = crate::telemetry::prometheus_page(&server.telemetry.metrics.families());
+        ["longshore_tools ", "longshore_tools_size_bytes "].map(|name| {
+            let value = page.lines().find_map(|line| line.strip_prefix(name));
+            value.expect("a value").parse::<usize>().expect("a number")
+        })
+    };
+    let [none, nothing_told] = offered(&[]);
+    assert_eq!((none, nothing_told), (0, 0));
+    let [one, told] = offered(&["a"]);
+    assert_eq!(one, 1);
+    assert_eq!(offered(&["a", "b"]), [2, 2 * told]);
+}
+
 /// Of a list that was replaced only those hear to whom it looks different.
 #[tokio::test]
 async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {

@@ -241,6 +241,12 @@ pub(crate) const DRAINING: Instrument = Instrument::gauge(
 /// How many there are.
 pub(crate) const TOOLS: Instrument =
     Instrument::gauge("longshore.tools", "{tool}", "Tools that are served");
+/// Of those who see all tools.
+pub(crate) const TOOLS_SIZE: Instrument = Instrument::gauge(
+    "longshore.tools.size",
+    "By",
+    "The list of tools as clients get it, which every conversation carries",
+);
 /// Always 1; its label says which version runs.
 pub(crate) const BUILD: Instrument = Instrument::gauge(
     "longshore.build.info",
@@ -310,6 +316,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &EXPORT_DROPPED,
     &DRAINING,
     &TOOLS,
+    &TOOLS_SIZE,
     &BUILD,
     &CPU_TIME,
     &MEMORY,

@@ -291,6 +291,28 @@ fn requests_are_not_counted_where_that_is_switched_off() {
 }
 
 #[test]
+fn the_list_of_tools_is_measured_as_clients_get_it() {
+    let measured = |above| {
+        let server = demo()
+            .admin()
+            .configured(move |c| c.server.search.above = above)
+            .start();
+        let list = Stateless::new("tools/list", json!({}))
+            .send(&server)
+            .result();
+        let tools = list["tools"].as_array().expect("tools");
+        let size: usize = tools.iter().map(|tool| tool.to_string().len() + 1).sum();
+        let metrics = metrics(&server);
+        assert_eq!(
+            total(&metrics, "longshore_tools_size_bytes", &[]),
+            size as f64
+        );
+        size
+    };
+    assert_ne!(measured(None), measured(Some(1)));
+}
+
+#[test]
 fn while_it_drains_it_is_not_ready_and_serves_for_its_delay() {
     let mut server = Serve::new()
         .admin()
