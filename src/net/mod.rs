@@ -16,6 +16,7 @@ mod fetch_error;
 mod guard;
 mod inflate;
 mod lane;
+mod peer;
 mod pools;
 mod program;
 #[cfg(all(target_os = "linux", feature = "cli"))]
@@ -39,6 +40,7 @@ pub(crate) use fetch_error::with_causes;
 pub use fetch_error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
 pub(crate) use lane::Lane;
+pub(crate) use peer::Peer;
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
 #[cfg(all(target_os = "linux", feature = "cli"))]

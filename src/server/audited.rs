@@ -74,7 +74,7 @@ impl Server {
         let mut entry = Entry::new(Event::Call);
         entry.mount = Some(self.mount.clone());
         entry.principal = Some(Arc::clone(principal));
-        entry.client = seen.peer;
+        entry.client = seen.peer.map(|peer| peer.address);
         entry.trace = watch
             .context()
             .or_else(|| trace_of_meta(&request.params.meta))

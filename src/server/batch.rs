@@ -1,6 +1,5 @@
 //! Arrays of messages, which 2025-03-26 alone has.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -12,6 +11,7 @@ use super::watched::speaks;
 use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
 use crate::auth::Principal;
 use crate::limit::{Limit, Refused};
+use crate::net::Peer;
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::telemetry::Seen;
@@ -65,8 +65,8 @@ impl Server {
     }
 
     /// A further message has come with a request: it counts for as much as if it had come alone.
-    fn count_again(&self, peer: Option<IpAddr>, principal: &Principal) -> Result<(), Refused> {
-        peer.map_or(Ok(()), |peer| self.limits.arrive(peer))?;
+    fn count_again(&self, peer: Option<Peer>, principal: &Principal) -> Result<(), Refused> {
+        peer.map_or(Ok(()), |peer| self.limits.arrive(peer.address))?;
         self.limits.admit(principal)
     }
 

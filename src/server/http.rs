@@ -1,6 +1,5 @@
 //! Messages that come over HTTP: which lifecycle each belongs to, and what its headers have to say.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -17,6 +16,7 @@ use super::{
     stateless,
 };
 use crate::auth::Principal;
+use crate::net::Peer;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
 use crate::seal::Session;
@@ -34,8 +34,8 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) takes_streams: bool,
     /// What carries it.
     pub(crate) wire: Wire,
-    /// Who is at the other end of the connection.
-    pub(crate) peer: Option<IpAddr>,
+    /// Who has sent it.
+    pub(crate) peer: Option<Peer>,
 }
 
 /// A message that wants no answer.
@@ -136,7 +136,10 @@ impl Server {
             return self.stateless_request(cx, incoming);
         }
         if request.method == "initialize" && version != VersionHeader::Unknown {
-            if let Err(refused) = self.limits.begin_session(head.principal, head.peer) {
+            if let Err(refused) = self
+                .limits
+                .begin_session(head.principal, head.peer.map(|peer| peer.address))
+            {
                 return Handled::Now(Reply::limited(Some(request.id), refused));
             }
             return Handled::Now(match self.initialize(local, head.principal, request) {

@@ -45,9 +45,9 @@ impl Telemetry {
             let telemetry = Self::of(config, is_read).propagating(propagation_of(probe));
             return Ok((telemetry, Export::default()));
         };
-        let (sampler, propagation) = (settings.sampler, settings.propagation);
+        let sampler = settings.sampler;
         let counted = is_read || settings.metrics.is_some();
-        let mut telemetry = Self::of(config, counted).propagating(propagation);
+        let mut telemetry = Self::of(config, counted).propagating(settings.propagation);
         let metrics = telemetry.metrics.clone();
         let exporter = super::otlp::Exporter::start(settings, metrics, config.span_names)?;
         let dropped = |signal| {
@@ -59,7 +59,6 @@ impl Telemetry {
         }
         let tracer = exporter.spans.as_ref().map(|spans| Tracer {
             sampler,
-            propagation,
             arguments: config
                 .record_arguments
                 .then(|| Redaction::new(&[], ARGUMENTS_MAX_BYTES).ok())

@@ -345,7 +345,6 @@ mod tests {
             place: TraceContext::parse(TRACEPARENT_TEXT),
             tracer: Some(Arc::new(Tracer {
                 sampler: Sampler::new(true, 1.0),
-                propagation: Propagation::default(),
                 arguments: None,
                 secrets: ArcSwap::default(),
                 spans: spans.clone(),

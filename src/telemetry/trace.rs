@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +17,7 @@ use super::names::OperationId;
 use super::onward::Asked;
 use super::outbox::Outbox;
 use super::redact::Redaction;
+use crate::net::Peer;
 use crate::protocol::message::{self, Meta, Params, Request};
 
 /// Where a piece of work belongs in a trace: what `traceparent` says.
@@ -290,7 +290,6 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
 #[derive(Debug)]
 pub(crate) struct Tracer {
     pub(crate) sampler: Sampler,
-    pub(crate) propagation: Propagation,
     /// How arguments are shown; `None` if they are not.
     pub(crate) arguments: Option<Redaction>,
     /// Names of arguments that schemas call secret.
@@ -330,12 +329,13 @@ impl Tracer {
     #[inline]
     pub(crate) fn begin(
         self: &Arc<Self>,
+        propagation: Propagation,
         request: &Request<'_>,
         headers: Option<&HeaderMap>,
-        peer: Option<IpAddr>,
+        peer: Option<Peer>,
     ) -> Traced {
         let meta = &request.params.meta;
-        let (said, ambient) = match self.propagation.trace_context {
+        let (said, ambient) = match propagation.trace_context {
             true => (of_meta(meta), headers.and_then(of_headers)),
             false => (None, None),
         };
@@ -353,7 +353,7 @@ impl Tracer {
                 tracer: Arc::clone(self),
                 parent_span_id: parent.map_or(0, |parent| parent.span_id),
                 link: said.and(ambient).filter(|ambient| Some(*ambient) != said),
-                tracestate: self.tracestate(&request.params, said.is_some(), headers),
+                tracestate: tracestate(propagation, &request.params, said.is_some(), headers),
                 start: SystemTime::now(),
                 said: self.said(request, peer),
             })
@@ -361,24 +361,7 @@ impl Tracer {
         Traced { context, draft }
     }
 
-    fn tracestate(
-        &self,
-        params: &Params<'_>,
-        in_meta: bool,
-        headers: Option<&HeaderMap>,
-    ) -> Option<Box<str>> {
-        let propagation = Propagation {
-            baggage: false,
-            ..self.propagation
-        };
-        if in_meta {
-            return Carried::of(params, propagation)?.tracestate;
-        }
-        let header = headers?.get(&TRACESTATE)?.to_str().ok()?;
-        (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())
-    }
-
-    fn said(&self, request: &Request<'_>, peer: Option<IpAddr>) -> Said {
+    fn said(&self, request: &Request<'_>, peer: Option<Peer>) -> Said {
         let id = request.id;
         let id = message::string(id).map_or_else(|| id.to_owned(), |id| id.into_owned());
         let is_of_resources = request.method.starts_with("resources/");
@@ -396,15 +379,31 @@ impl Tracer {
             }),
         }
     }
-}
 
-impl Tracer {
     /// Has a span sent, if there is room for it.
     pub(crate) fn take(&self, span: Span) {
         if !self.spans.put(Box::new(span)) {
             self.dropped.add(1);
         }
     }
+}
+
+/// What systems of tracing have said of the context, at the place that says it.
+fn tracestate(
+    propagation: Propagation,
+    params: &Params<'_>,
+    in_meta: bool,
+    headers: Option<&HeaderMap>,
+) -> Option<Box<str>> {
+    if in_meta {
+        let wanted = Propagation {
+            baggage: false,
+            ..propagation
+        };
+        return Carried::of(params, wanted)?.tracestate;
+    }
+    let header = headers?.get(&TRACESTATE)?.to_str().ok()?;
+    (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())
 }
 
 pub(super) fn cut(text: &str, bytes: usize) -> &str {
@@ -496,7 +495,7 @@ pub(crate) struct Said {
     pub(crate) request_id: String,
     pub(crate) resource_uri: Option<String>,
     pub(crate) session: Option<Arc<str>>,
-    pub(crate) peer: Option<IpAddr>,
+    pub(crate) peer: Option<Peer>,
     pub(crate) arguments: Option<String>,
 }
 

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use super::metrics::Metrics;
 use super::names::OperationId;
 use super::reasons::Reason;
 use super::trace::{Ending, Propagation, TraceContext, Traced, Tracer};
+use crate::net::Peer;
 use crate::protocol::Revision;
 use crate::protocol::message::Request;
 
@@ -99,8 +99,10 @@ impl Telemetry {
         request: &Request<'_>,
     ) -> Watch<'a> {
         cells.operation_begins();
-        let tracer = self.tracer.as_ref();
-        let traced = tracer.map(|tracer| tracer.begin(request, seen.headers, seen.peer));
+        let traced = self
+            .tracer
+            .as_ref()
+            .map(|tracer| tracer.begin(self.propagation, request, seen.headers, seen.peer));
         let mut watch = Watch {
             cells,
             started: None,
@@ -125,8 +127,8 @@ impl Telemetry {
 pub(crate) struct Seen<'h> {
     pub(crate) wire: Wire,
     pub(crate) headers: Option<&'h HeaderMap>,
-    /// The client's address, as far as it is known.
-    pub(crate) peer: Option<IpAddr>,
+    /// The client, as far as it is known.
+    pub(crate) peer: Option<Peer>,
 }
 
 impl Seen<'static> {

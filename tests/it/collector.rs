@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use longshore::net::TrustedProxies;
 use longshore::telemetry::{ExportProtocol, SpanNames};
 use longshore::{CallContext, Definition, ToolError, tool_fn};
 use opentelemetry_proto::tonic::metrics::v1::metric;
@@ -84,6 +85,8 @@ fn check_spans(received: &Received) {
             assert_eq!(session.len(), 32, "a name that opens nothing");
             session.clear();
         }
+        let port = found.remove("client.port").map(|port| port.parse());
+        assert!(matches!(port, Some(Ok(1..=u16::MAX))), "{port:?}");
         assert_eq!(found, expected(&[&http, pairs].concat()), "{}", span.name);
         assert_eq!(span.kind, span::SpanKind::Server as i32);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
@@ -301,6 +304,28 @@ fn spans_have_other_names_and_arguments_where_that_is_wanted() {
     let arguments: Value =
         serde_json::from_str(&attributes["gen_ai.tool.call.arguments"]).expect("JSON");
     assert_eq!(arguments, sum());
+}
+
+#[test]
+fn behind_a_proxy_spans_have_the_clients_address_and_nobodys_port() {
+    let collector = Collector::start(ExportProtocol::Http);
+    let server = collector
+        .serve(ExportProtocol::Http)
+        .configured(|c| {
+            c.http.trusted_proxies =
+                TrustedProxies::from_iter(["127.0.0.0/8".parse().expect("a network")]);
+        })
+        .start();
+    Stateless::call("calculate", sum())
+        .and("x-forwarded-for", "203.0.113.7")
+        .send(&server)
+        .result();
+    drop(server);
+    let received = collector.take();
+    let span = span_named(&received.spans, "tools/call calculate");
+    let attributes = texts(&span.attributes);
+    assert_eq!(attributes["client.address"], "203.0.113.7");
+    assert!(!attributes.contains_key("client.port"), "{attributes:?}");
 }
 
 #[test]

@@ -141,6 +141,9 @@ fn served(key: &OperationKey, said: Said, operation: &Operation) -> Vec<KeyValue
         add("network.protocol.name", Some("http".to_owned()));
         add("network.protocol.version", Some(version.to_owned()));
     }
-    add("client.address", said.peer.map(|peer| peer.to_string()));
+    let address = said.peer.map(|peer| peer.address.to_string());
+    add("client.address", address);
+    let port = said.peer.and_then(|peer| peer.port);
+    attributes.extend(port.map(|port| KeyValue::new("client.port", i64::from(port))));
     attributes
 }

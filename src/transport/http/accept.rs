@@ -98,12 +98,12 @@ impl<'s> Acceptor<'s> {
 
     pub(super) async fn take(&mut self, arrived: Arrived) {
         let peer = arrived.peer();
-        let (place, too_many) = self.peers.enter(peer);
+        let (place, too_many) = self.peers.enter(peer.address);
         if too_many {
             self.hits.count(Limit::ConnectionsPerAddress);
-            if !self.end_longest_idle(Some(subnet(peer))) {
+            if !self.end_longest_idle(Some(subnet(peer.address))) {
                 tracing::debug!(
-                    %peer,
+                    peer = %peer.address,
                     setting = Limit::ConnectionsPerAddress.setting(),
                     "a connection was closed: its address has as many as it may have"
                 );

@@ -7,7 +7,6 @@
 mod streams;
 mod trust;
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
@@ -20,13 +19,14 @@ use super::familiar::Familiar;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
 use crate::limit::{Hits, Limit};
+use crate::net::Peer;
 
 /// What a connection is doing. Only its own worker writes to it, so the atomics are never fought over.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
     /// Who is at the other end of the socket.
-    peer: IpAddr,
+    peer: Peer,
     /// What the client has shown in the handshake.
     certificate: OnceLock<ClientCertificate>,
     /// The credential that was shown last, and whom it proved.
@@ -98,7 +98,7 @@ impl Overdue {
 }
 
 impl ConnectionState {
-    pub(crate) fn new(clock: Arc<WorkerClock>, peer: IpAddr, retire_at: u32) -> Self {
+    pub(crate) fn new(clock: Arc<WorkerClock>, peer: Peer, retire_at: u32) -> Self {
         Self {
             since: AtomicU32::new(clock.now()),
             clock,
@@ -121,7 +121,7 @@ impl ConnectionState {
 
     /// Who is at the other end of the socket; behind a proxy, the proxy.
     #[inline]
-    pub(crate) fn peer(&self) -> IpAddr {
+    pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
 
@@ -370,12 +370,16 @@ impl ConnectionState {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
     use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
 
     use super::*;
 
-    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const PEER: Peer = Peer {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: None,
+    };
 
     /// A connection, and the seconds that pass.
     struct Watched {

@@ -1,7 +1,7 @@
 //! Serving requests that no socket brought, for benchmarks.
 
 use std::convert::Infallible;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use http::{Request, Response};
@@ -26,7 +26,7 @@ impl Direct {
         let service = WorkerService::new(router, Arc::new(Local::new(cells)));
         let connection = ConnectionState::new(
             Arc::new(WorkerClock::default()),
-            Ipv4Addr::LOCALHOST.into(),
+            IpAddr::from(Ipv4Addr::LOCALHOST).into(),
             u32::MAX,
         );
         Self(Arc::new(Served::new(

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::net::Peer;
+
 /// A socket that listens.
 #[derive(Debug)]
 pub(crate) enum Door {
@@ -22,7 +24,7 @@ pub(crate) enum Door {
 /// A client that has come in.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    ByPort(TcpStream, IpAddr),
+    ByPort(TcpStream, Peer),
     #[cfg(unix)]
     ByFile(UnixStream),
 }
@@ -72,7 +74,7 @@ impl Door {
         match self {
             Self::Port(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                Ok(Arrived::ByPort(stream, peer.ip()))
+                Ok(Arrived::ByPort(stream, peer.into()))
             }
             #[cfg(unix)]
             Self::File(file) => {
@@ -84,11 +86,11 @@ impl Door {
 }
 
 impl Arrived {
-    pub(super) fn peer(&self) -> IpAddr {
+    pub(super) fn peer(&self) -> Peer {
         match self {
             Self::ByPort(_, peer) => *peer,
             #[cfg(unix)]
-            Self::ByFile(_) => HERE,
+            Self::ByFile(_) => HERE.into(),
         }
     }
 

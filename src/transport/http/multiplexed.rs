@@ -361,7 +361,7 @@ mod tests {
 
     fn state_by(clock: &Arc<WorkerClock>) -> Arc<ConnectionState> {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let state = ConnectionState::new(Arc::clone(clock), peer, 1_000);
+        let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
         state.enter(Phase::Multiplexed);
         Arc::new(state)
     }

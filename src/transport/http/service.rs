@@ -29,7 +29,7 @@ use super::watch::Came;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
-use crate::net::Body;
+use crate::net::{Body, Peer};
 use crate::server::{Local, unix_seconds};
 use crate::telemetry::{self, Reason, Refusals, Telemetry, Wire};
 
@@ -189,7 +189,7 @@ impl Router {
 
     /// Counts a request that was turned away, and has it recorded if that was decided before there was a message.
     #[cold]
-    pub(super) fn turned_away(&self, turned: Turned, client: IpAddr) {
+    pub(super) fn turned_away(&self, turned: Turned, client: Peer) {
         let server = &self.endpoint.server;
         self.refusals.count(turned.reason);
         if let Some(limit) = turned.limit {
@@ -202,7 +202,7 @@ impl Router {
             let mut entry = Entry::new(Event::Refusal);
             entry.outcome = Some(outcome);
             entry.reason = Some(turned.reason.as_str().into());
-            entry.client = Some(client);
+            entry.client = Some(client.address);
             entry.principal = turned.principal;
             audit.note_stranger(entry);
         }
@@ -210,12 +210,18 @@ impl Router {
 
     /// Who has sent a request, by the word of proxies that are trusted.
     #[inline]
-    pub(super) fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> IpAddr {
+    pub(super) fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> Peer {
         let trusted = &self.endpoint.config.trusted_proxies;
+        let peer = connection.peer();
         if trusted.is_empty() {
-            return connection.peer();
+            return peer;
         }
-        trusted.client(connection.peer(), headers)
+        let address = trusted.client(peer.address, headers);
+        if address == peer.address {
+            peer
+        } else {
+            address.into()
+        }
     }
 
     /// Whether a request is what nearly all are: a message for the endpoint.
@@ -267,7 +273,7 @@ impl Router {
         let limits = &self.endpoint.server.limits;
         let client = connection.map(|connection| self.client(connection, &head.headers));
         if let Some(client) = client
-            && let Err(refused) = limits.arrive(client)
+            && let Err(refused) = limits.arrive(client.address)
             && !(refused.limit == Limit::Memory && gives_back(guarded, &head.method))
         {
             return Rejection::Limited(refused).into_response(Some(route));
@@ -417,7 +423,7 @@ impl Router {
         let seen = Seen {
             headers: &head.headers,
             uri: &head.uri,
-            peer: connection.map(|connection| connection.peer()),
+            peer: connection.map(|connection| connection.peer().address),
         };
         let (error, challenge) = self.gate.lacking(principal, seen, &scopes);
         match (error, challenge) {
@@ -449,11 +455,11 @@ impl Router {
     pub(super) async fn enter(
         &self,
         connection: Option<&Arc<ConnectionState>>,
-        client: Option<IpAddr>,
+        client: Option<Peer>,
         route: &Route,
         head: &mut Parts,
     ) -> Result<Arc<Principal>, Response<Body>> {
-        let peer = connection.map(|connection| connection.peer());
+        let peer = connection.map(|connection| connection.peer().address);
         let shown = connection.map(|connection| &connection.shown);
         // The worker's own clock may be a second behind, and a token that was made just now would be one of the future.
         let now = unix_seconds();
@@ -468,7 +474,11 @@ impl Router {
             Err(error) => {
                 tracing::debug!(%error, path = route.path, ?client, "a request was refused");
                 if matches!(error, AuthError::Invalid(_) | AuthError::TooLong(_)) {
-                    let failed = self.endpoint.server.limits.failed_proof(client);
+                    let failed = self
+                        .endpoint
+                        .server
+                        .limits
+                        .failed_proof(client.map(|client| client.address));
                     failed.map_err(|refused| {
                         Rejection::Limited(refused).into_response(Some(route))
                     })?;
@@ -497,7 +507,7 @@ impl Router {
         let principal = self
             .gate
             .recall(shown, &mut head.headers, query, unix_seconds)?;
-        Some(self.may_enter(principal, Some(connection.peer()), route, head))
+        Some(self.may_enter(principal, Some(connection.peer().address), route, head))
     }
 
     /// Whether somebody who is known does not ask too often, and may be at this endpoint.
@@ -544,7 +554,7 @@ impl Router {
         let seen = Seen {
             headers: &head.headers,
             uri: &head.uri,
-            peer: connection.map(|connection| connection.peer()),
+            peer: connection.map(|connection| connection.peer().address),
         };
         let Some(document) = self.gate.document(seen) else {
             return Rejection::NotFound.into_problem();
@@ -595,6 +605,6 @@ const METADATA_METHODS: &str = "GET, HEAD";
 #[derive(Debug)]
 pub(super) struct Entered<'r> {
     pub(super) principal: &'r Arc<Principal>,
-    /// The client's address; `None` where no socket brought the request.
-    pub(super) client: Option<IpAddr>,
+    /// The client; `None` where no socket brought the request.
+    pub(super) client: Option<Peer>,
 }

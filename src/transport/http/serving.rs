@@ -6,7 +6,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ use super::service::{Entered, Served};
 use super::status::{Rejection, Turned};
 use super::watch::Came;
 use crate::auth::Principal;
-use crate::net::Body;
+use crate::net::{Body, Peer};
 use crate::server::{Handled, Reply};
 use crate::telemetry::{HttpKey, HttpWatch, Wire};
 
@@ -64,7 +63,7 @@ struct Serving {
 
 /// What the last steps need to know.
 struct Terms {
-    client: IpAddr,
+    client: Peer,
     /// The request is its connection's last.
     last: bool,
     /// When it began, if its client is told how long it took.
@@ -180,7 +179,7 @@ impl Serving {
             Err(rejection) => return terms.answered(served, router.refuse(rejection, head)),
         };
         let (route, endpoint) = (Route::MCP, &router.endpoint);
-        if let Err(refused) = endpoint.server.limits.arrive(terms.client) {
+        if let Err(refused) = endpoint.server.limits.arrive(terms.client.address) {
             let refusal = Rejection::Limited(refused).into_response(Some(route));
             return terms.answered(served, refusal);
         }

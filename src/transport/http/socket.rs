@@ -254,7 +254,7 @@ mod tests {
         let client = TcpStream::connect(address).await.expect("it listens");
         let (stream, _) = listener.accept().await.expect("a client");
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer, 1_000);
+        let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer.into(), 1_000);
         state.enter(Phase::Multiplexed);
         let state = Arc::new(state);
         let socket = Socket::new(Stream::Plain(stream), Arc::clone(&state), Box::new(()), 10);

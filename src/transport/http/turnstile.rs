@@ -162,7 +162,7 @@ mod tests {
     fn connection() -> Arc<ConnectionState> {
         let clock = Arc::new(WorkerClock::default());
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Arc::new(ConnectionState::new(clock, peer, 1_000))
+        Arc::new(ConnectionState::new(clock, peer.into(), 1_000))
     }
 
     #[test]

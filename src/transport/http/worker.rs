@@ -1,7 +1,7 @@
 //! A thread that serves connections, and the sweep that ends those that dawdle.
 
 use std::io;
-use std::net::{IpAddr, TcpStream as StdStream};
+use std::net::TcpStream as StdStream;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +35,7 @@ use super::tls::{HTTP_2, Tls};
 use super::turnstile::Turnstile;
 use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};
-use crate::net;
+use crate::net::{self, Peer};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
@@ -67,7 +67,7 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) stream: StdStream,
-    pub(crate) peer: IpAddr,
+    pub(crate) peer: Peer,
     /// When it was accepted.
     pub(crate) at: Instant,
     /// Its place among those of its address.
@@ -144,7 +144,7 @@ impl Worker {
         connections
             .iter()
             .filter(|connection| !connection.task.is_finished())
-            .filter(|c| network.is_none_or(|network| network == subnet(c.state.peer())))
+            .filter(|c| network.is_none_or(|network| network == subnet(c.state.peer().address)))
             .filter_map(|connection| Some((connection.state.idle_for()?, connection)))
             .filter(|(seconds, _)| *seconds > 0)
             .max_by_key(|(seconds, _)| *seconds)
