@@ -301,7 +301,7 @@ impl Parts for LegacyStream {
             return Poll::Ready(None);
         }
         if let Poll::Ready(answer) = self.messages.poll_recv(cx) {
-            let message = answer.map(Answer::whole);
+            let message = answer.as_ref().map(Answer::whole);
             return Poll::Ready(message.map(|message| Part::event("message", message)));
         }
         if self.standing.is_none() {

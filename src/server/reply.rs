@@ -119,23 +119,6 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Answer {
-    /// The message of the JSON-RPC error that it is.
-    pub(crate) fn error_message(&self) -> Option<String> {
-        #[derive(serde::Deserialize)]
-        struct Envelope {
-            error: Message,
-        }
-        #[derive(serde::Deserialize)]
-        struct Message {
-            message: String,
-        }
-        if !matches!(self.verdict, Verdict::Error(_)) {
-            return None;
-        }
-        let envelope: Envelope = serde_json::from_slice(&self.head).ok()?;
-        Some(envelope.error.message)
-    }
-
     /// One that is whole and ordinary.
     pub(crate) fn of(document: Bytes) -> Self {
         Self {
@@ -153,9 +136,9 @@ impl Answer {
     }
 
     /// The document, copied together if it is in pieces.
-    pub(crate) fn whole(self) -> Bytes {
+    pub(crate) fn whole(&self) -> Bytes {
         if self.rest.len() == 0 {
-            return self.head;
+            return self.head.clone();
         }
         let pieces: Vec<&[u8]> = self.pieces().map(|piece| &**piece).collect();
         pieces.concat().into()

@@ -138,7 +138,7 @@ impl Parts for CallStream {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
                         let reason = answer.refusal.as_ref().map(Refusal::reason);
-                        watch.end(answer.verdict, reason, || answer.error_message());
+                        watch.end(answer.verdict, reason, || Some(answer.whole()));
                     }
                     self.answer = answer;
                 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{Caller, Handled, MethodHandler, Reply, Server};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
@@ -141,10 +143,10 @@ impl Server {
     }
 }
 
-/// The message of the error that a reply is, for those who trace.
-fn message_of(reply: &Reply) -> Option<String> {
+/// The document that a reply is, for those who trace.
+fn document(reply: &Reply) -> Option<Bytes> {
     match reply {
-        Reply::Answer(answer) => answer.error_message(),
+        Reply::Answer(answer) => Some(answer.whole()),
         Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
     }
 }
@@ -157,7 +159,7 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
             Handled::Now(Reply::Stream(stream))
         }
         Handled::Now(reply) => {
-            watch.end(reply.verdict(), reply.reason(), || message_of(&reply));
+            watch.end(reply.verdict(), reply.reason(), || document(&reply));
             Handled::Now(reply)
         }
         Handled::Later(reply) => {
@@ -166,7 +168,7 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
                 let mut reply = reply.await;
                 match &mut reply {
                     Reply::Stream(stream) => stream.watch(watch),
-                    reply => watch.end(reply.verdict(), reply.reason(), || message_of(reply)),
+                    reply => watch.end(reply.verdict(), reply.reason(), || document(reply)),
                 }
                 reply
             }))

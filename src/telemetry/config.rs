@@ -33,6 +33,9 @@ pub struct TelemetryConfig {
     /// secret, marked as one by the tool's schema, or has the form of a credential is left out; personal data are not.
     /// Default: false.
     pub record_arguments: bool,
+    /// The same of their results, structured ones and what is JSON within a text. Of other texts nothing is left out unless
+    /// it is a credential as a whole. Default: false.
+    pub record_results: bool,
 }
 
 /// When requests are counted.

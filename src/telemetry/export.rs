@@ -38,7 +38,7 @@ impl Telemetry {
         use super::instruments::EXPORT_DROPPED;
         use super::redact::Redaction;
         use super::settings::ExportSettings;
-        use super::trace::{ARGUMENTS_MAX_BYTES, Tracer};
+        use super::trace::{SHOWN_MAX_BYTES, Tracer};
         use arc_swap::ArcSwap;
 
         let Some(settings) = ExportSettings::read(config, probe, service) else {
@@ -57,12 +57,14 @@ impl Telemetry {
         if let Some(records) = &exporter.records {
             super::records::send_to(records.clone(), dropped("records"));
         }
+        let shown = |is_wanted: bool| {
+            let redaction = Redaction::new(&[], SHOWN_MAX_BYTES);
+            redaction.ok().filter(|_| is_wanted)
+        };
         let tracer = exporter.spans.as_ref().map(|spans| Tracer {
             sampler,
-            arguments: config
-                .record_arguments
-                .then(|| Redaction::new(&[], ARGUMENTS_MAX_BYTES).ok())
-                .flatten(),
+            arguments: shown(config.record_arguments),
+            results: shown(config.record_results),
             secrets: ArcSwap::default(),
             spans: spans.clone(),
             dropped: dropped("spans"),

@@ -346,6 +346,7 @@ mod tests {
             tracer: Some(Arc::new(Tracer {
                 sampler: Sampler::new(true, 1.0),
                 arguments: None,
+                results: None,
                 secrets: ArcSwap::default(),
                 spans: spans.clone(),
                 dropped: Counter::default(),

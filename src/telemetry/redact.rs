@@ -61,16 +61,19 @@ impl Redaction {
             Value::Array(values) => values
                 .iter_mut()
                 .for_each(|value| self.redact(value, marked)),
-            Value::String(text) if is_secret_text(text) => *value = MASK.into(),
-            Value::String(text) if TEXT_MAX_BYTES < text.len() => {
-                *value = format!(
-                    "{}... ({} bytes)",
-                    &text[..text.floor_char_boundary(TEXT_MAX_BYTES)],
-                    text.len()
-                )
-                .into();
+            Value::String(text) if is_secret_text(text) => *text = MASK.to_owned(),
+            Value::String(text) => {
+                // What a tool gives is often there once more, as text.
+                if let Some(mut inner) = document_in(text) {
+                    self.redact(&mut inner, marked);
+                    *text = inner.to_string();
+                }
+                if TEXT_MAX_BYTES < text.len() {
+                    let shown = &text[..text.floor_char_boundary(TEXT_MAX_BYTES)];
+                    *text = format!("{shown}... ({} bytes)", text.len());
+                }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
@@ -131,6 +134,12 @@ pub(crate) fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
             .for_each(|value| secret_properties(value, found)),
         _ => {}
     }
+}
+
+/// The object or array that a text is in JSON.
+fn document_in(text: &str) -> Option<Value> {
+    let begins = text.trim_start().starts_with(['{', '[']);
+    begins.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 /// Whether a text is of a form that only credentials have.
@@ -209,6 +218,21 @@ mod tests {
             ),
             (&json!("/a"), &json!(true), &json!("Ada"), &Value::Null)
         );
+    }
+
+    #[test]
+    fn what_is_json_within_a_text_is_looked_into() {
+        let inner =
+            json!({"password": "canary", "deeper": json!([{"token": "canary"}]).to_string()});
+        let found = shown(&json!({"text": inner.to_string()}).to_string());
+        let text = found["text"].as_str().expect("a text");
+        assert!(
+            text.contains("deeper") && !text.contains("canary"),
+            "{text}"
+        );
+        for plain in ["{a}", "[1", "{\"password\":", "{} {}"] {
+            assert_eq!(shown(&json!({"x": plain}).to_string())["x"], plain);
+        }
     }
 
     #[test]

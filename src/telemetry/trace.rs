@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cells::OperationKey;
+use super::cells::{OperationKey, Verdict};
 use super::metrics::Counter;
 use super::names::OperationId;
 use super::onward::Asked;
@@ -290,8 +291,10 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
 #[derive(Debug)]
 pub(crate) struct Tracer {
     pub(crate) sampler: Sampler,
-    /// How arguments are shown; `None` if they are not.
+    /// How arguments of calls are shown; `None` if they are not.
     pub(crate) arguments: Option<Redaction>,
+    /// The same of their results.
+    pub(crate) results: Option<Redaction>,
     /// Names of arguments that schemas call secret.
     pub(crate) secrets: ArcSwap<BTreeSet<String>>,
     pub(crate) spans: Outbox<Box<Span>>,
@@ -317,9 +320,9 @@ pub(crate) struct Draft {
     said: Said,
 }
 
-/// More of a call's arguments is not told.
+/// More of a call's arguments, or of its result, is not told.
 #[cfg(feature = "otlp")]
-pub(crate) const ARGUMENTS_MAX_BYTES: usize = 4 * 1024;
+pub(crate) const SHOWN_MAX_BYTES: usize = 4 * 1024;
 /// More of a URI, or of what another server says, is not told.
 pub(super) const TOLD_MAX_BYTES: usize = 1024;
 
@@ -366,7 +369,9 @@ impl Tracer {
         let id = message::string(id).map_or_else(|| id.to_owned(), |id| id.into_owned());
         let is_of_resources = request.method.starts_with("resources/");
         let uri = request.params.uri.filter(|_| is_of_resources);
-        let arguments = self.arguments.as_ref().zip(request.params.arguments);
+        let is_call = request.method == "tools/call";
+        let arguments = request.params.arguments.filter(|_| is_call);
+        let arguments = self.arguments.as_ref().zip(arguments);
         Said {
             request_id: id,
             resource_uri: uri
@@ -377,7 +382,22 @@ impl Tracer {
             arguments: arguments.map(|(redaction, arguments)| {
                 redaction.show(arguments, &self.secrets.load()).to_string()
             }),
+            is_call,
+            result: None,
         }
+    }
+
+    /// The result of a call as it may be read, if it is told and there is one.
+    fn result(&self, answer: &[u8]) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Envelope<'a> {
+            #[serde(borrow)]
+            result: &'a RawValue,
+        }
+        let redaction = self.results.as_ref()?;
+        let Envelope { result } = serde_json::from_slice(answer).ok()?;
+        let shown = redaction.show(result.get(), &self.secrets.load());
+        Some(shown.to_string())
     }
 
     /// Has a span sent, if there is room for it.
@@ -386,6 +406,20 @@ impl Tracer {
             self.dropped.add(1);
         }
     }
+}
+
+/// The message of the error that an answer is.
+fn message_of(answer: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        error: Problem,
+    }
+    #[derive(Deserialize)]
+    struct Problem {
+        message: String,
+    }
+    let envelope: Envelope = serde_json::from_slice(answer).ok()?;
+    Some(envelope.error.message)
 }
 
 /// What systems of tracing have said of the context, at the place that says it.
@@ -411,6 +445,12 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
 }
 
 impl Draft {
+    /// Whether something is told of what the client gets.
+    pub(crate) fn asks_for_answer(&self, verdict: Verdict) -> bool {
+        let asks_for_result = self.said.is_call && self.tracer.results.is_some();
+        asks_for_result || matches!(verdict, Verdict::Error(_))
+    }
+
     /// The request has ended.
     pub(crate) fn finish(self, ending: Ending) {
         let Self {
@@ -422,6 +462,11 @@ impl Draft {
             mut said,
         } = self;
         said.session = ending.session;
+        let answer = ending.answer.as_deref();
+        let error = answer.filter(|_| matches!(ending.key.verdict, Verdict::Error(_)));
+        said.result = answer
+            .filter(|_| said.is_call)
+            .and_then(|answer| tracer.result(answer));
         tracer.take(Span {
             context: ending.context,
             parent_span_id,
@@ -429,7 +474,7 @@ impl Draft {
             tracestate,
             start,
             elapsed: ending.elapsed,
-            error: ending.error,
+            error: error.and_then(message_of),
             about: About::Served {
                 operation: ending.operation,
                 key: ending.key,
@@ -451,8 +496,8 @@ pub(crate) struct Ending {
     pub(crate) elapsed: Duration,
     pub(crate) operation: OperationId,
     pub(crate) key: OperationKey,
-    /// The message of a JSON-RPC error.
-    pub(crate) error: Option<String>,
+    /// What the client gets, as JSON, if that was asked for.
+    pub(crate) answer: Option<Bytes>,
     pub(crate) session: Option<Arc<str>>,
 }
 
@@ -497,6 +542,9 @@ pub(crate) struct Said {
     pub(crate) session: Option<Arc<str>>,
     pub(crate) peer: Option<Peer>,
     pub(crate) arguments: Option<String>,
+    /// Whether it is a call of a tool.
+    pub(crate) is_call: bool,
+    pub(crate) result: Option<String>,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::HeaderMap;
 
 use super::cells::{Cells, HttpKey, OperationKey, Verdict, Wire};
@@ -255,7 +256,7 @@ impl Watch<'_> {
         self,
         verdict: Verdict,
         reason: Option<Reason>,
-        error: impl FnOnce() -> Option<String>,
+        answer: impl FnOnce() -> Option<Bytes>,
     ) {
         let key = OperationKey {
             revision: self.revision.get(),
@@ -280,12 +281,13 @@ impl Watch<'_> {
             draft: Some(draft),
         }) = self.traced
         {
+            let asks = draft.asks_for_answer(verdict);
             draft.finish(Ending {
                 context,
                 elapsed,
                 operation: id,
                 key,
-                error: error(),
+                answer: asks.then(answer).flatten(),
                 session,
             });
         }
@@ -334,16 +336,16 @@ impl WatchedLater {
         mut self,
         verdict: Verdict,
         reason: Option<Reason>,
-        error: impl FnOnce() -> Option<String>,
+        answer: impl FnOnce() -> Option<Bytes>,
     ) {
-        self.record(verdict, reason, error);
+        self.record(verdict, reason, answer);
     }
 
     fn record(
         &mut self,
         verdict: Verdict,
         reason: Option<Reason>,
-        error: impl FnOnce() -> Option<String>,
+        answer: impl FnOnce() -> Option<Bytes>,
     ) {
         if std::mem::replace(&mut self.ended, true) {
             return;
@@ -370,12 +372,13 @@ impl WatchedLater {
             draft: Some(draft),
         }) = self.traced.take()
         {
+            let asks = draft.asks_for_answer(verdict);
             draft.finish(Ending {
                 context,
                 elapsed,
                 operation: self.id,
                 key,
-                error: error(),
+                answer: asks.then(answer).flatten(),
                 session,
             });
         }

@@ -287,16 +287,20 @@ fn spans_and_metrics_over_grpc_are_the_same() {
 }
 
 #[test]
-fn spans_have_other_names_and_arguments_where_that_is_wanted() {
+fn spans_have_other_names_arguments_and_results_where_that_is_wanted() {
     let collector = Collector::start(ExportProtocol::Http);
     let server = collector
         .serve(ExportProtocol::Http)
         .configured(|c| {
             c.telemetry.span_names = SpanNames::Tool;
             c.telemetry.record_arguments = true;
+            c.telemetry.record_results = true;
         })
         .start();
     Stateless::call("calculate", sum()).send(&server).result();
+    Stateless::new("tools/list", json!({}))
+        .send(&server)
+        .result();
     drop(server);
     let received = collector.take();
     let span = span_named(&received.spans, "tool.calculate");
@@ -304,6 +308,10 @@ fn spans_have_other_names_and_arguments_where_that_is_wanted() {
     let arguments: Value =
         serde_json::from_str(&attributes["gen_ai.tool.call.arguments"]).expect("JSON");
     assert_eq!(arguments, sum());
+    let result: Value = serde_json::from_str(&attributes["gen_ai.tool.call.result"]).expect("JSON");
+    assert_eq!(result["structuredContent"], json!({"result": 3.0}));
+    let list = span_named(&received.spans, "tools/list");
+    assert!(!texts(&list.attributes).contains_key("gen_ai.tool.call.result"));
 }
 
 #[test]

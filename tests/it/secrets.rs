@@ -172,7 +172,7 @@ fn settings(port: u16, folder: &Path) -> String {
             "anonymous": null,
         },
         "state": {"url": format!("redis://me:{}@127.0.0.1:1/0", secret("redis-password"))},
-        "telemetry": {"record_arguments": true},
+        "telemetry": {"record_arguments": true, "record_results": true},
         "audit": {"stderr": true, "otlp": true, "arguments": true, "all_methods": true},
         "sources": [
             source("bearer", json!({"bearer": secret("tool-bearer")})),

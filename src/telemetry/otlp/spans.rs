@@ -135,6 +135,7 @@ fn served(key: &OperationKey, said: Said, operation: &Operation) -> Vec<KeyValue
     }
     add("mcp.resource.uri", said.resource_uri);
     add("gen_ai.tool.call.arguments", said.arguments);
+    add("gen_ai.tool.call.result", said.result);
     add("error.type", key.verdict.error_type());
     add("rpc.response.status_code", key.verdict.status_code());
     if let Some(version) = key.wire.http_version() {
