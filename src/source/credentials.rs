@@ -3,6 +3,7 @@
 mod oauth;
 mod renewed;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
-use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -20,6 +20,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 use self::oauth::{Issuer, OAuth};
 use self::renewed::{Renewed, Way};
+use super::conceal::{bare, secrets_in};
 use super::tokens::{KeepError, Name, Tokens};
 use crate::environment::Secret;
 use crate::net::{FetchError, Fetched, Outgoing};
@@ -285,29 +286,14 @@ impl Credentials {
         Ok(())
     }
 
-    /// Takes out of an answer what the request was proved with (ELI-08): some servers repeat what they were sent, and
-    /// callers must not learn it. What is too short to be a secret is left as it is.
-    pub(super) fn conceal(&self, request: &Outgoing, answer: &mut Fetched) {
-        let secret = match self {
-            Self::None => return,
-            Self::Query(_, value) => value.expose().to_owned(),
-            Self::Header(name, _) => bare(request.headers.get(name)),
+    /// What a request was proved with.
+    pub(super) fn secrets<'s>(&'s self, request: &'s Outgoing) -> Vec<Cow<'s, str>> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Query(_, value) => vec![value.expose().into()],
+            Self::Header(name, _) => secrets_in(request.headers.get(name)),
             Self::BearerFile(_) | Self::OAuth(_) | Self::Kept(_) => {
-                bare(request.headers.get(AUTHORIZATION))
-            }
-        };
-        if secret.len() < SECRET_MIN_BYTES {
-            return;
-        }
-        let finder = Finder::new(&secret);
-        if finder.find(&answer.body).is_some() {
-            answer.body = without(&answer.body, &finder).into();
-        }
-        for value in answer.headers.values_mut() {
-            if finder.find(value.as_bytes()).is_some()
-                && let Ok(clean) = HeaderValue::from_bytes(&without(value.as_bytes(), &finder))
-            {
-                *value = clean;
+                secrets_in(request.headers.get(AUTHORIZATION))
             }
         }
     }
@@ -319,40 +305,10 @@ impl Credentials {
                 oauth.refused(request.headers.get(AUTHORIZATION)).await;
                 true
             }
-            Self::Kept(kept) => {
-                kept.refused(&bare(request.headers.get(AUTHORIZATION)))
-                    .await
-            }
+            Self::Kept(kept) => kept.refused(bare(request.headers.get(AUTHORIZATION))).await,
             _ => false,
         }
     }
-}
-
-/// Shorter ones would be found where they are none.
-const SECRET_MIN_BYTES: usize = 8;
-/// What stands where a secret was.
-const CONCEALED: &[u8] = b"***";
-
-/// The secret in a header, without what says of which kind it is.
-fn bare(value: Option<&HeaderValue>) -> String {
-    let text = value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-    let text = text.unwrap_or_default();
-    let bare = ["Bearer ", "Basic "]
-        .iter()
-        .find_map(|kind| text.strip_prefix(kind));
-    bare.unwrap_or(text).to_owned()
-}
-
-fn without(text: &[u8], secret: &Finder<'_>) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(text.len());
-    let mut rest = 0;
-    for at in secret.find_iter(text) {
-        clean.extend_from_slice(&text[rest..at]);
-        clean.extend_from_slice(CONCEALED);
-        rest = at + secret.needle().len();
-    }
-    clean.extend_from_slice(&text[rest..]);
-    clean
 }
 
 impl crate::client::Credentials for Credentials {

@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 use url::Url;
 
+use super::conceal::{conceal, secrets_in};
 use super::config::ExchangeLimits;
 use super::credentials::{AuthConfig, CredentialError, Credentials};
 use super::tokens::Tokens;
@@ -16,7 +17,7 @@ use crate::net::{
     Backoff, Bulkhead, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, Fetched,
     Outgoing, Turned, chance, with_causes,
 };
-use crate::telemetry::{Asked, Hop, HopEnd, Told};
+use crate::telemetry::{Asked, Hop, HopEnd, Told, is_named_like_a_secret};
 
 /// The way to one API, shared by all of its tools.
 #[derive(Debug)]
@@ -165,7 +166,12 @@ impl Exchange {
             let mut sent = self.client.fetch(attempt.clone()).await;
             hop.ends(|| end_of(&sent));
             if let Ok(answer) = &mut sent {
-                self.credentials.conceal(&attempt, answer);
+                let named = attempt.headers.iter().filter(|(name, value)| {
+                    value.is_sensitive() && is_named_like_a_secret(name.as_str())
+                });
+                let configured = named.flat_map(|(_, value)| secrets_in(Some(value)));
+                let secrets = self.credentials.secrets(&attempt);
+                conceal(secrets.into_iter().chain(configured), answer);
             }
             let may_retry = match &sent {
                 Ok(answer) if is_unavailable(answer.status) => {

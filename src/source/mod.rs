@@ -7,6 +7,7 @@ mod argument;
 mod artifact;
 mod builtin;
 mod command;
+mod conceal;
 mod config;
 mod credentials;
 mod exchange;

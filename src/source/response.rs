@@ -29,7 +29,7 @@ pub(super) fn is_json(media_type: &str) -> bool {
     media_type == "application/json" || media_type == "text/json" || media_type.ends_with("+json")
 }
 
-fn is_text(media_type: &str) -> bool {
+pub(super) fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
         || is_json(media_type)
         || media_type.ends_with("+xml")

@@ -49,7 +49,7 @@ pub(crate) use process::memory_bytes;
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
 pub(crate) use reasons::{Reason, Refusals};
 pub(crate) use records::{Record, are_sent as records_are_sent, send as send_record};
-pub(crate) use redact::{Redaction, secret_properties};
+pub(crate) use redact::{Redaction, is_named_like_a_secret, secret_properties};
 pub(crate) use trace::{
     Carried, Propagation, enter as enter_trace, of_headers as trace_of_headers,
     of_meta as trace_of_meta,

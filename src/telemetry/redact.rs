@@ -78,30 +78,31 @@ impl Redaction {
     }
 
     fn is_secret_name(&self, name: &str, marked: &BTreeSet<String>) -> bool {
-        const SECRET: [&str; 14] = [
-            "password",
-            "passwd",
-            "passphrase",
-            "pwd",
-            "secret",
-            "token",
-            "apikey",
-            "accesskey",
-            "privatekey",
-            "authorization",
-            "bearer",
-            "cookie",
-            "credential",
-            "signature",
-        ];
-        let letters = |c: char| c.is_ascii_alphanumeric().then(|| c.to_ascii_lowercase());
-        let plain: String = name.chars().filter_map(letters).collect();
-        SECRET.iter().any(|secret| plain.contains(secret))
-            || plain == "pin"
-            || plain == "auth"
-            || marked.contains(name)
-            || self.names.is_match(name)
+        is_named_like_a_secret(name) || marked.contains(name) || self.names.is_match(name)
     }
+}
+
+/// Whether everybody would take what has this name for a secret.
+pub(crate) fn is_named_like_a_secret(name: &str) -> bool {
+    const SECRET: [&str; 14] = [
+        "password",
+        "passwd",
+        "passphrase",
+        "pwd",
+        "secret",
+        "token",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "authorization",
+        "bearer",
+        "cookie",
+        "credential",
+        "signature",
+    ];
+    let letters = |c: char| c.is_ascii_alphanumeric().then(|| c.to_ascii_lowercase());
+    let plain: String = name.chars().filter_map(letters).collect();
+    SECRET.iter().any(|secret| plain.contains(secret)) || plain == "pin" || plain == "auth"
 }
 
 fn omitted(json: &str) -> Value {

@@ -394,10 +394,11 @@ impl Plan {
             context,
             template: Some(&self.shape.path),
         };
-        let answer = self
+        let mut answer = self
             .exchange
             .send(request, self.repeatable, Some(errand))
             .await?;
+        self.proofs.conceal(&mut answer);
         if !answer.status.is_success() {
             return Err(response::failure(&answer));
         }
@@ -418,10 +419,16 @@ impl Plan {
 /// What the model is told of an answer that is not what the document says: all of it, since the call has been made and its
 /// answer may be just what is wanted.
 fn unexpected(answer: &Fetched, problem: &str) -> ToolError {
-    let text = response::text(&answer.headers, &answer.body);
-    let shown: String = text.chars().take(UNEXPECTED_CHARACTERS).collect();
+    let shown: String = match &*response::media_type(&answer.headers) {
+        _ if answer.body.is_empty() => "nothing".to_owned(),
+        kind if !response::is_text(kind) => format!("{} bytes of {kind}", answer.body.len()),
+        _ => {
+            let text = response::text(&answer.headers, &answer.body);
+            text.chars().take(UNEXPECTED_CHARACTERS).collect()
+        }
+    };
     ToolError::new(format!(
-        "The API has done it and answered {}, but not in the way that its document says ({problem}). The answer: {shown}",
+        "The API has done it and answered {}, but not with what this tool's output schema says ({problem}). The answer: {shown}",
         answer.status.as_u16()
     ))
 }

@@ -7,7 +7,7 @@ use super::document::Document;
 use super::form::{self, Form};
 use super::request::{Location, Parameter, Shape, Style};
 use super::schema::{Copier, Direction};
-use crate::source::response::{essence, is_json};
+use crate::source::response::{essence, is_json, is_text};
 
 /// What a tool needs to know of its operation.
 #[derive(Debug)]
@@ -343,20 +343,18 @@ fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
     content.iter().min_by_key(|(kind, _)| rank(kind))
 }
 
-/// What the first answer of success looks like, where that is a JSON object.
+/// What an answer of success looks like, where that is always the same JSON object. Of an API that may also answer with
+/// nothing (204), with something else, or with a file, a schema would promise too much.
 fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option<Value> {
     let responses = operation.get("responses")?.as_object()?;
-    let mut statuses: Vec<&String> = responses
-        .keys()
-        .filter(|status| status.starts_with('2'))
-        .collect();
-    statuses.sort();
-    let response = document
-        .resolve(responses.get(statuses.first()?.as_str())?)
-        .ok()?;
-    let content = response.get("content")?.as_object()?;
-    let (_, media) = content.iter().find(|(kind, _)| is_json(&essence(kind)))?;
-    let schema = media.get("schema")?;
+    let mut schemas = responses
+        .iter()
+        .filter(|(status, _)| status.starts_with('2'))
+        .map(|(_, response)| schema_of_response(document, response));
+    let schema = schemas.next()??;
+    if !schemas.all(|other| other == Some(schema)) {
+        return None;
+    }
     if document.resolve(schema).ok()?.get("type")? != "object" {
         return None;
     }
@@ -374,6 +372,20 @@ fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option
         .get("type")
         .is_some_and(|kind| kind == "object")
         .then_some(copied)
+}
+
+/// What a response looks like that is JSON, also where it could be asked for as some other text.
+fn schema_of_response<'d>(document: &'d Document, response: &'d Value) -> Option<&'d Value> {
+    let content = document
+        .resolve(response)
+        .ok()?
+        .get("content")?
+        .as_object()?;
+    if !content.keys().all(|kind| is_text(&essence(kind))) {
+        return None;
+    }
+    let (_, media) = content.iter().find(|(kind, _)| is_json(&essence(kind)))?;
+    media.get("schema")
 }
 
 /// Gives an argument its parameter's description.

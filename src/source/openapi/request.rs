@@ -104,7 +104,10 @@ impl Shape {
                 .filter(|(_, value)| !value.is_null())
         };
         let mut path = self.path.clone();
-        for (parameter, value) in given(Location::Path) {
+        let in_the_path = |parameter: &&Parameter| parameter.location == Location::Path;
+        for parameter in self.parameters.iter().filter(in_the_path) {
+            // There is no path without it, so one that may be `null` has to be something all the same.
+            let value = arguments.get(&parameter.argument).unwrap_or(&Value::Null);
             let text = in_path(parameter, value)
                 .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
             path = path.replace(&format!("{{{}}}", parameter.name), &text);
@@ -167,6 +170,9 @@ fn header(text: &str) -> Result<HeaderValue, String> {
 }
 
 fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
+    if value.is_null() {
+        return Err("a value in a path is empty".to_owned());
+    }
     if parameter.style == Style::Json {
         return path_segment(&value.to_string());
     }

@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::document::Document;
 use super::operation::text;
 use crate::environment::Secret;
-use crate::net::Outgoing;
+use crate::net::{Fetched, Outgoing};
+use crate::source::conceal::{conceal, secrets_in};
 
 /// What is put into the requests of one operation.
 #[derive(Clone, Default)]
@@ -55,6 +56,15 @@ impl Proofs {
             return Ok(Self(proofs.collect::<Result<_, _>>()?));
         }
         Ok(Self::default())
+    }
+
+    /// Takes them out of what the API answers.
+    pub(super) fn conceal(&self, answer: &mut Fetched) {
+        let secrets = self.0.iter().flat_map(|proof| match proof {
+            Proof::Header(_, value) => secrets_in(Some(value)),
+            Proof::Query(_, secret) | Proof::Cookie(_, secret) => vec![secret.expose().into()],
+        });
+        conceal(secrets, answer);
     }
 
     pub(super) fn apply(&self, request: &mut Outgoing) {

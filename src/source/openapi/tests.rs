@@ -1,4 +1,4 @@
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 mod likenesses;
 
@@ -331,13 +331,15 @@ async fn arguments_go_where_the_document_says() {
         request.starts_with("DELETE /v2/pets/a%2Fb HTTP/1.1") && !request.contains("k-1"),
         "{request}"
     );
-    for id in ["..", "../x", "", "x/../../y"] {
-        assert!(
-            call(&collector, "delete", json!({ "petId": id }))
-                .await
-                .is_err(),
-            "{id}"
-        );
+    for id in ["..", "../x", "", "x/../../y"]
+        .map(Value::from)
+        .into_iter()
+        .chain([Value::Null])
+    {
+        let told = call(&collector, "delete", json!({ "petId": id }))
+            .await
+            .expect_err("no path");
+        assert!(told.starts_with("petId: "), "{id}: {told}");
     }
     call(&collector, "login", json!({"body": {"user": "a&b"}}))
         .await
@@ -456,6 +458,109 @@ fn output_is_an_object_or_nothing() {
             .iter()
             .all(|tool| tool.definition().output_schema.is_none())
     );
+}
+
+/// A document with these operations at one path, of which each is a GET at `/` and its name.
+fn with_responses(operations: &[(&str, Value)]) -> Value {
+    let paths: Map<String, Value> = operations
+        .iter()
+        .map(|(name, responses)| {
+            let get = json!({"operationId": name, "responses": responses});
+            (format!("/{name}"), json!({ "get": get }))
+        })
+        .collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "servers": [{"url": "https://api.example.com"}],
+        "paths": paths,
+    })
+}
+
+#[test]
+fn an_output_schema_is_there_where_all_success_looks_like_it() {
+    let object = json!({"type": "object", "required": ["a"]});
+    let as_json = json!({"content": {"application/json": {"schema": object}}});
+    let with = |kind: &str| {
+        let mut response = as_json.clone();
+        response["content"][kind] = json!({});
+        response
+    };
+    let other = json!({"content": {"application/json": {"schema": {"type": "object"}}}});
+    let document = with_responses(&[
+        ("one", json!({"200": as_json, "404": other})),
+        ("same", json!({"200": as_json, "201": as_json})),
+        ("xml", json!({"200": with("application/xml")})),
+        (
+            "nothing",
+            json!({"200": as_json, "204": {"description": "none"}}),
+        ),
+        ("part", json!({"200": as_json, "206": other})),
+        ("file", json!({"200": with("application/pdf")})),
+    ]);
+    let collector = import_with(document, json!({}));
+    let mut with_one: Vec<_> = collector
+        .offered
+        .tools
+        .iter()
+        .filter(|tool| tool.definition().output_schema.is_some())
+        .map(|tool| &*tool.definition().name)
+        .collect();
+    with_one.sort_unstable();
+    assert_eq!(with_one, ["one", "same", "xml"]);
+}
+
+#[tokio::test]
+async fn eli_08_what_a_scheme_was_given_is_taken_out_of_answers() {
+    let (server, seen) = serve(|request| {
+        let status = match request.contains("/fails") {
+            true => "403 Forbidden",
+            false => "200 OK",
+        };
+        response(
+            &format!("{status}\r\ncontent-type: text/plain"),
+            request.as_bytes(),
+        )
+    })
+    .await;
+    let schemes = json!({
+        "head": {"type": "apiKey", "in": "header", "name": "x-key"},
+        "query": {"type": "apiKey", "in": "query", "name": "key"},
+        "cookie": {"type": "apiKey", "in": "cookie", "name": "key"},
+        "basic": {"type": "http", "scheme": "basic"},
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "oauth": {"type": "oauth2", "flows": {}},
+    });
+    let none = json!({"default": {"description": "any"}});
+    for (scheme, secret) in [
+        ("head", "canary+of/it="),
+        ("query", "canary+of/it="),
+        ("cookie", "canary-of-it"),
+        ("basic", "me:canary-of-it"),
+        ("bearer", "canary-of-it"),
+        ("oauth", "canary-of-it"),
+    ] {
+        let mut document = with_responses(&[("works", none.clone()), ("fails", none.clone())]);
+        document["servers"] = json!([{"url": format!("http://{server}")}]);
+        document["security"] = json!([{scheme: []}]);
+        document["components"] = json!({"securitySchemes": schemes});
+        let collector = import_with(document, json!({"credentials": {scheme: secret}}));
+        for name in ["works", "fails"] {
+            let told = match call(&collector, name, json!({})).await {
+                Ok(output) => format!("{output:?}"),
+                Err(message) => message,
+            };
+            let sent = seen.lock().expect("no panic").pop().expect("a request");
+            assert!(
+                sent.contains("canary") || sent.contains("bWU6Y2FuYXJ5"),
+                "{sent}"
+            );
+            assert!(told.contains("***"), "{scheme}: {told}");
+            for part in ["canary", "bWU6Y2FuYXJ5"] {
+                assert!(!told.contains(part), "{scheme}: {told}");
+            }
+        }
+    }
 }
 
 async fn read(document: &str) -> Document {
