@@ -520,6 +520,39 @@ mod tests {
     }
 
     #[test]
+    fn tool_08_a_tool_that_checks_its_arguments_has_a_schema_of_an_object_too() {
+        struct Trusting(Definition);
+
+        impl Tool for Trusting {
+            fn definition(&self) -> &Definition {
+                &self.0
+            }
+
+            fn checks_arguments(&self) -> bool {
+                true
+            }
+
+            fn call(&self, _: Arc<CallContext>, _: Arguments) -> CallFuture {
+                Box::pin(async { Ok(Output::text("trusting")) })
+            }
+        }
+
+        let with = |schema| {
+            CatalogTool::new(Arc::new(Trusting(
+                Definition::new("t").input_schema(schema),
+            )))
+        };
+        assert!(with(json!({"type": "object"})).is_ok());
+        for schema in [
+            json!({"type": "string"}),
+            json!({}),
+            json!({"type": ["object"]}),
+        ] {
+            assert!(with(schema.clone()).is_err(), "{schema}");
+        }
+    }
+
+    #[test]
     fn finds_tools_by_name_and_names_alike() {
         let catalog = catalog(["echo", "add", "get_weather"].map(Definition::new)).expect("valid");
         assert_eq!(

@@ -104,6 +104,14 @@ pub enum SchemaProblem {
     Header(String),
 }
 
+/// Whether a schema's root says that it is an object's, as that of arguments has to (TOOL-08).
+pub(crate) fn check_is_of_object(schema: &Value) -> Result<(), SchemaError> {
+    match schema.get("type") {
+        Some(kind) if kind == "object" => Ok(()),
+        _ => Err(SchemaError::at("", SchemaProblem::NotObject)),
+    }
+}
+
 impl Compiled {
     /// Checks the schema of a tool's arguments.
     ///
@@ -111,9 +119,7 @@ impl Compiled {
     ///
     /// Says what is wrong with the schema, where, and what to do.
     pub fn input(schema: &Value) -> Result<Self, SchemaError> {
-        if schema.get("type").is_none_or(|t| t != "object") {
-            return Err(SchemaError::at("", SchemaProblem::NotObject));
-        }
+        check_is_of_object(schema)?;
         Self::output(schema)
     }
 

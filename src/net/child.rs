@@ -48,10 +48,13 @@ impl Group {
         Prepared { mark }
     }
 
-    /// The command has ended by itself: what it left behind in its group is ended too.
+    /// The command has ended by itself: what it left behind is ended too. Those that have left its group are looked for
+    /// meanwhile, since nearly no command has any. In a runtime.
     pub(crate) fn end(mut self) {
         self.is_over = true;
         self.kill_group();
+        let mark = std::mem::take(&mut self.mark);
+        super::spawn_blocking(move || kill_marked(&mark));
     }
 
     /// Sends a signal to those who have not left it.
@@ -87,15 +90,20 @@ impl Drop for Group {
             return;
         }
         self.kill_group();
-        // Those that made a session of their own. Each look may miss some that are just being started.
-        for _ in 0..3 {
-            let found = marked(&self.mark);
-            if found.is_empty() {
-                return;
-            }
-            for pid in found {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-            }
+        kill_marked(&self.mark);
+    }
+}
+
+/// Kills those that have a mark, and made a session of their own.
+fn kill_marked(mark: &str) {
+    // Each look may miss some that are just being started.
+    for _ in 0..3 {
+        let found = marked(mark);
+        if found.is_empty() {
+            return;
+        }
+        for pid in found {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     }
 }

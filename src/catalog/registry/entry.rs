@@ -54,7 +54,8 @@ impl CatalogTool {
                 source,
             }
         };
-        // A schema that says no more than a type was written by one, and is sound; nobody will check anything with it.
+        schema::check_is_of_object(&definition.input_schema).map_err(failed("input"))?;
+        // A schema that says no more than a type is sound, and nobody will check anything with it.
         let input = if tool.checks_arguments() && says_no_more_than_type(&definition.input_schema) {
             None
         } else {

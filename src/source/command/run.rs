@@ -149,18 +149,23 @@ impl Program {
             running.stdin.take(),
         );
 
+        let max = self.limits.output_bytes;
+        let too_much = || RunError::TooMuch { max };
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let writing = async {
             if let (Some(mut input), Some(bytes)) = (input, stdin) {
                 // Whoever does not read all that there is does not want it.
                 let _ = input.write_all(&bytes).await;
             }
         };
-        let reading = async {
-            let stdout = read_all(out, self.limits.output_bytes);
-            let stderr = read_some(err, STDERR_BYTES);
-            tokio::join!(stdout, stderr)
-        };
-        tokio::pin!(writing, reading);
+        let mut reading = Box::pin(async {
+            let (out, _) = tokio::join!(
+                read_all(out, max, &mut stdout),
+                read_some(err, STDERR_BYTES, &mut stderr)
+            );
+            out
+        });
+        tokio::pin!(writing);
         let mut written = false;
         let mut read = None;
         let status = loop {
@@ -168,8 +173,8 @@ impl Program {
                 () = &mut writing, if !written => written = true,
                 done = &mut reading, if read.is_none() => {
                     // Too much; what it does from here on is of no use.
-                    if let Err(error) = &done.0 && error.kind() == std::io::ErrorKind::FileTooLarge {
-                        return Err(RunError::TooMuch { max: self.limits.output_bytes });
+                    if let Err(error) = &done && error.kind() == std::io::ErrorKind::FileTooLarge {
+                        return Err(too_much());
                     }
                     read = Some(done);
                 }
@@ -181,46 +186,52 @@ impl Program {
             .map_err(|source| RunError::Broken { source })?;
         // What it has left behind would keep its output open, and is not to outlive it.
         group.end();
-        let (stdout, stderr) = match read {
+        let read = match read {
             Some(read) => read,
-            None => timeout_at(Instant::now() + LAST_OUTPUT, reading)
+            // Somebody may hold it open all the same. It has ended, and has written what it has.
+            None => timeout_at(Instant::now() + LAST_OUTPUT, &mut reading)
                 .await
-                .map_err(|_| RunError::Timeout { limit })?,
+                .unwrap_or(Ok(())),
         };
-        let stdout = stdout.map_err(|source| match source.kind() {
-            std::io::ErrorKind::FileTooLarge => RunError::TooMuch {
-                max: self.limits.output_bytes,
-            },
+        drop(reading);
+        read.map_err(|source| match source.kind() {
+            std::io::ErrorKind::FileTooLarge => too_much(),
             _ => RunError::Broken { source },
         })?;
         Ok(Ended {
             code: status.code(),
             stdout,
-            stderr: stderr.unwrap_or_default(),
+            stderr,
         })
     }
 }
 
 /// All that arrives, up to a size; more is an error.
-async fn read_all(from: Option<impl AsyncRead + Unpin>, max: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+async fn read_all(
+    from: Option<impl AsyncRead + Unpin>,
+    max: usize,
+    bytes: &mut Vec<u8>,
+) -> std::io::Result<()> {
     if let Some(from) = from {
-        from.take(max as u64 + 1).read_to_end(&mut bytes).await?;
+        from.take(max as u64 + 1).read_to_end(bytes).await?;
     }
     if max < bytes.len() {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The beginning of what arrives. The rest is read too, so that whoever writes it is not held up.
-async fn read_some(from: Option<impl AsyncRead + Unpin>, max: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+async fn read_some(
+    from: Option<impl AsyncRead + Unpin>,
+    max: usize,
+    bytes: &mut Vec<u8>,
+) -> std::io::Result<()> {
     if let Some(mut from) = from {
-        (&mut from).take(max as u64).read_to_end(&mut bytes).await?;
+        (&mut from).take(max as u64).read_to_end(bytes).await?;
         tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn check_variable(name: &str) -> Result<(), String> {

@@ -210,6 +210,22 @@ async fn what_it_leaves_behind_ends_with_it() {
     gone(&[text(&output).trim().to_owned()]).await;
 }
 
+#[tokio::test]
+async fn what_has_left_its_group_ends_with_it_and_holds_nothing_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pid");
+    // It would keep the output open.
+    let script = "setsid sh -c 'echo $$ > $0; exec sleep 1000' $0 & while [ ! -s $0 ]; do sleep 0.01; done; echo done";
+    let command = tool(
+        json!({"argv": ["sh", "-c", script, file.to_str().expect("UTF-8")]}),
+        json!({}),
+    );
+    let output = call(&command, json!({})).await.expect("a result");
+    assert_eq!(text(&output), "done\n");
+    let pid = std::fs::read_to_string(&file).expect("a process");
+    gone(&[pid.trim().to_owned()]).await;
+}
+
 #[test]
 fn mistakes_are_told_with_their_place() {
     for (description, source, part) in [

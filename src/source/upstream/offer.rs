@@ -122,6 +122,9 @@ fn tool(
     entry: &Value,
 ) -> Result<UpstreamTool, String> {
     let name: String = part(entry, "name")?;
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
     let mut definition = Definition::new(names.tool(upstream, &name))
         .annotations(part::<ToolAnnotations>(entry, "annotations")?)
         .timeout(upstream.timeout() + GRACE);
@@ -254,7 +257,7 @@ impl Tool for UpstreamTool {
         &self.definition
     }
 
-    /// The upstream does, and knows best.
+    /// The upstream does, and knows best. Its results are passed on as they are, too.
     fn checks_arguments(&self) -> bool {
         true
     }
