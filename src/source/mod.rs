@@ -18,6 +18,7 @@ mod login;
 mod name;
 mod openapi;
 mod pattern;
+mod promise;
 #[cfg(feature = "cli")]
 mod registry;
 mod response;

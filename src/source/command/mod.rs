@@ -18,6 +18,7 @@ use self::run::{Ended, Program, RunError};
 use super::argument::{fill_in, input_schema, names};
 use super::config::{Collector, GRACE};
 use super::gauge::Gauge;
+use super::promise::Promise;
 use super::response;
 use super::template::{self, Place, Template};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -40,6 +41,7 @@ struct Plan {
     media_type: Option<String>,
     ok: Vec<i32>,
     errors: std::collections::BTreeMap<i32, String>,
+    promise: Option<Promise>,
 }
 
 /// What a source of commands offers.
@@ -105,6 +107,8 @@ impl CommandTool {
         if let Some(description) = &config.description {
             definition = definition.description(description);
         }
+        let promise = config.output_schema.as_ref().map(Promise::new).transpose();
+        let promise = promise.map_err(|problem| format!("output_schema: {problem}"))?;
         if let Some(schema) = &config.output_schema {
             definition = definition.output_schema(schema.clone());
         }
@@ -122,6 +126,7 @@ impl CommandTool {
                 media_type: config.media_type.clone(),
                 ok: config.ok.clone(),
                 errors,
+                promise,
             }),
         })
     }
@@ -134,7 +139,14 @@ impl Tool for CommandTool {
 
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
         let plan = self.plan.clone();
-        Box::pin(async move { plan.run(&context, &arguments).await })
+        Box::pin(async move {
+            let output = plan.run(&context, &arguments).await?;
+            Ok(Promise::kept(plan.promise.as_ref(), output))
+        })
+    }
+
+    fn checks_output(&self) -> bool {
+        true
     }
 }
 

@@ -19,6 +19,7 @@ use super::argument::{fill_in, input_schema, names};
 use super::config::Collector;
 use super::exchange::{Errand, Exchange, is_safe};
 use super::gauge::Gauge;
+use super::promise::Promise;
 use super::template;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::protocol::ToolAnnotations;
@@ -36,6 +37,7 @@ struct Plan {
     response: Response,
     pages: Option<Pages>,
     repeatable: bool,
+    promise: Option<Promise>,
 }
 
 /// What an HTTP source offers.
@@ -112,6 +114,8 @@ impl HttpTool {
         if let Some(description) = &config.description {
             definition = definition.description(description);
         }
+        let promise = config.output_schema.as_ref().map(Promise::new).transpose();
+        let promise = promise.map_err(|problem| format!("output_schema: {problem}"))?;
         if let Some(schema) = &config.output_schema {
             definition = definition.output_schema(schema.clone());
         }
@@ -124,6 +128,7 @@ impl HttpTool {
                 response,
                 pages: config.pages.as_ref().map(Pages::new).transpose()?,
                 repeatable,
+                promise,
             }),
         })
     }
@@ -162,7 +167,14 @@ impl Tool for HttpTool {
 
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
         let plan = self.plan.clone();
-        Box::pin(async move { plan.run(&context, &arguments).await })
+        Box::pin(async move {
+            let output = plan.run(&context, &arguments).await?;
+            Ok(Promise::kept(plan.promise.as_ref(), output))
+        })
+    }
+
+    fn checks_output(&self) -> bool {
+        true
     }
 }
 

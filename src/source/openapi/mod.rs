@@ -28,10 +28,10 @@ use super::exchange::{Errand, Exchange, is_safe};
 use super::gauge::Gauge;
 use super::http::annotations_of;
 use super::name::{sanitized, shortened};
+use super::promise::Promise;
 use super::response;
 use crate::catalog::schema::Compiled;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
-use crate::net::Fetched;
 
 /// A tool that calls one operation.
 pub struct OperationTool {
@@ -46,12 +46,10 @@ struct Plan {
     proofs: Proofs,
     headers: HeaderMap,
     repeatable: bool,
-    output: Option<Compiled>,
+    promise: Option<Promise>,
 }
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
-/// How much of an answer is shown that is not what the document says.
-const UNEXPECTED_CHARACTERS: usize = 100_000;
 /// How much of an operation's description a tool shows.
 const DESCRIPTION_CHARACTERS: usize = 4000;
 
@@ -308,8 +306,8 @@ impl<'a> Import<'a> {
         if !summary.is_empty() {
             definition = definition.title(summary);
         }
-        let (output_schema, output) = output.unzip();
-        if let Some(schema) = output_schema {
+        let (schema, promise) = output.unzip();
+        if let Some(schema) = schema {
             definition = definition.output_schema(schema);
         }
         let tool = OperationTool {
@@ -321,7 +319,7 @@ impl<'a> Import<'a> {
                 exchange: self.exchange.clone(),
                 proofs: Proofs::new(self.document, operation, &self.config.credentials)?,
                 headers: self.headers.clone(),
-                output,
+                promise,
             }),
         };
         Ok((tool, parts.cut))
@@ -339,12 +337,12 @@ fn sound(schema: &mut Value) -> Result<(), String> {
         .map_err(|e| format!("its schema cannot be used: {e}"))
 }
 
-fn sound_output(mut schema: Value) -> Option<(Value, Compiled)> {
-    let compiled = Compiled::output(&schema).or_else(|_| {
+fn sound_output(mut schema: Value) -> Option<(Value, Promise)> {
+    let promise = Promise::new(&schema).or_else(|_| {
         schema::without_patterns(&mut schema);
-        Compiled::output(&schema)
+        Promise::new(&schema)
     });
-    Some((schema, compiled.ok()?))
+    Some((schema, promise.ok()?))
 }
 
 /// What an operation says of itself, or else its path.
@@ -402,35 +400,9 @@ impl Plan {
         if !answer.status.is_success() {
             return Err(response::failure(&answer));
         }
-        if let Some(schema) = &self.output {
-            let problem = match response::json(&answer) {
-                Some(value @ Value::Object(_)) => match schema.check(&value) {
-                    Ok(()) => return response::structured(&value),
-                    Err(problem) => problem.to_string(),
-                },
-                _ => "it is no JSON object".to_owned(),
-            };
-            return Err(unexpected(&answer, &problem));
-        }
-        response::output(&answer)
+        let output = response::output(&answer)?;
+        Ok(Promise::kept(self.promise.as_ref(), output))
     }
-}
-
-/// What the model is told of an answer that is not what the document says: all of it, since the call has been made and its
-/// answer may be just what is wanted.
-fn unexpected(answer: &Fetched, problem: &str) -> ToolError {
-    let shown: String = match &*response::media_type(&answer.headers) {
-        _ if answer.body.is_empty() => "nothing".to_owned(),
-        kind if !response::is_text(kind) => format!("{} bytes of {kind}", answer.body.len()),
-        _ => {
-            let text = response::text(&answer.headers, &answer.body);
-            text.chars().take(UNEXPECTED_CHARACTERS).collect()
-        }
-    };
-    ToolError::new(format!(
-        "The API has done it and answered {}, but not with what this tool's output schema says ({problem}). The answer: {shown}",
-        answer.status.as_u16()
-    ))
 }
 
 impl fmt::Debug for OperationTool {

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 mod likenesses;
 
 use super::*;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, OutputContent};
 use crate::net::testing::{response, serve};
 
 fn import_with(document: Value, settings: Value) -> Collector {
@@ -289,9 +289,15 @@ async fn call(collector: &Collector, name: &str, arguments: Value) -> Result<Out
     let Value::Object(arguments) = arguments else {
         panic!("an object")
     };
-    tool.call(Arc::new(CallContext::for_test()), arguments.into())
-        .await
-        .map_err(|error| error.message().to_owned())
+    let called = tool.call(Arc::new(CallContext::for_test()), arguments.into());
+    match called.await {
+        Ok(output) if output.is_error => match output.content {
+            OutputContent::Blocks(blocks) => Err(serde_json::to_string(&blocks).expect("JSON")),
+            other => panic!("{other:?}"),
+        },
+        Ok(output) => Ok(output),
+        Err(error) => Err(error.message().to_owned()),
+    }
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ async fn lists_and_objects_in_forms_are_written_as_the_document_says() {
     .await
     .expect_err("another answer than the document says");
     assert!(
-        told.contains("\"data\"") && told.contains(r#"{"id": "c""#),
+        told.contains("\\\"data\\\" is missing") && told.contains(r#"{\"id\":\"c\""#),
         "{told}"
     );
     let request = last();
@@ -165,8 +165,7 @@ async fn an_answer_that_is_not_what_the_document_says_is_shown_all_the_same() {
         .await
         .expect_err("more than the document says");
     assert!(
-        told.contains("has done it and answered 200")
-            && told.contains(r#""message": {"text": "hi"}"#),
+        told.contains("It has been done") && told.contains(r#"\"message\":{\"text\":\"hi\"}"#),
         "{told}"
     );
     let request = seen.lock().expect("no panic").pop().expect("a request");

@@ -1,0 +1,91 @@
+//! What the output schema of a tool without code promises of its results.
+
+use serde_json::Value;
+
+use crate::catalog::schema::{Compiled, SchemaError};
+use crate::catalog::{Output, OutputContent};
+use crate::protocol::Content;
+
+/// An output schema that somebody has written, for answers that somebody else gives.
+#[derive(Debug)]
+pub(super) struct Promise(Compiled);
+
+impl Promise {
+    /// # Errors
+    ///
+    /// What is wrong with the schema.
+    pub(super) fn new(schema: &Value) -> Result<Self, SchemaError> {
+        Compiled::output(schema).map(Self)
+    }
+
+    /// A result as it may be given, if there is a promise.
+    pub(super) fn kept(promise: Option<&Self>, output: Output) -> Output {
+        match promise {
+            Some(promise) => promise.keep(output),
+            None => output,
+        }
+    }
+
+    /// A result, if it is what was promised (TOOL-06); else an error that holds all of it, since the call has been made and
+    /// its answer may be just what is wanted.
+    fn keep(&self, output: Output) -> Output {
+        if output.is_error {
+            return output;
+        }
+        let problem = match &output.structured {
+            None => "it is no JSON object".to_owned(),
+            Some(text) => match serde_json::from_str(text) {
+                Ok(value) => match self.0.check(&value) {
+                    Ok(()) => return output,
+                    Err(problem) => problem.to_string(),
+                },
+                Err(problem) => problem.to_string(),
+            },
+        };
+        let told = format!(
+            "It has been done, but the answer is not what the tool's output schema says ({problem}). The answer:"
+        );
+        let answer = match (output.content, output.structured) {
+            (OutputContent::Text(text), _) | (OutputContent::Structured, Some(text)) => {
+                vec![Content::text(text)]
+            }
+            (OutputContent::Structured, None) => Vec::new(),
+            (OutputContent::Blocks(blocks), _) => blocks,
+        };
+        let told = std::iter::once(Content::text(told));
+        Output::blocks(told.chain(answer).collect::<Vec<_>>()).into_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tool_06_what_does_not_fit_is_an_error_with_all_of_it() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+        let promise = Promise::new(&schema).expect("sound");
+        let kept = Output::structured(&json!({"a": 1})).expect("JSON");
+        assert_eq!(promise.keep(kept.clone()), kept);
+        let wrong = Output::structured(&json!({"a": "x"})).expect("JSON");
+        for (output, problem, answer) in [
+            (wrong, "`a`: \"x\" is not an integer", r#"{"a":"x"}"#),
+            (Output::text("plain"), "it is no JSON object", "plain"),
+        ] {
+            let told = promise.keep(output);
+            assert!(told.is_error && told.structured.is_none());
+            let OutputContent::Blocks(blocks) = &told.content else {
+                panic!("{told:?}");
+            };
+            let text = format!("{blocks:?}");
+            assert!(
+                text.contains(&format!("({})", problem.replace('"', "\\\""))),
+                "{text}"
+            );
+            assert_eq!(blocks[1], Content::text(answer));
+        }
+        let picture = Output::blocks([Content::image(b"x", "image/png")]);
+        assert!(format!("{:?}", promise.keep(picture)).contains("image/png"));
+    }
+}
