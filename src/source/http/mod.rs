@@ -49,12 +49,17 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
             Err(problem) => return collector.refuse("http.base_url", problem),
         }
     }
-    // Hosts that tools name themselves are as much written by whoever runs the server as the base is.
-    let own = http
-        .tools
-        .iter()
-        .filter_map(|tool| request::own_base(&tool.url));
-    bases.extend(own);
+    // Hosts that tools name themselves are as much written by whoever runs the server as the base is. One that may not be
+    // reached all the same is the fault of its tool alone.
+    let own = |tool: &HttpToolConfig| {
+        let base = request::own_base(&tool.url)?;
+        let allowed = http.egress.guard().map_or(Ok(()), |guard| {
+            let problem = guard.trust(&base).check_url(&base);
+            problem.map_err(|problem| format!("url: {base}: {problem}"))
+        });
+        Some(allowed.map(|()| base))
+    };
+    bases.extend(http.tools.iter().filter_map(|tool| own(tool)?.ok()));
     let source = collector.source.clone();
     let exchange = Exchange::new(
         &source,
@@ -73,7 +78,11 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     }
     let prefix = collector.prefix("");
     for (position, tool) in http.tools.iter().enumerate() {
-        match HttpTool::new(http, tool, &prefix, exchange.clone()) {
+        let made = match own(tool) {
+            Some(Err(problem)) => Err(problem),
+            _ => HttpTool::new(http, tool, &prefix, exchange.clone()),
+        };
+        match made {
             Ok(tool) => collector.offer(tool),
             Err(problem) => {
                 let place = format!("http.tools[{position}] ({})", tool.name);

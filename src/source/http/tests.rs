@@ -373,6 +373,7 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             json!({"url": "https://a.{{ host }}.com/", "arguments": {"host": {}}}),
             "written out",
         ),
+        (json!({"url": "http://169.254.169.254/"}), "url: http://169"),
         (json!({"json": {"a": 1}}), "no body"),
         (
             json!({"method": "POST", "json": 1, "body": "x"}),
