@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
+use super::error::beginning;
+
 /// Parameters of a request: members in the order in which they were added, and `_meta`.
 ///
 /// ```
@@ -219,18 +221,23 @@ pub(super) enum Incoming {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(default, borrow)]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(default, borrow)]
     id: Option<&'a RawValue>,
     method: Option<String>,
     params: Option<Box<RawValue>>,
     result: Option<Box<RawValue>>,
-    error: Option<RpcError>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
 }
 
 /// How many messages a server may put into one array.
 const BATCH_MAX: usize = 1000;
 
-/// Reads a message, or an array of them.
+/// Reads a message, or an array of them. What is no UTF-8 in it becomes U+FFFD.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
+    let text = String::from_utf8_lossy(text);
+    let text = text.as_bytes();
     if text.trim_ascii_start().first() == Some(&b'[') {
         let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text)?;
         if BATCH_MAX < envelopes.len() {
@@ -261,12 +268,34 @@ impl Envelope<'_> {
             }),
             (None, None, Some(error), id) => Ok(Incoming::Answer {
                 id: id.and_then(own_id),
-                outcome: Err(error),
+                outcome: Err(rpc_error(error)),
             }),
+            // Somebody waits for an answer with this id, and no other will come.
+            (None, result, _, Some(id)) if self.jsonrpc.is_some() && own_id(id).is_some() => {
+                let problem = match result {
+                    Some(_) => "it answered with a result and an error",
+                    None => "it answered with neither a result nor an error",
+                };
+                Ok(Incoming::Answer {
+                    id: own_id(id),
+                    outcome: Err(RpcError::new(INTERNAL_ERROR, problem)),
+                })
+            }
             _ => Err(serde_json::Error::custom("no JSON-RPC message")),
         }
     }
 }
+
+/// An error, also where it has not the form of one.
+fn rpc_error(error: &RawValue) -> RpcError {
+    serde_json::from_str(error.get()).unwrap_or_else(|_| {
+        let said = beginning(error.get().trim_matches('"').as_bytes());
+        RpcError::new(INTERNAL_ERROR, said)
+    })
+}
+
+/// JSON-RPC's code for what is the server's fault.
+const INTERNAL_ERROR: i64 = -32603;
 
 /// Our ids are numbers; some servers give them back as text.
 fn own_id(id: &RawValue) -> Option<u64> {
@@ -390,6 +419,28 @@ mod tests {
             read(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})),
             Ok(Incoming::Notice { .. })
         ));
+        for (wrong, problem) in [
+            (json!({"jsonrpc": "2.0", "id": 1}), "neither"),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "result": 1, "error": {"code": 1}}),
+                "and an error",
+            ),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "error": "it is late"}),
+                "it is late",
+            ),
+        ] {
+            let Ok(Incoming::Answer {
+                id: Some(1),
+                outcome: Err(error),
+            }) = read(wrong.clone())
+            else {
+                panic!("{wrong}");
+            };
+            assert!(error.message.contains(problem), "{wrong}: {error}");
+        }
+        let latin = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xe9\"}";
+        assert!(super::read(latin).is_ok());
         for none in [
             json!({}),
             json!({"id": 1}),

@@ -73,6 +73,9 @@ impl Connected {
 pub(super) enum CallError {
     #[error(transparent)]
     Turned(#[from] Turned),
+    /// There is no connection to it, so it was not asked.
+    #[error(transparent)]
+    Apart(ClientError),
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -451,7 +454,10 @@ impl Upstream {
                     error = with_causes(&error),
                     "a request to an upstream server failed"
                 );
-                return Err(error.into());
+                return Err(match connected {
+                    Ok(_) => CallError::Client(error),
+                    Err(_) => CallError::Apart(error),
+                });
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
         }

@@ -385,13 +385,35 @@ fn tool_error(upstream: &str, error: CallError) -> ToolError {
 fn told(upstream: &str, error: &CallError) -> String {
     match error {
         CallError::Turned(turned) => turned.to_string(),
-        CallError::Client(ClientError::Timeout(limit)) => {
+        CallError::Apart(ClientError::Timeout(limit))
+        | CallError::Client(ClientError::Timeout(limit)) => {
             format!(
                 "the upstream server {upstream} did not answer within {} s",
                 limit.as_secs()
             )
         }
-        CallError::Client(_) => {
+        CallError::Apart(ClientError::Credentials(_) | ClientError::Unauthorized { .. })
+        | CallError::Client(ClientError::Credentials(_) | ClientError::Unauthorized { .. }) => {
+            format!(
+                "the upstream server {upstream} does not accept the credentials that there are for it; whoever runs this \
+                 server has to see to that"
+            )
+        }
+        CallError::Client(ClientError::Status { status, .. }) => {
+            format!("the upstream server {upstream} answered with the HTTP status {status}")
+        }
+        CallError::Client(ClientError::Protocol(_)) => {
+            format!(
+                "the upstream server {upstream} answered what cannot be read, or more than may be; it may have done what it was \
+                 asked for"
+            )
+        }
+        CallError::Client(error) if error.may_have_happened() => {
+            format!(
+                "the upstream server {upstream} went away before it answered; it may have done what it was asked for"
+            )
+        }
+        CallError::Apart(_) | CallError::Client(_) => {
             format!("the upstream server {upstream} cannot be reached; try again later")
         }
     }

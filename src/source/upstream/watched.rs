@@ -205,10 +205,13 @@ impl<'a> Watched<'a> {
                 code = code_of(error.code);
                 (Some(&*code), Some(&*code), Some(&error.message))
             }
-            End::Failed(CallError::Client(ClientError::Timeout(_))) => {
-                (Some("timeout"), None, None)
+            End::Failed(
+                CallError::Apart(ClientError::Timeout(_))
+                | CallError::Client(ClientError::Timeout(_)),
+            ) => (Some("timeout"), None, None),
+            End::Failed(CallError::Apart(_) | CallError::Client(_)) => {
+                (Some("connection_error"), None, None)
             }
-            End::Failed(CallError::Client(_)) => (Some("connection_error"), None, None),
         };
         let ending = Ending {
             error_type,

@@ -119,7 +119,7 @@ fn one_that_sends_an_endless_line_is_ended() {
     let result = pair.others_are_not_held_up();
     assert_eq!(
         said(&result),
-        "the upstream server bad cannot be reached; try again later"
+        "the upstream server bad answered what cannot be read, or more than may be; it may have done what it was asked for"
     );
     // While the server runs on, and without another call.
     nothing_is_left(pair.folder.path());
@@ -141,7 +141,7 @@ fn one_that_says_more_than_it_may_is_disconnected() {
         let text = result["content"][0]["text"].as_str().expect("a text");
         assert_eq!(text.len() == bytes, is_good, "{text:.100}");
         assert_eq!(result["isError"] == true, !is_good, "{text:.100}");
-        assert!(is_good || text.contains("cannot be reached"), "{text:.100}");
+        assert!(is_good || text.contains("more than may be"), "{text:.100}");
     }
 }
 
@@ -155,7 +155,8 @@ fn one_that_crashes_again_and_again_is_left_alone_for_a_while() {
         let is_enough = nth > 0 && said(&result).starts_with("it failed too often lately");
         assert!(
             is_enough
-                || said(&result) == "the upstream server bad cannot be reached; try again later",
+                || said(&result)
+                    == "the upstream server bad went away before it answered; it may have done what it was asked for",
             "{result}"
         );
     }
