@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Method, StatusCode};
+use jiff::Timestamp;
 use tokio::time::Instant;
 use url::Url;
 
@@ -191,6 +192,11 @@ impl Exchange {
                     pass.succeeded();
                     answer.status == StatusCode::TOO_MANY_REQUESTS
                 }
+                // It would be no other way the next time, and other answers may be readable.
+                Err(FetchError::Encoding { .. }) => {
+                    pass.succeeded();
+                    false
+                }
                 Err(error) if error.is_fault_of_server() => {
                     pass.failed();
                     repeatable || !error.may_have_happened()
@@ -207,7 +213,7 @@ impl Exchange {
             let asked = sent
                 .as_ref()
                 .ok()
-                .and_then(|answer| retry_after(&answer.headers));
+                .and_then(|answer| retry_after(&answer.headers, Timestamp::now()));
             let delay = asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()));
             if deadline <= Instant::now() + delay {
                 return Ok(sent?);
@@ -307,10 +313,14 @@ fn is_unavailable(status: StatusCode) -> bool {
     )
 }
 
-/// How long to wait, where the server says so in seconds.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
+/// How long to wait, where the server says so: in seconds, or by a date (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -318,6 +328,23 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn how_long_to_wait_is_said_in_seconds_or_by_a_date() {
+        let now: Timestamp = "2026-11-23T12:00:00Z".parse().expect("a time");
+        for (said, expected) in [
+            ("7", Some(7)),
+            (" 7 ", Some(7)),
+            ("Mon, 23 Nov 2026 12:01:00 GMT", Some(60)),
+            ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, said.parse().expect("a value"))]);
+            let found = retry_after(&headers, now);
+            assert_eq!(found, expected.map(Duration::from_secs), "{said}");
+        }
+    }
 
     #[test]
     fn operators_are_told_of_what_is_down_and_of_credentials_and_not_of_what_a_caller_asked_for() {

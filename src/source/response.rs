@@ -66,8 +66,14 @@ pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
 /// The body as JSON, where that is what it says it is.
 pub(super) fn json(answer: &Fetched) -> Option<Value> {
     is_json(&media_type(&answer.headers))
-        .then(|| serde_json::from_slice(&answer.body).ok())
+        .then(|| parsed(&answer.body))
         .flatten()
+}
+
+/// What bytes are in JSON. A mark at their beginning that says that they are UTF-8 is nothing of it (RFC 8259, 8.1).
+pub(super) fn parsed(bytes: &[u8]) -> Option<Value> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    serde_json::from_slice(bytes).ok()
 }
 
 /// A result from whatever was answered: JSON as a structured value, text as text, pictures and sounds as such, anything

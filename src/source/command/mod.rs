@@ -187,9 +187,9 @@ impl Plan {
             CommandOutput::Text => Ok(Output::text(
                 String::from_utf8_lossy(&ended.stdout).into_owned(),
             )),
-            CommandOutput::Json => match serde_json::from_slice(&ended.stdout) {
-                Ok(value) => response::structured(&value),
-                Err(_) => Err(ToolError::new("the command did not write JSON")),
+            CommandOutput::Json => match response::parsed(&ended.stdout) {
+                Some(value) => response::structured(&value),
+                None => Err(ToolError::new("the command did not write JSON")),
             },
             CommandOutput::Binary => {
                 let media_type = self.media_type.as_deref().unwrap_or_default();

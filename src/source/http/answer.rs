@@ -128,7 +128,7 @@ impl Response {
 
     fn json(&self, answer: &Fetched) -> Option<Value> {
         match self.read_as {
-            ReadAs::Json => serde_json::from_slice(&answer.body).ok(),
+            ReadAs::Json => response::parsed(&answer.body),
             _ => response::json(answer),
         }
     }

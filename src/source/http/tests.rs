@@ -231,7 +231,7 @@ async fn answers_become_text_pictures_parts_and_lists() {
             "/v1/png" => response("200 OK\r\ncontent-type: image/png", b"\x89PNG"),
             "/v1/zip" => response("200 OK\r\ncontent-type: application/zip", b"PK"),
             "/v1/latin" => response("200 OK\r\ncontent-type: text/plain; charset=ISO-8859-1", b"caf\xe9"),
-            "/v1/json" => response("200 OK\r\ncontent-type: application/hal+json", br#"{"a": {"b": ["x"]}}"#),
+            "/v1/json" => response("200 OK\r\ncontent-type: application/hal+json", b"\xef\xbb\xbf{\"a\": {\"b\": [\"x\"]}}"),
             "/v1/list" => response(
                 &format!("200 OK\r\ncontent-type: application/json\r\nlink: <http://{host}/v1/list2>; rel=\"next\""),
                 br#"{"items": [1, 2]}"#,
@@ -352,6 +352,13 @@ async fn only_what_cannot_happen_twice_is_tried_again() {
     let post = tool(server, json!({"url": "/", "method": "POST"}));
     assert!(call(&post, json!({})).await.is_err());
     assert_eq!(count(&seen), 3, "who is told to wait has done nothing");
+    let (server, seen) = serve(|_| response("200 OK\r\ncontent-encoding: br", b"x")).await;
+    let get = tool(server, json!({"url": "/"}));
+    for _ in 0..5 {
+        let message = call(&get, json!({})).await.expect_err("unreadable");
+        assert!(message.contains("encoded"), "{message}");
+        assert_eq!(count(&seen), 1, "it would be no other way");
+    }
 }
 
 #[test]
