@@ -11,7 +11,9 @@ use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::{Span, span, status};
 use serde_json::{Map, Value, json};
 
-use crate::support::collector::{Collector, Received, TRACE, expected, hex, span_named, texts};
+use crate::support::collector::{
+    Collector, Manner, Received, TRACE, expected, hex, span_named, texts,
+};
 use crate::support::{End, Gate, Serve, Stateless};
 
 const AMBIENT: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -458,6 +460,20 @@ fn a_collector_that_is_not_there_costs_no_call_and_no_second_at_the_end() {
     drop(server);
     // A second for the collector; the rest is the patience of a busy machine.
     assert!(start.elapsed().as_secs() < 8, "{:?}", start.elapsed());
+}
+
+#[test]
+fn metrics_do_not_wait_for_who_takes_spans() {
+    for protocol in [ExportProtocol::Http, ExportProtocol::Grpc] {
+        let collector = Collector::with(protocol, Manner::HoldsSpans);
+        let server = collector.serve(protocol).start();
+        Stateless::call("calculate", sum()).send(&server).result();
+        drop(server);
+        let received = collector.take();
+        assert!(received.spans.is_empty());
+        let counted = &received.metrics["mcp.server.operation.duration"];
+        assert!(counted.data.is_some());
+    }
 }
 
 /// What each signal says of its sender, of a program that believes to be on Cloud Run; compressed if that is asked for.

@@ -1,7 +1,7 @@
 //! Sending what was observed to a collector, by the OpenTelemetry protocol.
 //!
-//! One thread with a runtime of its own collects and sends, so that no request ever waits for a collector. What does not
-//! fit into a queue is dropped and counted.
+//! One thread with a runtime of its own collects and sends, so that no request ever waits for a collector. Each signal is
+//! sent apart, so that none waits for another's collector. What does not fit into a queue is dropped and counted.
 
 mod client;
 #[cfg(feature = "cli")]
@@ -15,23 +15,23 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::SpanNames;
 use super::metrics::Metrics;
 use super::outbox::Outbox;
 use super::records::Record;
-use super::settings::ExportSettings;
+use super::settings::{Batching, ExportSettings};
 use super::trace::Span;
 #[cfg(feature = "cli")]
 pub(super) use examine::examine;
-use send::Collector;
+use send::{MetricSender, RecordSender, SpanSender, resource};
 
 /// The thread that sends.
 #[derive(Debug)]
 pub(crate) struct Exporter {
-    stop: oneshot::Sender<()>,
+    stop: watch::Sender<bool>,
     done: oneshot::Receiver<()>,
     /// Where spans go, if there is a place for them.
     pub(super) spans: Option<Outbox<Box<Span>>>,
@@ -50,8 +50,8 @@ impl Exporter {
             tracing::warn!("{doubt}");
         }
         let spans = Outbox::new(settings.spans.queue, settings.spans.batch);
-        let (records, mut record_inbox) = mpsc::channel(settings.records.queue);
-        let (stop, mut stopped) = oneshot::channel();
+        let (records, inbox) = mpsc::channel(settings.records.queue);
+        let (stop, stopped) = watch::channel(false);
         let (tell_done, done) = oneshot::channel();
         let exporter = Self {
             stop,
@@ -66,9 +66,16 @@ impl Exporter {
             .name("longshore-telemetry".to_owned())
             .spawn(move || {
                 runtime.block_on(async move {
-                    let collector = Collector::new(&settings, metrics, names);
-                    let mut round = Round::new(&settings, collector);
-                    round.run(&spans, &mut record_inbox, &mut stopped).await;
+                    let resource = resource(&settings);
+                    let of_spans = SpanSender::new(&settings, &resource, &metrics, names);
+                    let of_records = RecordSender::new(&settings, &resource, &metrics);
+                    let of_metrics = MetricSender::new(&settings, resource, metrics);
+                    let stopped = Stopped(stopped);
+                    tokio::join!(
+                        pass_spans(spans, of_spans, settings.spans, stopped.clone()),
+                        pass_records(inbox, of_records, settings.records, stopped.clone()),
+                        pass_metrics(of_metrics, settings.metric_interval, stopped),
+                    );
                     let _ = tell_done.send(());
                 });
             })?;
@@ -79,89 +86,109 @@ impl Exporter {
     pub(crate) async fn flush(self, within: Duration) {
         drop(self.spans);
         drop(self.records);
-        let _ = self.stop.send(());
+        let _ = self.stop.send(true);
         if tokio::time::timeout(within, self.done).await.is_err() {
             tracing::debug!("the collector took too long; what was left is lost");
         }
     }
 }
 
-/// What the thread does, over and over.
-struct Round {
-    collector: Collector,
-    records: Vec<Record>,
-    record_batch: usize,
-    span_ticks: Interval,
-    record_ticks: Interval,
-    metric_ticks: Interval,
+/// Sends spans, a batch at once and what there is from time to time; and what waits, when it is stopped.
+async fn pass_spans(
+    spans: Outbox<Box<Span>>,
+    sender: Option<SpanSender>,
+    settings: Batching,
+    mut stopped: Stopped,
+) {
+    let Some(mut sender) = sender else { return };
+    let mut ticks = ticks(settings.delay).await;
+    while !stopped.is() {
+        tokio::select! {
+            biased;
+            () = stopped.wait() => break,
+            () = spans.filled() => {}
+            _ = ticks.tick() => {
+                sender.send(spans.take_some()).await;
+            }
+        }
+        while !stopped.is() && sender.send(spans.take_batch()).await {}
+    }
+    // No more than there may be at the end: who goes on putting spans in does not keep it from ending.
+    let batches = settings.queue.div_ceil(settings.batch);
+    for _ in 0..batches {
+        if !sender.send(spans.take_some()).await {
+            break;
+        }
+    }
 }
 
-impl Round {
-    fn new(settings: &ExportSettings, collector: Collector) -> Self {
-        let ticks = |period| {
-            let mut ticks = interval(period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks
-        };
-        Self {
-            collector,
-            records: Vec::new(),
-            record_batch: settings.records.batch,
-            span_ticks: ticks(settings.spans.delay),
-            record_ticks: ticks(settings.records.delay),
-            metric_ticks: ticks(settings.metric_interval),
-        }
-    }
-
-    async fn run(
-        &mut self,
-        spans: &Outbox<Box<Span>>,
-        records: &mut mpsc::Receiver<Record>,
-        stopped: &mut oneshot::Receiver<()>,
-    ) {
-        // The first ticks come at once, when there is nothing yet.
-        self.span_ticks.tick().await;
-        self.record_ticks.tick().await;
-        self.metric_ticks.tick().await;
-        loop {
-            tokio::select! {
-                biased;
-                _ = &mut *stopped => break,
-                () = spans.filled() => self.send_spans(|| spans.take_batch()).await,
-                Some(record) = records.recv() => {
-                    self.records.push(record);
-                    if self.record_batch <= self.records.len() {
-                        self.send_records().await;
-                    }
+/// The same with log records.
+async fn pass_records(
+    mut inbox: mpsc::Receiver<Record>,
+    sender: Option<RecordSender>,
+    settings: Batching,
+    mut stopped: Stopped,
+) {
+    let Some(mut sender) = sender else { return };
+    let mut ticks = ticks(settings.delay).await;
+    let mut batch = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = stopped.wait() => break,
+            _ = ticks.tick() => sender.send(std::mem::take(&mut batch)).await,
+            Some(record) = inbox.recv() => {
+                batch.push(record);
+                if settings.batch <= batch.len() {
+                    sender.send(std::mem::take(&mut batch)).await;
                 }
-                _ = self.span_ticks.tick() => self.send_spans(|| spans.take_some()).await,
-                _ = self.record_ticks.tick() => self.send_records().await,
-                _ = self.metric_ticks.tick() => self.collector.send_metrics().await,
             }
         }
-        while let Ok(record) = records.try_recv() {
-            self.records.push(record);
-        }
-        self.send_spans(|| spans.take_some()).await;
-        self.send_records().await;
-        self.collector.send_metrics().await;
     }
-
-    /// Sends what is taken, until there is nothing to take.
-    async fn send_spans(&mut self, take: impl Fn() -> Vec<Box<Span>>) {
-        loop {
-            let spans = take();
-            if spans.is_empty() {
-                return;
-            }
-            self.collector.send_spans(spans).await;
+    for _ in 0..settings.queue {
+        let Ok(record) = inbox.try_recv() else { break };
+        batch.push(record);
+        if settings.batch <= batch.len() {
+            sender.send(std::mem::take(&mut batch)).await;
         }
     }
+    sender.send(batch).await;
+}
 
-    async fn send_records(&mut self) {
-        if !self.records.is_empty() {
-            let records = std::mem::take(&mut self.records);
-            self.collector.send_records(records).await;
+/// Sends what was counted, each time that `interval` is over and when it is stopped.
+async fn pass_metrics(sender: Option<MetricSender>, interval: Duration, mut stopped: Stopped) {
+    let Some(mut sender) = sender else { return };
+    let mut ticks = ticks(interval).await;
+    loop {
+        tokio::select! {
+            biased;
+            () = stopped.wait() => break,
+            _ = ticks.tick() => sender.send().await,
         }
+    }
+    sender.send().await;
+}
+
+/// The first tick comes after `period`, and none is made up for.
+async fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    ticks
+}
+
+/// Whether what is there is to be sent, and nothing more.
+#[derive(Clone)]
+struct Stopped(watch::Receiver<bool>);
+
+impl Stopped {
+    /// It is, too, when the one who would say so is gone.
+    fn is(&self) -> bool {
+        *self.0.borrow() || self.0.has_changed().is_err()
+    }
+
+    async fn wait(&mut self) {
+        // An error is that nobody is left who could say it.
+        let _ = self.0.wait_for(|is_stopped| *is_stopped).await;
     }
 }

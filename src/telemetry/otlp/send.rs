@@ -1,4 +1,4 @@
-//! One collector for each signal, and what is said of one that does not answer.
+//! The way to each signal's collector, and what is said of one that does not answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -34,22 +34,39 @@ use crate::telemetry::records::Record;
 use crate::telemetry::settings::{AttributeLimits, ExportSettings, Protocol, Target};
 use crate::telemetry::trace::Span;
 
-/// Where everything goes.
-pub(super) struct Collector {
-    spans: Option<(SpanExporter, Health)>,
-    records: Option<(LogExporter, Health)>,
-    metrics: Option<(MetricExporter, Health)>,
+/// Sends spans.
+pub(super) struct SpanSender {
+    exporter: SpanExporter,
+    health: Health,
     counted: Metrics,
     names: SpanNames,
     scope: InstrumentationScope,
+    limits: AttributeLimits,
+    timeout: Duration,
+}
+
+/// Sends log records.
+pub(super) struct RecordSender {
+    exporter: LogExporter,
+    health: Health,
+    scope: InstrumentationScope,
     logger: SdkLogger,
-    resource: BTreeMap<String, String>,
-    span_limits: AttributeLimits,
-    record_limits: AttributeLimits,
-    /// How long sending may take: spans, records, metrics.
-    timeouts: [Duration; 3],
+    limits: AttributeLimits,
+    timeout: Duration,
+}
+
+/// Sends metrics.
+pub(super) struct MetricSender {
+    exporter: MetricExporter,
+    health: Health,
+    counted: Metrics,
+    resource: Attributes,
+    timeout: Duration,
     started: SystemTime,
 }
+
+/// What is said of the process, whatever it sends.
+pub(super) type Attributes = BTreeMap<String, String>;
 
 /// Whether a collector takes what it is sent. A change is told once.
 struct Health {
@@ -65,113 +82,142 @@ enum MetricExporter {
     Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap)>),
 }
 
-impl Collector {
-    pub(super) fn new(settings: &ExportSettings, counted: Metrics, names: SpanNames) -> Self {
-        // The exporters say themselves which they are, and which version.
-        let mut attributes: BTreeMap<String, String> = TelemetryResourceDetector
-            .detect()
-            .iter()
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect();
-        attributes.extend(settings.resource.clone());
-        let resource = Resource::builder_empty()
-            .with_attributes(
-                attributes
-                    .iter()
-                    .map(|(key, value)| KeyValue::new(key.clone(), value.clone())),
-            )
-            .build();
-        let health = |signal, target: Option<&Target>, trouble| Health {
-            signal,
-            endpoint: target.map_or_else(String::new, |target| without_secrets(&target.endpoint)),
-            trouble,
-            failing: false,
-            dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
-        };
-        let troubles: [Trouble; 3] = Default::default();
-        let spans = open(settings.traces.as_ref(), "spans", |target| {
-            let mut exporter = span_exporter(target, &troubles[0])?;
-            exporter.set_resource(&resource);
-            Ok(exporter)
-        });
-        let records = open(settings.logs.as_ref(), "log records", |target| {
-            let mut exporter = log_exporter(target, &troubles[1])?;
-            exporter.set_resource(&resource);
-            Ok(exporter)
-        });
-        let metrics = open(settings.metrics.as_ref(), "metrics", |target| {
-            MetricExporter::new(target, &troubles[2])
-        });
-        let [of_spans, of_records, of_metrics] = troubles;
-        let of_spans = health("spans", settings.traces.as_ref(), of_spans);
-        let of_records = health("records", settings.logs.as_ref(), of_records);
-        let of_metrics = health("metrics", settings.metrics.as_ref(), of_metrics);
-        Self {
-            spans: spans.map(|exporter| (exporter, of_spans)),
-            records: records.map(|exporter| (exporter, of_records)),
-            metrics: metrics.map(|exporter| (exporter, of_metrics)),
+/// What is told of this process: what is configured, and which exporters it has in which version.
+pub(super) fn resource(settings: &ExportSettings) -> Attributes {
+    let mut attributes: Attributes = TelemetryResourceDetector
+        .detect()
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    attributes.extend(settings.resource.clone());
+    attributes
+}
+
+fn sdk_resource(attributes: &Attributes) -> Resource {
+    let attributes = attributes
+        .iter()
+        .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    Resource::builder_empty()
+        .with_attributes(attributes)
+        .build()
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .build()
+}
+
+impl SpanSender {
+    /// None where spans go nowhere, or cannot: then the log says why.
+    pub(super) fn new(
+        settings: &ExportSettings,
+        resource: &Attributes,
+        counted: &Metrics,
+        names: SpanNames,
+    ) -> Option<Self> {
+        let target = settings.traces.as_ref()?;
+        let health = Health::new("spans", target, counted);
+        let mut exporter = made(span_exporter(target, &health.trouble), "spans")?;
+        exporter.set_resource(&sdk_resource(resource));
+        Some(Self {
+            exporter,
+            health,
+            counted: counted.clone(),
             names,
-            scope: InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
-                .with_version(env!("CARGO_PKG_VERSION"))
-                .build(),
-            logger: SdkLoggerProvider::builder()
-                .build()
-                .logger(env!("CARGO_PKG_NAME")),
-            resource: attributes,
-            span_limits: settings.span_limits,
-            record_limits: settings.record_limits,
-            timeouts: [
-                settings.spans.timeout,
-                settings.records.timeout,
-                settings.metric_timeout,
-            ],
-            started: SystemTime::now(),
-            counted,
-        }
+            scope: scope(),
+            limits: settings.span_limits,
+            timeout: settings.spans.timeout,
+        })
     }
 
+    /// Says whether there was anything to send.
     #[expect(
         clippy::vec_box,
         reason = "they come boxed, since they are large and moved often"
     )]
-    pub(super) async fn send_spans(&mut self, spans: Vec<Box<Span>>) {
-        let Some((exporter, health)) = &mut self.spans else {
-            return;
-        };
+    pub(super) async fn send(&mut self, spans: Vec<Box<Span>>) -> bool {
+        if spans.is_empty() {
+            return false;
+        }
         let count = spans.len();
         let names = self.counted.names();
         let spans = spans.into_iter().map(|span| {
             let mut span = span_data(*span, names, self.names, &self.scope);
-            span.dropped_attributes_count = self.span_limits.apply(&mut span.attributes);
+            span.dropped_attributes_count = self.limits.apply(&mut span.attributes);
             span
         });
-        let sent = in_time(self.timeouts[0], exporter.export(spans.collect())).await;
-        health.tell(sent, count);
+        let sent = in_time(self.timeout, self.exporter.export(spans.collect())).await;
+        self.health.tell(sent, count);
+        true
+    }
+}
+
+impl RecordSender {
+    /// None where log records go nowhere, or cannot: then the log says why.
+    pub(super) fn new(
+        settings: &ExportSettings,
+        resource: &Attributes,
+        counted: &Metrics,
+    ) -> Option<Self> {
+        let target = settings.logs.as_ref()?;
+        let health = Health::new("records", target, counted);
+        let mut exporter = made(log_exporter(target, &health.trouble), "log records")?;
+        exporter.set_resource(&sdk_resource(resource));
+        Some(Self {
+            exporter,
+            health,
+            scope: scope(),
+            logger: SdkLoggerProvider::builder()
+                .build()
+                .logger(env!("CARGO_PKG_NAME")),
+            limits: settings.record_limits,
+            timeout: settings.records.timeout,
+        })
     }
 
-    pub(super) async fn send_records(&mut self, records: Vec<Record>) {
-        let Some((exporter, health)) = &mut self.records else {
+    pub(super) async fn send(&mut self, records: Vec<Record>) {
+        if records.is_empty() {
             return;
-        };
+        }
         let count = records.len();
         let records: Vec<_> = records
             .into_iter()
-            .map(|record| log_record(record, &self.logger, self.record_limits))
+            .map(|record| log_record(record, &self.logger, self.limits))
             .collect();
         let batch: Vec<_> = records.iter().map(|record| (record, &self.scope)).collect();
-        let sent = in_time(self.timeouts[1], exporter.export(LogBatch::new(&batch))).await;
-        health.tell(sent, count);
+        let batch = LogBatch::new(&batch);
+        let sent = in_time(self.timeout, self.exporter.export(batch)).await;
+        self.health.tell(sent, count);
+    }
+}
+
+impl MetricSender {
+    /// None where metrics go nowhere, or cannot: then the log says why.
+    pub(super) fn new(
+        settings: &ExportSettings,
+        resource: Attributes,
+        counted: Metrics,
+    ) -> Option<Self> {
+        let target = settings.metrics.as_ref()?;
+        let health = Health::new("metrics", target, &counted);
+        let exporter = made(MetricExporter::new(target, &health.trouble), "metrics")?;
+        Some(Self {
+            exporter,
+            health,
+            counted,
+            resource,
+            timeout: settings.metric_timeout,
+            started: SystemTime::now(),
+        })
     }
 
-    pub(super) async fn send_metrics(&mut self) {
-        let Some((exporter, health)) = &mut self.metrics else {
-            return;
-        };
+    pub(super) async fn send(&mut self) {
         let families = self.counted.families();
         let request = metrics::request(&families, &self.resource, self.started);
+        let sent = in_time(self.timeout, self.exporter.send(request)).await;
         // What was counted stays counted: the next report has it too.
-        let sent = in_time(self.timeouts[2], exporter.send(request)).await;
-        health.tell(sent, 0);
+        self.health.tell(sent, 0);
     }
 }
 
@@ -208,20 +254,14 @@ impl AttributeLimits {
     }
 }
 
-/// Makes an exporter, or says why there is none.
-fn open<T>(
-    target: Option<&Target>,
-    what: &str,
-    make: impl FnOnce(&Target) -> Result<T, ClientError>,
-) -> Option<T> {
-    match make(target?) {
-        Ok(exporter) => Some(exporter),
-        Err(error) => {
-            let source = std::error::Error::source(&error).map(ToString::to_string);
+/// An exporter, or nothing and why in the log.
+fn made<T>(exporter: Result<T, ClientError>, what: &str) -> Option<T> {
+    exporter
+        .inspect_err(|error| {
+            let source = std::error::Error::source(error).map(ToString::to_string);
             tracing::error!(%error, source, "{what} are not exported");
-            None
-        }
-    }
+        })
+        .ok()
 }
 
 /// An endpoint as the log may have it.
@@ -339,6 +379,16 @@ impl MetricExporter {
 }
 
 impl Health {
+    fn new(signal: &'static str, target: &Target, counted: &Metrics) -> Self {
+        Self {
+            signal,
+            endpoint: without_secrets(&target.endpoint),
+            trouble: Trouble::default(),
+            failing: false,
+            dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
+        }
+    }
+
     fn tell<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         let trouble = self.trouble.take();
