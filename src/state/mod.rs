@@ -44,9 +44,9 @@ pub use shared::SharedState;
 /// # What an implementer may get wrong
 ///
 /// - Each call is atomic towards all replicas, not only towards this process.
-/// - Numbers of a log are consecutive. A log that has gone away and begins anew begins above every number that it
-///   ever gave; the time in microseconds does for that. Whoever holds an old number can so be told that what came after
-///   it is lost.
+/// - Numbers of a log grow, and none is given twice: not by a log that has gone away and begins anew, and not by a
+///   store that was set back to what it held earlier. Numbers that are at least the time in microseconds do for that.
+///   Whoever holds an old number can so be told that what came after it is lost, and misses nothing new.
 /// - A future may be dropped at any time: its caller has waited long enough. What was asked may or may not have
 ///   happened then.
 /// - No call waits for a connection to come back. A store that cannot be reached says so at once
@@ -145,7 +145,8 @@ pub struct Keep {
 pub struct LogPage {
     /// Entries with their numbers, in order.
     pub entries: Vec<(u64, Bytes)>,
-    /// The number of the oldest entry that is kept; one more than `last` if none is.
+    /// The number of the oldest entry that is kept, or a smaller one that is greater than those of all that are not.
+    /// Greater than `last` if none is kept.
     pub first: u64,
     /// The number of the newest entry.
     pub last: u64,
@@ -155,6 +156,13 @@ impl LogPage {
     /// Whether nothing is missing between a number that was once given and what is kept now.
     pub fn continues(&self, after: u64) -> bool {
         after.checked_add(1).is_some_and(|next| self.first <= next) && after <= self.last
+    }
+
+    /// Whether the entry that had a number is kept, or was the last of those that are not: then what came after it is
+    /// known. It has to be asked of what was read after the number before it.
+    pub(crate) fn knows(&self, number: u64) -> bool {
+        let first = self.entries.first().map(|(first, _)| *first);
+        first == Some(number) || number.checked_add(1) == Some(self.first)
     }
 }
 

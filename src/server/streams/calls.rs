@@ -559,6 +559,10 @@ impl Parts for Follow {
                 }
             }
             if let Some((number, entry)) = self.ready.pop_front() {
+                if entry.is_empty() {
+                    // Sealed by a key that is not here. Another replica may have it.
+                    return self.end(true);
+                }
                 self.after = number;
                 match self.part(number, &entry) {
                     Some(part) => return Poll::Ready(Some(part)),

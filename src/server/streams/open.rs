@@ -134,7 +134,7 @@ impl Opens {
             .await;
         streams.heed(&page);
         let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
-        if !page.continues(after) {
+        if !page.knows(after) {
             return Err(unknown_event());
         }
         let is_over = page
@@ -184,15 +184,21 @@ impl Streams {
 
     /// The notices after a place in their log, and the place of the last.
     async fn notices_after(&self, after: u64) -> Result<(Vec<(Notice, u64)>, u64), Reply> {
-        let (mut notices, mut at) = (Vec::new(), after);
+        let log = &self.names.notices;
+        let (mut notices, mut at) = (Vec::new(), after.saturating_sub(1));
         loop {
-            let page = self.state.read_after(&self.names.notices, at, PAGE).await;
+            let page = self.state.read_after(log, at, PAGE).await;
             self.heed(&page);
             let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
-            if !page.continues(at) {
+            let is_known = match at < after {
+                true => page.knows(after),
+                false => page.continues(at),
+            };
+            if !is_known {
                 return Err(unknown_event());
             }
-            for (number, entry) in &page.entries {
+            at = at.max(after);
+            for (number, entry) in page.entries.iter().filter(|(number, _)| after < *number) {
                 at = *number;
                 notices.extend(notice::read_entry(entry).map(|notice| (notice, *number)));
             }

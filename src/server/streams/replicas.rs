@@ -176,6 +176,7 @@ impl Streams {
                 at = *number;
                 match notice::read_entry(entry) {
                     Some(notice) => self.tell(&notice, Some(*number)),
+                    // Of a later version, or sealed by a key that is not here.
                     None => self.begin_at(*number),
                 }
             }
@@ -230,7 +231,11 @@ impl Server {
                 () = tokio::time::sleep_until(read_at.unwrap_or(retry_at)), if read_at.is_some() => {
                     self.catch_up(&mut attention).await;
                 }
-                () = self.announcer.news() => self.announce().await,
+                () = self.announcer.news() => {
+                    if self.announce().await.is_err() {
+                        attention.read_at = Some(Instant::now() + RETRY);
+                    }
+                }
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
                 _ = alive.tick() => {
                     if self.tasks.run_here() {
@@ -272,9 +277,14 @@ impl Server {
             let Some(page) = self.streams.state.read_after(log, *at, PAGE).await? else {
                 return Ok(());
             };
+            if page.last < *at {
+                // The store was set back, to a time before what was read from it. Facts can be learnt twice.
+                *at = 0;
+                continue;
+            }
             for (number, entry) in &page.entries {
                 *at = *number;
-                // What a later version may have written is left out.
+                // What a later version may have written, or sealed by a key that is not here, is left out.
                 if let Ok(fact) = serde_json::from_slice::<Fact>(entry) {
                     self.learn(fact);
                 }
@@ -378,28 +388,31 @@ impl Server {
     }
 
     /// Tells what was announced: to all through the log, or, if there is none, at least here.
-    async fn announce(&self) {
+    async fn announce(&self) -> Result<(), StateError> {
         let streams = &self.streams;
+        let mut is_in_log = false;
         while let Some(notice) = self.announcer.take() {
-            let entry = notice::entry(&notice);
-            let log = &streams.names.notices;
             if streams.position().is_none() {
                 let _ = streams.read_notices().await;
             }
+            let entry = notice::entry(&notice);
+            let log = &streams.names.notices;
             let appended = streams.state.append(log, entry, NOTICES).await;
             streams.heed(&appended);
-            match appended {
-                Ok(number) => {
-                    // Others may have said something in between.
-                    if streams.position().is_some_and(|at| at + 1 < number) {
-                        let _ = streams.read_notices().await;
-                    }
-                    streams.tell(&notice, Some(number));
-                    self.publish(Word::News).await;
-                }
-                Err(_) => streams.tell(&notice, None),
+            // From where nothing is known of the log, it could not be told from what is old.
+            match appended.is_ok() && streams.position().is_some() {
+                true => is_in_log = true,
+                false => streams.tell(&notice, None),
             }
         }
+        if !is_in_log {
+            return Ok(());
+        }
+        self.publish(Word::News).await;
+        // Others may have said something in between, which comes before it.
+        let read = streams.read_notices().await;
+        streams.heed(&read);
+        read
     }
 
     async fn publish(&self, word: Word) {

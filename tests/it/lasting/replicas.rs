@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore::state::{Memory, State};
+use longshore::state::{Keep, Memory, State};
 use serde_json::{Value, json};
 
 use super::held::Held;
@@ -216,6 +216,43 @@ fn a_replica_that_starts_later_knows_what_was_ended_before() {
     at(&second.server, &lasting)
         .request("ping", &json!({}))
         .result();
+}
+
+#[test]
+fn what_a_key_that_is_gone_had_sealed_keeps_nobody_from_what_comes_after_it() {
+    let state: Arc<dyn State> = Arc::new(Memory::default());
+    let keep = Keep {
+        entries: 10_000,
+        bytes: 1 << 20,
+        life: std::time::Duration::from_secs(3600),
+    };
+    // More than is read at once.
+    for log in ["1/mcp/facts", "1/mcp/notices"] {
+        for _ in 0..1200 {
+            let sealed = bytes::Bytes::from_static(b"by another key");
+            let append = state.append(log, sealed, keep);
+            futures_util::FutureExt::now_or_never(append)
+                .expect("at once")
+                .expect("kept");
+        }
+    }
+    let replica = || {
+        let state = Arc::clone(&state);
+        announcing(|serve| serve.shared_key().app(|app| app.state(state)))
+    };
+    let (one, other) = (replica(), replica());
+    let session = one.server.session("2025-11-25");
+    let there = at(&other.server, &session);
+    let mut standing = open(&other.server, &there);
+    standing.any_event().expect("its beginning");
+    one.announcer.tools_changed();
+    assert_eq!(standing.event(), Some(changed("tools")));
+    let text = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+        session.id
+    );
+    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    becomes(|| there.request("ping", &json!({})).status == 404);
 }
 
 #[test]

@@ -279,6 +279,48 @@ fn a_session_that_ends_while_redis_is_gone_ends_everywhere_once_it_is_back() {
 }
 
 #[test]
+fn what_is_said_after_redis_was_set_back_is_heard_everywhere() {
+    let Some(mut redis) = RedisServer::start() else {
+        return;
+    };
+    let [one, other] = pair(&redis);
+    let end = |n: usize| {
+        let sessions: Vec<_> = (0..n).map(|_| one.server.session("2025-11-25")).collect();
+        for session in &sessions {
+            let there = session.at(&other.server);
+            there.request("ping", &json!({})).result();
+            let text = format!(
+                "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+                session.id
+            );
+            assert_eq!(one.server.connect().send(text).receive().status, 204);
+            becomes(|| there.request("ping", &json!({})).status == 404);
+        }
+    };
+    let session = one.server.session("2025-11-25");
+    let mut standing = open(&other.server, &session.at(&other.server));
+    standing.any_event().expect("its beginning");
+    end(1);
+    redis.say(&["SAVE"]);
+    // What comes now is lost with the crash.
+    end(5);
+    for _ in 0..5 {
+        one.announcer.tools_changed();
+        assert_eq!(standing.event(), Some(changed("tools")));
+    }
+    redis.stop();
+    redis.start_again();
+    end(1);
+    one.announcer.prompts_changed();
+    assert_eq!(standing.event(), Some(changed("prompts")));
+    // Its own streams hear it as well.
+    let mut own = open(&one.server, &session);
+    own.any_event().expect("its beginning");
+    one.announcer.tools_changed();
+    assert_eq!(own.event(), Some(changed("tools")));
+}
+
+#[test]
 fn calls_do_not_depend_on_redis() {
     let Some(mut redis) = RedisServer::start() else {
         return;

@@ -82,7 +82,7 @@ impl RedisServer {
         let _ = self.child.wait();
     }
 
-    /// Starts it again on the same port, with nothing in it.
+    /// Starts it again on the same port, with what was saved in it.
     pub(crate) fn start_again(&mut self) {
         self.child = spawn(self.port, &self.folder, &self.options).expect("it was there before");
         self.wait();

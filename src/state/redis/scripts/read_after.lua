@@ -1,4 +1,4 @@
--- Reads entries of a log: the number of the first that is kept, that of the last, then numbers and entries.
+-- Reads entries of a log: the number after the last that is not kept, that of the last, then numbers and entries.
 -- KEYS: the log. ARGV: the number to begin at, how many entries.
 local log = KEYS[1]
 local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
@@ -16,7 +16,7 @@ if not first then
   return {}
 end
 local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
-local page = { string.match(first[1], '^%d+'), string.match(last[1], '^%d+') }
+local page = { string.format('%.0f', tonumber(first[2][6]) + 1), string.match(last[1], '^%d+') }
 local count = tonumber(ARGV[2])
 if count > 0 then
   for _, entry in ipairs(redis.call('XRANGE', log, ARGV[1] .. '-0', '+', 'COUNT', count)) do
