@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use super::feed::Told;
@@ -123,6 +123,8 @@ impl Streams {
                 call,
                 is_kept: true,
                 is_over: false,
+                is_alone: false,
+                attempts: None,
             }),
         })
     }
@@ -169,14 +171,29 @@ struct Calling {
     /// Whether the log has begun.
     is_kept: bool,
     is_over: bool,
+    /// Nobody reads it here: what does not get into the log is lost.
+    is_alone: bool,
+    attempts: Option<Attempts>,
 }
 
 /// A part on its way into the log.
 struct Writing {
     said: Said,
     kind: u8,
+    entry: Bytes,
     done: BoxFuture<'static, Result<u64, StateError>>,
 }
+
+/// What there is for keeping an end that could not be kept at once.
+struct Attempts {
+    until: Instant,
+    _room: OwnedSemaphorePermit,
+}
+
+/// After which time it is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How many bytes of such ends may wait together: 16 MiB.
+pub(super) const UNKEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Writing {
     fn begin(
@@ -213,10 +230,12 @@ impl Writing {
         let state = streams.state.clone();
         let bytes = entry.len() as u64;
         streams.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let put = entry.clone();
         Self {
             said,
             kind,
-            done: Box::pin(async move { state.append(&log, entry, keep).await }),
+            entry,
+            done: Box::pin(async move { state.append(&log, put, keep).await }),
         }
     }
 }
@@ -230,6 +249,11 @@ impl Calling {
                     return Poll::Pending;
                 };
                 self.streams.heed(&written);
+                if let Err(error) = &written
+                    && self.tries_again(error)
+                {
+                    continue;
+                }
                 let Some(Writing { said, kind, .. }) = self.writing.take() else {
                     continue;
                 };
@@ -275,6 +299,41 @@ impl Calling {
         }
     }
 
+    /// Has an end written once more that could not be, where somebody may come back for it. Whether there is one to be
+    /// written.
+    fn tries_again(&mut self, error: &StateError) -> bool {
+        let Some(writing) = &mut self.writing else {
+            return false;
+        };
+        let may_be = !matches!(error, StateError::TooLarge { .. } | StateError::WrongType);
+        if !(self.is_alone && may_be && matches!(writing.kind, ANSWER | END)) {
+            return false;
+        }
+        if self.attempts.is_none() {
+            let bytes = u32::try_from(writing.entry.len()).unwrap_or(u32::MAX);
+            let room = Arc::clone(&self.streams.unkept).try_acquire_many_owned(bytes);
+            self.attempts = room.ok().map(|room| Attempts {
+                until: Instant::now() + self.keep.life,
+                _room: room,
+            });
+        }
+        if self
+            .attempts
+            .as_ref()
+            .is_none_or(|tries| tries.until <= Instant::now())
+        {
+            tracing::warn!(%error, "how a call ended whose stream broke off could not be kept, and is lost");
+            return false;
+        }
+        let (state, log) = (self.streams.state.clone(), self.log.clone());
+        let (entry, keep) = (writing.entry.clone(), self.keep);
+        writing.done = Box::pin(async move {
+            tokio::time::sleep(AGAIN).await;
+            state.append(&log, entry, keep).await
+        });
+        true
+    }
+
     fn entry(&self, kind: u8, said: &Said) -> Bytes {
         let kind_of = [kind];
         let mut pieces: Vec<&[u8]> = vec![&kind_of[..]];
@@ -301,6 +360,7 @@ impl Calling {
     /// Goes on without a reader, to the call's end.
     async fn finish(mut self) {
         let _busy = self.streams.inflight.busy();
+        self.is_alone = true;
         self.tell_followers();
         while poll_fn(|cx| self.poll_part(cx)).await.is_some() {
             self.tell_followers();

@@ -33,6 +33,7 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use config::StreamsConfig;
 pub(crate) use part::{Part, Parts, Said};
+use tokio::sync::Semaphore;
 
 use super::call::{Inflight, StreamHold};
 use super::reply::Reply;
@@ -63,6 +64,8 @@ pub(crate) struct Streams {
     troubled: AtomicBool,
     /// How many bytes of calls' streams were put into logs.
     kept_bytes: AtomicU64,
+    /// Room for ends of calls that wait for the state to be back.
+    unkept: Arc<Semaphore>,
 }
 
 /// One entry numbers the next. A log that is begun anew goes on above all numbers before.
@@ -138,6 +141,7 @@ impl Streams {
             stopping: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
             kept_bytes: AtomicU64::new(0),
+            unkept: Arc::new(Semaphore::new(calls::UNKEPT_BYTES_MAX)),
         }
     }
 

@@ -218,6 +218,7 @@ impl Server {
                 heard = next(&mut attention.bus) => match heard {
                     Heard::Message(message) => self.hear(&mut attention, &message).await,
                     Heard::Missed => {
+                        self.say_alive().await;
                         self.catch_up(&mut attention).await;
                         self.streams.look_at_tasks();
                     }
@@ -237,14 +238,15 @@ impl Server {
                     }
                 }
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
-                _ = alive.tick() => {
-                    if self.tasks.run_here() {
-                        let said = self.tasks.say_alive().await;
-                        self.streams.heed(&said);
-                    }
-                }
+                _ = alive.tick() => self.say_alive().await,
             }
         }
+    }
+
+    /// Tells other replicas that the tasks that run here have somebody who runs them.
+    async fn say_alive(&self) {
+        let said = self.tasks.say_alive().await;
+        self.streams.heed(&said);
     }
 
     async fn listen_to_bus(&self, attention: &mut Attention) {

@@ -122,14 +122,16 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::Map;
 
     use super::*;
-    use crate::server::tasks::record::{Status, now_ms};
+    use crate::server::tasks::record::{Kept, Status, now_ms};
     use crate::server::tests::replica_of;
     use crate::state::SharedState;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_task_whose_process_is_gone_has_failed() {
         let state = SharedState::default();
         let [one, other] = [(); 2].map(|()| replica_of(state.clone()));
@@ -144,10 +146,11 @@ mod tests {
             poll_ms: 1000,
             status: Status::Running,
             requests: Map::new(),
-            parts: 0,
+            kept: Kept::default(),
             runner: one.tasks.replica,
             session: None,
         };
+        let place = one.tasks.enter(&record.id, &record.owner).expect("a place");
         one.tasks.create(&record).await.expect("created");
         let seen = async |server: &Arc<Server>| {
             let found = server.find_task(&record.id, &ada).await.expect("a state");
@@ -160,6 +163,15 @@ mod tests {
         let life = format!("task-runner/mcp/{:016x}", one.tasks.replica);
         assert!(state.remove(&life).await.expect("a state"));
         assert_eq!(seen(&one).await.status, Status::Running, "it knows better");
+        // It may be the state that was away, and the process is about to say so again.
+        assert_eq!(seen(&other).await.status, Status::Running);
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert_eq!(seen(&other).await.status, Status::Running);
+        one.tasks.say_alive().await.expect("said");
+        assert_eq!(seen(&other).await.status, Status::Running);
+        assert!(state.remove(&life).await.expect("a state"));
+        assert_eq!(seen(&other).await.status, Status::Running);
+        tokio::time::advance(Duration::from_secs(20)).await;
         let failed = seen(&other).await;
         assert_eq!(failed.status, Status::Broken);
         let shown = other.tasks.shown(&failed, Form::Extension).await;
@@ -167,9 +179,10 @@ mod tests {
         assert_eq!(shown["error"]["code"], -32603);
         // And stays so, whatever comes of it.
         let late = one.tasks.change(&record.id, |record| {
-            record.end(Status::Done { failed: false }, 1)
+            record.end(Status::Done { failed: false }, Kept::default())
         });
         let late = late.await.expect("a state").expect("the task");
         assert_eq!(late.status, Status::Broken);
+        drop(place);
     }
 }

@@ -8,6 +8,8 @@
 
 mod config;
 mod lists;
+mod lives;
+mod mail;
 mod notices;
 mod record;
 mod runner;
@@ -24,7 +26,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value, json};
 
 pub use config::TaskConfig;
-pub(crate) use store::{SAY_ALIVE, Tasks};
+pub(crate) use lives::SAY_ALIVE;
+pub(crate) use store::Tasks;
 
 use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
@@ -39,7 +42,7 @@ use crate::net;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
-use record::{Ended, Form, Record, Status, now_ms};
+use record::{Ended, Form, Kept, Record, Status, now_ms};
 use runner::Runner;
 
 /// Which task a message is about, in its `_meta` (TKL-07).
@@ -194,10 +197,11 @@ impl Server {
             ..
         } = task;
         let owner = context.principal().id();
-        let place = self.tasks.enter(owner).map_err(Refused::Full)?;
+        let id = store::new_id();
+        let place = self.tasks.enter(&id, owner).map_err(Refused::Full)?;
         let now = now_ms();
         let record = Record {
-            id: store::new_id(),
+            id,
             owner: owner.to_owned(),
             tool,
             created: now,
@@ -206,7 +210,7 @@ impl Server {
             poll_ms: self.tasks.config.poll_interval_ms,
             status: Status::Running,
             requests: Map::new(),
-            parts: 0,
+            kept: Kept::default(),
             runner: self.tasks.replica,
             session: match terms.form {
                 Form::Core => context.session.clone(),

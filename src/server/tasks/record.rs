@@ -21,14 +21,23 @@ pub(in crate::server) struct Record {
     pub(super) status: Status,
     /// What it wants to know of its client, by names that are never used twice.
     pub(super) requests: Map<String, Value>,
-    /// How many entries of its log the outcome takes.
-    pub(super) parts: u32,
+    /// Where the outcome is, once there is one.
+    pub(super) kept: Kept,
     /// The replica that runs it; 0 where nobody has said so.
     #[serde(default)]
     pub(super) runner: u64,
     /// The session whose call it is, where its client is told of changes there: in 2025-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<Arc<str>>,
+}
+
+/// Where an outcome is in its task's log. Parts before it are those of an attempt to keep it that failed half way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// The number of its first part.
+    pub(super) first: u64,
+    /// How many parts it has.
+    pub(super) parts: u32,
 }
 
 /// How far a task has come.
@@ -67,13 +76,13 @@ impl Record {
         self.status != Status::Running
     }
 
-    /// Ends it, with an outcome of so many parts. `false` if it is over: then it stays what it is (TKL-02).
-    pub(super) fn end(&mut self, status: Status, parts: u32) -> bool {
+    /// Ends it, with an outcome that is kept. `false` if it is over: then it stays what it is (TKL-02).
+    pub(super) fn end(&mut self, status: Status, kept: Kept) -> bool {
         let runs = !self.is_over();
         if runs {
             self.status = status;
             self.requests.clear();
-            self.parts = parts;
+            self.kept = kept;
         }
         runs
     }
@@ -170,7 +179,7 @@ mod tests {
             poll_ms: 1000,
             status,
             requests: Map::new(),
-            parts: 0,
+            kept: Kept::default(),
             runner: 0,
             session: None,
         }

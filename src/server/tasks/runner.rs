@@ -8,10 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{Abortable, Aborted};
+use futures_util::stream::StreamExt as _;
 use serde_json::{Value, json, value::RawValue};
+use tokio::time::{Instant, Sleep};
 
+use super::lives::Place;
+use super::mail::AGAIN;
 use super::record::{Ended, Record, Status};
-use super::store::{Place, Tasks};
+use super::store::Tasks;
 use crate::catalog::{CallContext, ClientError, Slot};
 use crate::limit::Held;
 use crate::server::call::{self, Guarded, Outcome};
@@ -35,10 +39,9 @@ pub(super) struct Runner {
 enum Event<T> {
     /// The call is over.
     Ended(Outcome<T>),
-    /// It has asked something, or does not want to know it any more.
+    /// There is something that the record does not know of what it asks.
     Asked,
-    /// There may be letters.
-    Letters,
+    Letters(Vec<Value>),
     TimedOut,
 }
 
@@ -56,7 +59,15 @@ struct Open {
     slots: Vec<(String, Arc<Slot>)>,
     /// TSK-06: no name is used twice.
     used: HashSet<String>,
+    /// What the record does not know yet: questions by their names, and the names of those that are over.
+    asked: Vec<(String, Value)>,
+    over: Vec<String>,
+    /// When it is told again, if it could not be.
+    again: Option<Pin<Box<Sleep>>>,
 }
+
+/// The longest time between two attempts to keep what a task gave.
+const AGAIN_MAX: Duration = Duration::from_secs(15);
 
 impl Runner {
     /// Runs the call to its end, and keeps what it gave.
@@ -71,74 +82,62 @@ impl Runner {
             desk.close();
         }
         let ended = match stopped {
-            Ok(Stop::Ended(outcome)) => conclude(outcome),
-            Ok(Stop::TimedOut) => {
+            Stop::Ended(outcome) => conclude(outcome),
+            Stop::TimedOut => {
                 tracing::warn!(task = %id, tool = %self.record.tool, "a task ran out of time");
                 Ended::internal("the task did not end in time")
             }
-            Ok(Stop::Cancelled) => return,
-            Err(error) => {
-                tracing::error!(task = %id, %error, "a task cannot go on without the shared state");
-                Ended::internal("Internal error")
-            }
+            Stop::Cancelled => return,
         };
-        if let Err(error) = self.end(&ended).await {
-            tracing::error!(task = %id, %error, "what a task gave cannot be kept");
-            let _ = self
-                .end(&Ended::internal("what the task gave cannot be kept"))
-                .await;
-        }
-        drop((self.place, self.inflight, self.held));
+        let Self {
+            tasks,
+            record,
+            place,
+            inflight,
+            held,
+            ..
+        } = self;
+        drop(held);
+        settle(&tasks, &record, ended).await;
+        // It counts as one that runs until others know how it ended: a server that stops waits for that.
+        drop((place, inflight));
     }
 
-    async fn end(&self, ended: &Ended) -> Result<(), StateError> {
-        let parts = self.tasks.keep(&self.record, ended).await?;
-        let change = |record: &mut Record| record.end(ended.status(), parts);
-        self.tasks.change(&self.record.id, change).await.map(drop)
-    }
-
-    async fn drive<T>(&self, mut call: Abortable<Guarded<T>>) -> Result<Stop<T>, StateError> {
-        let id = &self.record.id;
-        let mut inbox = self.tasks.inbox(id).await?;
+    async fn drive<T>(&self, mut call: Abortable<Guarded<T>>) -> Stop<T> {
+        let mut mail = self.tasks.mail(&self.record.id);
         let mut deadline = std::pin::pin!(tokio::time::sleep(self.timeout));
         let mut open = Open::default();
-        let mut last = 0;
         loop {
-            let mut letters = inbox.next();
-            loop {
-                let event = poll_fn(|cx| {
-                    if let Poll::Ready(event) = self.poll(&mut call, &open, cx) {
-                        return Poll::Ready(event);
-                    }
-                    if letters.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(Event::Letters);
-                    }
-                    deadline.as_mut().poll(cx).map(|()| Event::TimedOut)
-                });
-                match event.await {
-                    Event::Ended(outcome) => return Ok(Stop::Ended(outcome)),
-                    Event::TimedOut => {
-                        self.context.outlet.cancel();
-                        return Ok(Stop::TimedOut);
-                    }
-                    Event::Asked => {
-                        if !self.tell_what_is_asked(&mut open).await? {
-                            self.context.outlet.cancel();
-                            return Ok(Stop::Cancelled);
-                        }
-                    }
-                    Event::Letters => break,
+            let event = poll_fn(|cx| {
+                if let Poll::Ready(event) = self.poll(&mut call, &mut open, cx) {
+                    return Poll::Ready(event);
                 }
-            }
-            drop(letters);
-            let (letters, to) = self.tasks.letters(id, last).await?;
-            last = to;
-            for letter in &letters {
-                if letter["cancel"] == true {
+                if let Poll::Ready(Some(letters)) = mail.poll_next_unpin(cx) {
+                    return Poll::Ready(Event::Letters(letters));
+                }
+                deadline.as_mut().poll(cx).map(|()| Event::TimedOut)
+            });
+            match event.await {
+                Event::Ended(outcome) => return Stop::Ended(outcome),
+                Event::TimedOut => {
                     self.context.outlet.cancel();
-                    return Ok(Stop::Cancelled);
+                    return Stop::TimedOut;
                 }
-                open.answer(letter);
+                Event::Asked => {
+                    if !self.tell_what_is_asked(&mut open).await {
+                        self.context.outlet.cancel();
+                        return Stop::Cancelled;
+                    }
+                }
+                Event::Letters(letters) => {
+                    for letter in &letters {
+                        if letter["cancel"] == true {
+                            self.context.outlet.cancel();
+                            return Stop::Cancelled;
+                        }
+                        open.answer(letter);
+                    }
+                }
             }
         }
     }
@@ -146,7 +145,7 @@ impl Runner {
     fn poll<T>(
         &self,
         call: &mut Abortable<Guarded<T>>,
-        open: &Open,
+        open: &mut Open,
         cx: &mut Context<'_>,
     ) -> Poll<Event<T>> {
         if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
@@ -160,6 +159,9 @@ impl Runner {
         }
         let asking = &self.context.asking;
         asking.driven_by(cx.waker());
+        if let Some(again) = &mut open.again {
+            return again.as_mut().poll(cx).map(|()| Event::Asked);
+        }
         let Some(desk) = asking.desk() else {
             return Poll::Pending;
         };
@@ -169,56 +171,120 @@ impl Runner {
         Poll::Pending
     }
 
-    /// Writes into the record what is asked. `false` if the task is over.
-    async fn tell_what_is_asked(&self, open: &mut Open) -> Result<bool, StateError> {
+    /// Writes into the record what is asked; later, if the state cannot be used now. `false` if the task is over.
+    async fn tell_what_is_asked(&self, open: &mut Open) -> bool {
         let new = match self.context.asking.desk() {
             Some(desk) => desk.take_new(),
             None => Vec::new(),
         };
-        let mut closed = Vec::new();
-        open.slots.retain(|(name, slot)| {
-            if slot.is_closed() {
-                closed.push(name.clone());
-            }
-            slot.is_open()
-        });
-        let mut asked = Vec::new();
-        for slot in new {
-            let name = open.unused_name(&slot);
-            let params: Value = serde_json::from_str(slot.params()).unwrap_or_default();
-            asked.push((
-                name.clone(),
-                json!({"method": slot.kind().method(), "params": params}),
-            ));
-            open.slots.push((name, slot));
-        }
+        open.note(new);
+        let (asked, over) = (&open.asked, &open.over);
         let change = |record: &mut Record| {
             if record.is_over() {
                 return false;
             }
-            for name in &closed {
-                record.requests.shift_remove(name);
-            }
-            for (name, request) in &asked {
+            for (name, request) in asked {
                 record.requests.insert(name.clone(), request.clone());
+            }
+            for name in over {
+                record.requests.shift_remove(name);
             }
             true
         };
         match self.tasks.change(&self.record.id, change).await {
-            Ok(record) => Ok(record.is_some_and(|record| !record.is_over())),
+            Ok(record) => {
+                open.is_told();
+                record.is_some_and(|record| !record.is_over())
+            }
             Err(StateError::TooLarge { .. }) => {
                 // They do not fit into the record: the tool is told, and goes on.
-                for (name, _) in &asked {
-                    open.refuse(name, ClientError::too_many("64 KiB in one task"));
+                for (name, _) in std::mem::take(&mut open.asked) {
+                    open.refuse(&name, ClientError::too_many("64 KiB in one task"));
                 }
-                Ok(true)
+                open.again = (!open.over.is_empty()).then(in_a_while);
+                true
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                if open.again.is_none() {
+                    tracing::warn!(task = %self.record.id, %error, "what a task asks cannot be told yet");
+                }
+                open.again = Some(in_a_while());
+                true
+            }
         }
     }
 }
 
+fn in_a_while() -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep(AGAIN))
+}
+
+/// Keeps how a task ended. While the state cannot be used that is tried again, for as long as the task would be known.
+async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended) {
+    let id = &record.id;
+    let give_up = Instant::now() + Duration::from_millis(record.ttl_ms);
+    let mut wait = AGAIN;
+    let mut is_told = false;
+    loop {
+        let error = match end(tasks, record, &ended).await {
+            Ok(()) if is_told => {
+                tracing::info!(task = %id, "how a task ended is kept now");
+                return;
+            }
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        let is_too_much = matches!(error, StateError::TooLarge { .. } | StateError::Full);
+        if is_too_much && let Ended::Result(_) = ended {
+            tracing::error!(task = %id, %error, "what a task gave cannot be kept");
+            ended = Ended::internal("what the task gave cannot be kept");
+            continue;
+        }
+        if give_up <= Instant::now() + wait {
+            tracing::error!(task = %id, %error, "how a task ended could not be kept; it is lost");
+            return;
+        }
+        if !is_told {
+            tracing::warn!(task = %id, %error, "how a task ended cannot be kept yet; it is tried again");
+            is_told = true;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (2 * wait).min(AGAIN_MAX);
+    }
+}
+
+async fn end(tasks: &Tasks, record: &Record, ended: &Ended) -> Result<(), StateError> {
+    let kept = tasks.keep(record, ended).await?;
+    let change = |record: &mut Record| record.end(ended.status(), kept);
+    tasks.change(&record.id, change).await.map(drop)
+}
+
 impl Open {
+    /// Takes up what was asked, and what is over since that was last looked at.
+    fn note(&mut self, new: Vec<Arc<Slot>>) {
+        let over = &mut self.over;
+        self.slots.retain(|(name, slot)| {
+            if slot.is_closed() {
+                over.push(name.clone());
+            }
+            slot.is_open()
+        });
+        for slot in new {
+            let name = self.unused_name(&slot);
+            let params: Value = serde_json::from_str(slot.params()).unwrap_or_default();
+            let request = json!({"method": slot.kind().method(), "params": params});
+            self.asked.push((name.clone(), request));
+            self.slots.push((name, slot));
+        }
+    }
+
+    /// The record knows all of it.
+    fn is_told(&mut self) {
+        self.asked.clear();
+        self.over.clear();
+        self.again = None;
+    }
+
     fn unused_name(&mut self, slot: &Slot) -> String {
         let stem = slot.name().unwrap_or(slot.kind().as_str());
         let mut name = stem.to_owned();

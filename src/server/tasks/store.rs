@@ -1,57 +1,40 @@
-//! Tasks in the shared state: their records, their outcomes, and the letters that they are sent.
+//! Tasks in the shared state: their records and their outcomes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
-use serde_json::Value;
+use tokio::time::Instant;
 
 use super::TaskConfig;
-use super::record::{Ended, Record, now_ms};
-use crate::limit::Limit;
+use super::lives::Running;
+use super::record::{Ended, Kept, Record, now_ms};
 use crate::seal::short_digest;
 use crate::server::streams::Streams;
 use crate::state::{Keep, SharedState, StateError, Subscription};
-use crate::telemetry::{Metrics, TASKS_RUNNING};
 
 /// The tasks of one server.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    state: SharedState,
+    pub(super) state: SharedState,
     pub(super) config: TaskConfig,
     mount: Box<str>,
-    running: Mutex<Running>,
+    pub(super) running: Mutex<Running>,
+    /// Other processes that have run tasks and are missed, and since when.
+    pub(super) missed: Mutex<HashMap<u64, Instant>>,
     /// Whoever wants to know of changes.
     streams: Arc<Streams>,
     /// Names this process among those that run tasks.
     pub(super) replica: u64,
 }
 
-/// What runs in this process.
-#[derive(Debug, Default)]
-struct Running {
-    total: usize,
-    of: HashMap<Arc<str>, usize>,
-}
-
-/// The place of one task among those that run.
-#[derive(Debug)]
-pub(super) struct Place {
-    tasks: Arc<Tasks>,
-    owner: Arc<str>,
-}
-
 /// One piece of an outcome.
 const PART_BYTES: usize = 200 * 1024;
 /// How large an outcome may be: 4 MiB.
-const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
-/// How long a process is taken to be there after it last said so.
-const ALIVE: Duration = Duration::from_secs(60);
-/// How often it says so.
-pub(crate) const SAY_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
 /// How many tasks of one owner are listed; older ones can still be asked for by their ids.
 const LISTED_MAX: usize = 10_000;
 /// How often a record is read anew because somebody else was faster.
@@ -72,71 +55,8 @@ impl Tasks {
             config,
             mount: mount.into(),
             running: Mutex::default(),
+            missed: Mutex::default(),
         })
-    }
-
-    /// A place for one more task. Without room, the limit that was hit.
-    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Result<Place, Limit> {
-        let mut running = self.running();
-        let of = running.of.get(owner).copied().unwrap_or_default();
-        if self.config.total <= running.total {
-            return Err(Limit::Tasks);
-        }
-        if self.config.per_principal <= of {
-            return Err(Limit::PrincipalTasks);
-        }
-        let owner: Arc<str> = owner.into();
-        running.total += 1;
-        *running.of.entry(Arc::clone(&owner)).or_default() += 1;
-        Ok(Place {
-            tasks: Arc::clone(self),
-            owner,
-        })
-    }
-
-    /// Whether any task runs in this process.
-    pub(crate) fn run_here(&self) -> bool {
-        0 < self.running().total
-    }
-
-    /// Says that this process is there, and with it the tasks that it runs. To be said again before
-    /// [`ALIVE`] is over.
-    pub(crate) async fn say_alive(&self) -> Result<(), StateError> {
-        let alive = Bytes::from_static(b"1");
-        self.state
-            .put(&self.life_of(self.replica), alive, ALIVE)
-            .await
-    }
-
-    /// Ends a task whose process is gone, as far as anybody knows: nobody else would. Returns what it is then.
-    pub(super) async fn bury(&self, record: Record) -> Result<Option<Record>, StateError> {
-        let is_ours = record.runner == self.replica || record.runner == 0;
-        if record.is_over() || is_ours {
-            return Ok(Some(record));
-        }
-        if self
-            .state
-            .get(&self.life_of(record.runner))
-            .await?
-            .is_some()
-        {
-            return Ok(Some(record));
-        }
-        tracing::warn!(task = %record.id, "the process that ran a task is gone; the task has failed");
-        let ended = Ended::internal("the process that ran the task is gone");
-        let parts = self.keep(&record, &ended).await?;
-        self.change(&record.id, |record| record.end(ended.status(), parts))
-            .await
-    }
-
-    fn life_of(&self, replica: u64) -> String {
-        self.key("task-runner", &format!("{replica:016x}"))
-    }
-
-    /// Has operators see how many tasks run in this process.
-    pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
-        let tasks = Arc::clone(self);
-        metrics.read(&TASKS_RUNNING, labels, move || tasks.running().total as f64);
     }
 
     /// Writes a new record (TSK-03: before its id is given out).
@@ -249,8 +169,8 @@ impl Tasks {
         key
     }
 
-    /// Keeps how a task ended. Says in how many parts.
-    pub(super) async fn keep(&self, record: &Record, ended: &Ended) -> Result<u32, StateError> {
+    /// Keeps how a task ended. Says where.
+    pub(super) async fn keep(&self, record: &Record, ended: &Ended) -> Result<Kept, StateError> {
         let text = serde_json::to_vec(ended).unwrap_or_default();
         let max = OUTCOME_BYTES;
         if max < text.len() {
@@ -265,14 +185,16 @@ impl Tasks {
             bytes: OUTCOME_BYTES,
             life: life(record),
         };
-        let mut parts = 0;
+        let mut kept = Kept::default();
         for part in text.chunks(PART_BYTES) {
-            self.state
-                .append(&log, Bytes::copy_from_slice(part), keep)
-                .await?;
-            parts += 1;
+            let part = Bytes::copy_from_slice(part);
+            let number = self.state.append(&log, part, keep).await?;
+            if kept.parts == 0 {
+                kept.first = number;
+            }
+            kept.parts += 1;
         }
-        Ok(parts)
+        Ok(kept)
     }
 
     /// How a task ended.
@@ -280,52 +202,17 @@ impl Tasks {
         let log = self.key("task-end", &record.id);
         let page = self
             .state
-            .read_after(&log, 0, record.parts as usize)
+            .read_after(
+                &log,
+                record.kept.first.saturating_sub(1),
+                record.kept.parts as usize,
+            )
             .await?;
         let mut text = BytesMut::new();
         for (_, part) in page.into_iter().flat_map(|page| page.entries) {
             text.extend_from_slice(&part);
         }
         Ok(serde_json::from_slice(&text).ok())
-    }
-
-    /// Sends whoever runs the task a letter.
-    pub(super) async fn tell(&self, record: &Record, letter: &Value) -> Result<(), StateError> {
-        let log = self.key("task-in", &record.id);
-        let keep = Keep {
-            entries: 1000,
-            bytes: OUTCOME_BYTES,
-            life: life(record),
-        };
-        let letter = Bytes::from(letter.to_string());
-        self.state.append(&log, letter, keep).await?;
-        self.state.publish(&log, Bytes::new()).await
-    }
-
-    /// The letters behind a number, and the number of the last.
-    pub(super) async fn letters(
-        &self,
-        id: &str,
-        after: u64,
-    ) -> Result<(Vec<Value>, u64), StateError> {
-        let page = self
-            .state
-            .read_after(&self.key("task-in", id), after, 1000)
-            .await?;
-        let Some(page) = page else {
-            return Ok((Vec::new(), after));
-        };
-        let last = page.entries.last().map_or(after, |(number, _)| *number);
-        let read = page
-            .entries
-            .iter()
-            .filter_map(|(_, letter)| serde_json::from_slice(letter).ok());
-        Ok((read.collect(), last))
-    }
-
-    /// Hears when there are letters for a task.
-    pub(super) async fn inbox(&self, id: &str) -> Result<Box<dyn Subscription>, StateError> {
-        self.state.subscribe(&self.key("task-in", id)).await
     }
 
     /// Hears when a task changes.
@@ -346,12 +233,8 @@ impl Tasks {
             .map(|record| (record, text)))
     }
 
-    fn key(&self, kind: &str, id: &str) -> String {
+    pub(super) fn key(&self, kind: &str, id: &str) -> String {
         format!("{kind}/{}/{id}", self.mount)
-    }
-
-    fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -368,19 +251,50 @@ fn written(record: &Record) -> Bytes {
 }
 
 /// A record is there for as long as the task may run, and as long again from each change.
-fn life(record: &Record) -> Duration {
+pub(super) fn life(record: &Record) -> Duration {
     Duration::from_millis(record.ttl_ms.max(1000))
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut running = self.tasks.running();
-        running.total -= 1;
-        if let Some(of) = running.of.get_mut(&self.owner) {
-            *of -= 1;
-            if *of == 0 {
-                running.of.remove(&self.owner);
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::super::record::Status;
+    use super::*;
+    use crate::server::tests::replica_of;
+
+    #[tokio::test]
+    async fn an_outcome_that_was_half_kept_before_is_read_whole() {
+        let server = replica_of(SharedState::default());
+        let mut record = Record {
+            id: "0".repeat(ID_LEN),
+            owner: "ada".to_owned(),
+            tool: "t".to_owned(),
+            created: now_ms(),
+            updated: now_ms(),
+            ttl_ms: 60_000,
+            poll_ms: 1000,
+            status: Status::Running,
+            requests: Map::new(),
+            kept: Kept::default(),
+            runner: 0,
+            session: None,
+        };
+        let half = Bytes::from_static(b"{\"result\":\"");
+        let log = server.tasks.key("task-end", &record.id);
+        let keep = Keep {
+            entries: 10,
+            bytes: OUTCOME_BYTES,
+            life: life(&record),
+        };
+        let state = &server.tasks.state;
+        state.append(&log, half, keep).await.expect("a state");
+        let ended = Ended::Result(json!("x".repeat(2 * PART_BYTES)));
+        record.kept = server.tasks.keep(&record, &ended).await.expect("kept");
+        assert_eq!(record.kept.parts, 3);
+        let read = server.tasks.ended(&record).await.expect("a state");
+        assert!(
+            matches!(read, Some(Ended::Result(text)) if text == json!("x".repeat(2 * PART_BYTES)))
+        );
     }
 }

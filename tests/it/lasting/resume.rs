@@ -1,12 +1,15 @@
 //! Answers in parts that broke off and are taken up again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use longshore::state::{Memory, StateError, StateFuture};
 use longshore::{CallContext, tool};
 use serde_json::json;
 
-use super::{announcing, begin_call, id_of, notification, resume};
-use crate::support::{End, Serve};
+use super::{announcing, becomes, begin_call, id_of, notification, resume};
+use crate::support::{AskedState, End, Fronted, Serve, StandIn};
 
 /// Has its client come back later.
 #[tool]
@@ -235,4 +238,49 @@ fn can_01_a_call_that_nobody_reads_can_still_be_cancelled() {
         messages += 1;
     }
     assert_eq!(messages, 1);
+}
+
+/// Keeps nothing that is appended, while it is away.
+#[derive(Debug, Default)]
+struct Away {
+    store: Memory,
+    is_away: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
+}
+
+impl StandIn for Away {
+    fn store(&self) -> &Memory {
+        &self.store
+    }
+
+    fn instead<'a, T: Send + 'a>(&'a self, asked: AskedState) -> Option<StateFuture<'a, T>> {
+        if asked != AskedState::Log || !self.is_away.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.failed.store(true, Ordering::SeqCst);
+        Some(Box::pin(async {
+            Err(StateError::Unreachable {
+                reason: "away".to_owned(),
+            })
+        }))
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_kept_once_the_state_is_back() {
+    let away = Away::default();
+    let (is_away, failed) = (Arc::clone(&away.is_away), Arc::clone(&away.failed));
+    let it = announcing(|serve| serve.app(|app| app.state(Arc::new(Fronted(away)))));
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    connection.any_event().expect("an event");
+    let progress = connection.any_event().expect("progress");
+    drop(connection);
+    let mut back = resume(&it.server, &session, id_of(&progress));
+    back.any_event().expect("its beginning");
+    is_away.store(true, Ordering::SeqCst);
+    it.gate.open();
+    becomes(|| failed.load(Ordering::SeqCst));
+    is_away.store(false, Ordering::SeqCst);
+    assert_eq!(back.event().expect("an answer")["result"]["isError"], false);
 }

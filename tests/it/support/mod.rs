@@ -29,4 +29,4 @@ pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve};
 pub(crate) use site::{Asked, Site, Told};
-pub(crate) use state::{Fronted, StandIn};
+pub(crate) use state::{Asked as AskedState, Fronted, StandIn};

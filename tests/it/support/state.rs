@@ -29,11 +29,15 @@ pub(crate) trait StandIn: fmt::Debug + Send + Sync + 'static {
 pub(crate) enum Asked {
     /// To read or write a value.
     Value,
+    /// To write a value if another is there.
+    Swap,
     /// To write a value, whatever was there.
     Put,
     /// Something with a counter.
     Count,
-    /// Something with a log.
+    /// To read a log.
+    Read,
+    /// Something else with a log.
     Log,
     /// To tell or to listen.
     Channel,
@@ -79,7 +83,7 @@ impl<S: StandIn> State for Fronted<S> {
         value: Bytes,
         life: Duration,
     ) -> StateFuture<'a, bool> {
-        self.answer(Asked::Value, |store| {
+        self.answer(Asked::Swap, |store| {
             store.compare_and_swap(key, expected, value, life)
         })
     }
@@ -102,7 +106,7 @@ impl<S: StandIn> State for Fronted<S> {
         after: u64,
         max: usize,
     ) -> StateFuture<'a, Option<LogPage>> {
-        self.answer(Asked::Log, |store| store.read_after(log, after, max))
+        self.answer(Asked::Read, |store| store.read_after(log, after, max))
     }
 
     fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {

@@ -23,24 +23,24 @@ fn about(method: &str, task: &str, more: Value) -> Stateless {
     able(Stateless::new(method, params)).and("mcp-name", task)
 }
 
-fn begin(server: &Running, tool: &str, arguments: Value) -> String {
+pub(super) fn begin(server: &Running, tool: &str, arguments: Value) -> String {
     let created = call(tool, arguments).send(server).result();
     assert_eq!(created["resultType"], "task", "{created}");
     created["taskId"].as_str().expect("an id").to_owned()
 }
 
-fn get(server: &Running, task: &str) -> Value {
+pub(super) fn get(server: &Running, task: &str) -> Value {
     let shown = about("tasks/get", task, json!({})).send(server).result();
     assert_eq!(shown["resultType"], "complete");
     shown
 }
 
 /// Waits for a status.
-fn wait(server: &Running, task: &str, status: &str) -> Value {
+pub(super) fn wait(server: &Running, task: &str, status: &str) -> Value {
     until(|| Some(get(server, task)).filter(|shown| shown["status"] == status))
 }
 
-fn update(server: &Running, task: &str, responses: Value) {
+pub(super) fn update(server: &Running, task: &str, responses: Value) {
     let params = json!({"inputResponses": responses});
     let ack = about("tasks/update", task, params).send(server).result();
     assert_acknowledged(&ack);

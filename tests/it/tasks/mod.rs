@@ -1,5 +1,6 @@
 //! Calls that outlive their request, in both of the forms that the protocol has for them.
 
+mod away;
 mod core;
 mod extension;
 mod lists;

@@ -118,9 +118,11 @@ impl StandIn for Unsteady {
         let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
         let error = match asked {
             Asked::Put if is(&self.is_full) => StateError::Full,
-            Asked::Put | Asked::Value if is(&self.is_gone) => StateError::Unreachable {
-                reason: "gone".to_owned(),
-            },
+            Asked::Put | Asked::Value | Asked::Swap if is(&self.is_gone) => {
+                StateError::Unreachable {
+                    reason: "gone".to_owned(),
+                }
+            }
             _ => return None,
         };
         Some(Box::pin(std::future::ready(Err(error))))
