@@ -230,7 +230,7 @@ pub(crate) const LOG_CUT: Instrument = Instrument::counter(
 pub(crate) const EXPORT_DROPPED: Instrument = Instrument::counter(
     "longshore.export.dropped",
     "{item}",
-    "Spans and log records that were not exported, by signal",
+    "Spans, log records and data points of metrics that were not exported, by signal",
 );
 /// 1 while the server stops.
 pub(crate) const DRAINING: Instrument = Instrument::gauge(

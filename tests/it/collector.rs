@@ -476,6 +476,26 @@ fn metrics_do_not_wait_for_who_takes_spans() {
     }
 }
 
+#[test]
+fn what_a_collector_says_that_it_did_not_take_is_counted() {
+    let collector = Collector::with(ExportProtocol::Http, Manner::RejectsTwo);
+    let server = collector.serve(ExportProtocol::Http).admin().start();
+    let mut connection = server.connect();
+    // A batch is sent at once.
+    for _ in 0..512 {
+        connection.send(Stateless::call("calculate", sum()).text());
+        assert_eq!(connection.receive().status, 200);
+    }
+    crate::lasting::becomes(|| {
+        let text = server
+            .connect_to_admin()
+            .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .receive()
+            .body;
+        text.contains(r#"longshore_export_dropped_total{signal="spans"} 2"#)
+    });
+}
+
 /// What each signal says of its sender, of a program that believes to be on Cloud Run; compressed if that is asked for.
 #[cfg(all(feature = "cli", unix))]
 fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::Write as _;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
@@ -43,17 +45,45 @@ pub(super) enum ClientError {
 
 /// What was wrong when something was sent last. OpenTelemetry's exporters keep it to themselves.
 #[derive(Clone, Default)]
-pub(super) struct Trouble(Arc<Mutex<Option<String>>>);
+pub(super) struct Trouble(Arc<Mutex<Met>>);
+
+/// What was met with.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// Why nothing was taken.
+    pub(super) problem: Option<String>,
+    /// What was not taken of what otherwise was.
+    pub(super) rejected: Option<Rejected>,
+}
+
+/// What a collector says that it did not take (OTLP, "Partial Success").
+#[derive(Debug)]
+pub(super) struct Rejected {
+    /// How many spans, log records or data points.
+    pub(super) items: u64,
+    pub(super) why: String,
+}
 
 impl Trouble {
     fn is(&self, problem: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        self.met().problem = Some(problem);
+    }
+
+    /// A collector has taken what it was sent, but for so many. None and a text is a warning of its own.
+    pub(super) fn rejects(&self, items: i64, why: String) {
+        let items = u64::try_from(items).unwrap_or_default();
+        if 0 < items || !why.is_empty() {
+            self.met().rejected = Some(Rejected { items, why });
+        }
     }
 
     /// It is told once.
-    pub(super) fn take(&self) -> Option<String> {
-        let mut trouble = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.take()
+    pub(super) fn take(&self) -> Met {
+        std::mem::take(&mut *self.met())
+    }
+
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,6 +173,12 @@ impl HttpClient for OverHttp {
             let fetched = fetched.inspect_err(|error| self.trouble.is(with_causes(error)))?;
             if !fetched.status.is_success() {
                 self.trouble.is(format!("it answered {}", fetched.status));
+            } else if let Ok(answer) = ExportTraceServiceResponse::decode(fetched.body.clone())
+                && let Some(partial) = answer.partial_success
+            {
+                // Those of all signals are the same on the wire.
+                self.trouble
+                    .rejects(partial.rejected_spans, partial.error_message);
             }
             let mut response = Response::new(fetched.body);
             *response.status_mut() = fetched.status;

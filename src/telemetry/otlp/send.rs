@@ -23,7 +23,7 @@ use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use url::Url;
 
-use super::client::{ClientError, OverHttp, Trouble, channel};
+use super::client::{ClientError, OverHttp, Rejected, Trouble, channel};
 use super::metrics;
 use super::records::log_record;
 use super::spans::span_data;
@@ -74,12 +74,13 @@ struct Health {
     endpoint: String,
     trouble: Trouble,
     failing: bool,
+    rejecting: bool,
     dropped: Counter,
 }
 
 enum MetricExporter {
     Http(Box<(OverHttp, Target)>),
-    Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap)>),
+    Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap, Trouble)>),
 }
 
 /// What is told of this process: what is configured, and which exporters it has in which version.
@@ -344,7 +345,7 @@ impl MetricExporter {
                 if target.compressed {
                     client = client.send_compressed(CompressionEncoding::Gzip);
                 }
-                Self::Grpc(Box::new((client, metadata(target))))
+                Self::Grpc(Box::new((client, metadata(target), trouble.clone())))
             }
         })
     }
@@ -368,10 +369,13 @@ impl MetricExporter {
                 }
             }
             Self::Grpc(way) => {
-                let (client, metadata) = &mut **way;
+                let (client, metadata, trouble) = &mut **way;
                 let mut request = tonic::Request::new(message);
                 *request.metadata_mut() = metadata.clone();
-                client.export(request).await?;
+                let answer = client.export(request).await?.into_inner();
+                if let Some(partial) = answer.partial_success {
+                    trouble.rejects(partial.rejected_data_points, partial.error_message);
+                }
             }
         }
         Ok(())
@@ -385,13 +389,17 @@ impl Health {
             endpoint: without_secrets(&target.endpoint),
             trouble: Trouble::default(),
             failing: false,
+            rejecting: false,
             dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
         }
     }
 
     fn tell<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
-        let trouble = self.trouble.take();
+        let met = self.trouble.take();
+        if sent.is_ok() {
+            self.tell_rejected(met.rejected);
+        }
         match sent {
             Ok(()) if was_failing => {
                 tracing::info!(
@@ -407,11 +415,28 @@ impl Health {
                     tracing::warn!(
                         signal = self.signal,
                         endpoint = self.endpoint,
-                        error = trouble.unwrap_or_else(|| error.to_string()),
+                        error = met.problem.unwrap_or_else(|| error.to_string()),
                         "the collector did not take what it was sent; it is tried again with what comes, and not reported again until it answers"
                     );
                 }
             }
+        }
+    }
+    /// What a collector did not take is not sent again (OTLP, "Partial Success").
+    fn tell_rejected(&mut self, rejected: Option<Rejected>) {
+        let was_rejecting = std::mem::replace(&mut self.rejecting, rejected.is_some());
+        let Some(Rejected { items, why }) = rejected else {
+            return;
+        };
+        self.dropped.add(items);
+        if !was_rejecting {
+            tracing::warn!(
+                signal = self.signal,
+                endpoint = self.endpoint,
+                rejected = items,
+                why,
+                "the collector did not take all that it was sent; that is lost, and not reported again until it takes all"
+            );
         }
     }
 }

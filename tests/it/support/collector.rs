@@ -16,7 +16,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use longshore::telemetry::ExportProtocol;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -49,6 +51,8 @@ pub(crate) enum Manner {
     Takes,
     /// It never says that it has spans.
     HoldsSpans,
+    /// It says of everything that it did not take two of it.
+    RejectsTwo,
 }
 
 impl Collector {
@@ -179,12 +183,23 @@ async fn receive(
         }
     }
     received.headers.push(head.headers);
+    let answer = match manner {
+        Manner::RejectsTwo => ExportTraceServiceResponse {
+            partial_success: Some(ExportTracePartialSuccess {
+                rejected_spans: 2,
+                error_message: "too old".to_owned(),
+            }),
+        },
+        _ => ExportTraceServiceResponse::default(),
+    };
+    let answer = answer.encode_to_vec();
     if !is_grpc {
-        return Ok(Response::new(Full::new(Bytes::new()).boxed()));
+        return Ok(Response::new(Full::new(answer.into()).boxed()));
     }
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let body = Full::new(Bytes::from_static(&[0; 5]))
+    let length = u32::try_from(answer.len()).expect("short").to_be_bytes();
+    let body = Full::new([&[0][..], &length, &answer].concat().into())
         .with_trailers(std::future::ready(Some(Ok(trailers))));
     let mut response = Response::new(body.boxed());
     let media = HeaderValue::from_static("application/grpc");
