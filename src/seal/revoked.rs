@@ -10,10 +10,11 @@ use super::Session;
 use super::session::log_name;
 
 /// How many ended sessions are remembered one by one.
-const NONCES_MAX: usize = 100_000;
+const REMEMBERED_MAX: usize = 100_000;
 
-/// The sessions that a client has ended with DELETE. Bounded: once too many are remembered, the sessions of
-/// the same principal that are older than the newest one ended are taken to be ended too.
+/// The sessions that a client has ended with DELETE. Bounded: once too many are remembered, those of the principal that has
+/// ended most are remembered in a shorter form: whatever session it began no later than the older half of them is taken to
+/// be ended too.
 #[derive(Debug, Default)]
 pub(crate) struct Revoked {
     /// Whether there are any at all, so that a server on which nobody says goodbye pays one load.
@@ -23,10 +24,37 @@ pub(crate) struct Revoked {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Nonce to the time at which the session would have ended by itself.
-    nonces: HashMap<[u8; 16], u64>,
-    /// Principal to the last second whose sessions are all ended.
-    issued_until: HashMap<Box<str>, u64>,
+    /// How many sessions and times are remembered in all.
+    remembered: usize,
+    of: HashMap<Box<str>, Theirs>,
+}
+
+/// What one principal has ended.
+#[derive(Debug, Default)]
+struct Theirs {
+    /// By nonce.
+    sessions: HashMap<[u8; 16], Times>,
+    /// The last second whose sessions are all ended, and when the last of them would have ended by itself.
+    all: Option<Times>,
+}
+
+impl Theirs {
+    fn len(&self) -> usize {
+        self.sessions.len() + usize::from(self.all.is_some())
+    }
+
+    /// When nothing of it matters any more.
+    fn expires(&self) -> u64 {
+        let times = self.sessions.values().chain(&self.all);
+        times.map(|times| times.expires).max().unwrap_or_default()
+    }
+}
+
+/// When a session began, and would have ended by itself, in seconds of Unix time.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    issued: u64,
+    expires: u64,
 }
 
 /// What has to be known of a session that was ended, by this replica and the others.
@@ -60,18 +88,13 @@ impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
     pub(crate) fn end(&self, session: &Ended, now: u64) {
         let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
-        if ended.nonces.len() >= NONCES_MAX {
-            ended.nonces.retain(|_, expires| *expires > now);
+        if REMEMBERED_MAX <= ended.remembered {
+            ended.forget_expired(now);
         }
-        if ended.nonces.len() >= NONCES_MAX {
-            let until = ended
-                .issued_until
-                .entry(session.principal.clone())
-                .or_default();
-            *until = session.issued.max(*until);
-        } else {
-            ended.nonces.insert(session.nonce, session.expires);
+        if REMEMBERED_MAX <= ended.remembered {
+            ended.shorten();
         }
+        ended.remember(session);
         self.any.store(true, Ordering::Release);
     }
 
@@ -83,11 +106,72 @@ impl Revoked {
 
     fn look_up(&self, session: &Session) -> bool {
         let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        ended.nonces.contains_key(&session.nonce)
-            || ended
-                .issued_until
-                .get(&session.principal)
-                .is_some_and(|until| session.issued <= *until)
+        ended.of.get(&session.principal).is_some_and(|theirs| {
+            theirs.sessions.contains_key(&session.nonce)
+                || theirs.all.is_some_and(|all| session.issued <= all.issued)
+        })
+    }
+}
+
+impl Known {
+    fn remember(&mut self, session: &Ended) {
+        let times = Times {
+            issued: session.issued,
+            expires: session.expires,
+        };
+        let theirs = self.of.entry(session.principal.clone()).or_default();
+        if theirs.sessions.insert(session.nonce, times).is_none() {
+            self.remembered += 1;
+        }
+    }
+
+    fn forget_expired(&mut self, now: u64) {
+        self.of.retain(|_, theirs| {
+            theirs.sessions.retain(|_, times| now < times.expires);
+            theirs.all = theirs.all.filter(|all| now < all.expires);
+            !theirs.sessions.is_empty() || theirs.all.is_some()
+        });
+        self.remembered = self.of.values().map(Theirs::len).sum();
+    }
+
+    /// Makes room at the cost of who takes most of it.
+    fn shorten(&mut self) {
+        let most = self
+            .of
+            .values_mut()
+            .max_by_key(|theirs| theirs.sessions.len());
+        let Some(theirs) = most.filter(|theirs| 1 < theirs.sessions.len()) else {
+            self.forget_one();
+            return;
+        };
+        let (sessions, before) = (theirs.sessions.len(), theirs.len());
+        let mut issued: Vec<u64> = theirs.sessions.values().map(|times| times.issued).collect();
+        issued.sort_unstable();
+        let until = issued.get(sessions / 2).copied().unwrap_or_default();
+        let mut all = theirs.all.unwrap_or(Times {
+            issued: until,
+            expires: 0,
+        });
+        all.issued = all.issued.max(until);
+        theirs.sessions.retain(|_, times| {
+            let stays = until < times.issued;
+            if !stays {
+                all.expires = all.expires.max(times.expires);
+            }
+            stays
+        });
+        theirs.all = Some(all);
+        self.remembered -= before - theirs.len();
+    }
+
+    /// With so many principals that have ended one session each, the one goes that is over soonest.
+    fn forget_one(&mut self) {
+        let soonest = self.of.iter().min_by_key(|(_, theirs)| theirs.expires());
+        if let Some(name) = soonest.map(|(name, _)| name.clone())
+            && let Some(theirs) = self.of.remove(&name)
+        {
+            self.remembered -= theirs.len();
+        }
     }
 }
 
@@ -121,24 +205,59 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_no_ended_session_comes_back_to_life() {
+    fn memory_is_bounded_at_the_cost_of_who_ends_most_and_no_ended_session_comes_back_to_life() {
         let revoked = Revoked::default();
         let first = session("a", 0);
         revoked.end(&Ended::from(&first), 0);
-        for n in 0..NONCES_MAX {
-            let mut other = session("b", 0);
-            other.nonce = (n as u128).to_le_bytes();
+        for n in 0..REMEMBERED_MAX as u64 + 10 {
+            let mut other = session("b", n);
+            other.nonce = u128::from(n).to_le_bytes();
             revoked.end(&Ended::from(&other), 0);
         }
         let late = session("a", 5);
         revoked.end(&Ended::from(&late), 5);
         assert!(revoked.contains(&first) && revoked.contains(&late));
-        assert!(
-            revoked.contains(&session("a", 4)),
-            "older ones of the same principal go too"
+        for going in [session("a", 0), session("a", 4), session("c", 4)] {
+            assert!(!revoked.contains(&going), "nobody pays for what others do");
+        }
+        let half = REMEMBERED_MAX as u64 / 2;
+        assert!(revoked.contains(&session("b", 0)) && revoked.contains(&session("b", half - 1)));
+        assert!(!revoked.contains(&session("b", half + 1)));
+        let mut ended = session("b", half + 1);
+        ended.nonce = u128::from(half + 1).to_le_bytes();
+        assert!(revoked.contains(&ended));
+        let known = revoked.ended.read().expect("not poisoned");
+        let remembered: usize = known.of.values().map(Theirs::len).sum();
+        assert_eq!(remembered, known.remembered);
+        assert!(remembered <= REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn memory_is_bounded_for_however_many_principals() {
+        let revoked = Revoked::default();
+        for n in 0..REMEMBERED_MAX + 10 {
+            revoked.end(&Ended::from(&session(&n.to_string(), n as u64)), 0);
+        }
+        let known = revoked.ended.read().expect("not poisoned");
+        assert_eq!(
+            (known.of.len(), known.remembered),
+            (REMEMBERED_MAX, REMEMBERED_MAX)
         );
-        assert!(!revoked.contains(&session("a", 6)));
-        assert!(!revoked.contains(&session("c", 4)));
-        assert!(revoked.ended.read().expect("not poisoned").nonces.len() <= NONCES_MAX);
+        assert!(!known.of.contains_key("9") && known.of.contains_key("10"));
+    }
+
+    #[test]
+    fn what_would_have_ended_by_itself_is_forgotten_first() {
+        let revoked = Revoked::default();
+        for n in 0..REMEMBERED_MAX as u64 {
+            let mut old = session("b", 0);
+            old.nonce = u128::from(n).to_le_bytes();
+            revoked.end(&Ended::from(&old), 0);
+        }
+        let now = 2 * 24 * 60 * 60;
+        let last = session("b", now);
+        revoked.end(&Ended::from(&last), now);
+        assert!(revoked.contains(&last) && !revoked.contains(&session("b", now)));
+        assert_eq!(revoked.ended.read().expect("not poisoned").remembered, 1);
     }
 }

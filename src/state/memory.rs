@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use super::{Heard, Keep, LogPage, State, StateError, StateFuture, Subscription, 
 /// A [`State`] that no other process sees, and that ends with this one.
 ///
 /// It takes no more memory than it was given. When there is no room left, what has ended is thrown away; if that is
-/// not enough, it refuses to remember more ([`StateError::Full`]), and nothing that it holds is lost.
+/// not enough, logs make room, those first that would end first: outcomes of tasks, streams of calls that broke off. If
+/// values alone fill it, it refuses to remember more ([`StateError::Full`]).
 ///
 /// Tests of several replicas in one process can share one:
 ///
@@ -39,6 +40,8 @@ pub struct Memory {
     hasher: RandomState,
     bytes: AtomicUsize,
     max_bytes: usize,
+    /// Whether it was told that there is not enough room.
+    told: AtomicBool,
 }
 
 /// Keys are spread over so many locks.
@@ -49,12 +52,16 @@ const CHANNEL_MESSAGES: usize = 1024;
 const OVERHEAD_BYTES: usize = 160;
 /// What an entry of a log costs besides its own bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 48;
+/// The part of the whole for which room is made at once, so that it is not made for each entry anew.
+const ROOM_PART: usize = 64;
 
 #[derive(Default)]
 struct Shard {
     entries: HashMap<Arc<str>, Entry>,
     /// The same keys by when they end.
     ends: BTreeSet<(Instant, Arc<str>)>,
+    /// Those of them that are logs.
+    logs: BTreeSet<(Instant, Arc<str>)>,
     /// Above every number that a log here ever gave.
     next_number: u64,
 }
@@ -87,6 +94,7 @@ impl Memory {
             hasher: RandomState::default(),
             bytes: AtomicUsize::new(0),
             max_bytes,
+            told: AtomicBool::new(false),
         }
     }
 
@@ -106,10 +114,8 @@ impl Memory {
 
     fn throw_away(&self, shard: &mut Shard, now: Instant) {
         while shard.ends.first().is_some_and(|(ends, _)| *ends <= now) {
-            if let Some((_, key)) = shard.ends.pop_first()
-                && let Some(entry) = shard.entries.remove(&key)
-            {
-                self.release(cost(&key, &entry.content));
+            if let Some((_, key)) = shard.ends.pop_first() {
+                self.take(shard, &key);
             }
         }
     }
@@ -128,7 +134,39 @@ impl Memory {
         if self.try_reserve(bytes) {
             return Ok(());
         }
-        Err(StateError::Full)
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                setting = "state.memory_bytes",
+                "the state in memory is full: outcomes of tasks, and streams of calls that broke off, are forgotten before their time"
+            );
+        }
+        self.make_room(bytes);
+        match self.try_reserve(bytes) {
+            true => Ok(()),
+            false => Err(StateError::Full),
+        }
+    }
+
+    /// Throws logs away that would end soon, but for those in the shard that the caller holds.
+    fn make_room(&self, bytes: usize) {
+        let room = bytes.max(self.max_bytes / ROOM_PART);
+        let aim = self.max_bytes.saturating_sub(room);
+        while aim < self.bytes() {
+            let free = |shard: &Mutex<Shard>| Some(shard.try_lock().ok()?.logs.first()?.0);
+            let soonest = self
+                .shards
+                .iter()
+                .filter_map(|shard| Some((free(shard)?, shard)))
+                .min_by_key(|(ends, _)| *ends);
+            let Some((_, shard)) = soonest else { return };
+            // Whoever has it now makes room itself, if it needs any.
+            let Ok(mut shard) = shard.try_lock() else {
+                return;
+            };
+            if let Some((_, log)) = shard.logs.first().cloned() {
+                self.take(&mut shard, &log);
+            }
+        }
     }
 
     fn try_reserve(&self, bytes: usize) -> bool {
@@ -164,7 +202,9 @@ impl Memory {
             return false;
         };
         self.release(cost(&key, &entry.content));
-        shard.ends.remove(&(entry.ends, key));
+        let place = (entry.ends, key);
+        shard.ends.remove(&place);
+        shard.logs.remove(&place);
         true
     }
 
@@ -262,7 +302,7 @@ impl Memory {
             self.release(log.drop_first());
         }
         shard.next_number = shard.next_number.max(number + 1);
-        shard.prolong(key, keep.life);
+        shard.prolong_log(key, keep.life);
         Ok(number)
     }
 
@@ -351,18 +391,25 @@ impl Shard {
         let key: Arc<str> = key.into();
         let ends = Instant::now() + life;
         self.ends.insert((ends, Arc::clone(&key)));
+        if let Content::Log(_) = content {
+            self.logs.insert((ends, Arc::clone(&key)));
+        }
         self.entries.insert(key, Entry { ends, content });
     }
 
-    fn prolong(&mut self, key: &str, life: Duration) {
+    fn prolong_log(&mut self, key: &str, life: Duration) {
         let Some((key, _)) = self.entries.get_key_value(key) else {
             return;
         };
         let key = Arc::clone(key);
         if let Some(entry) = self.entries.get_mut(&key) {
-            self.ends.remove(&(entry.ends, Arc::clone(&key)));
+            let before = (entry.ends, Arc::clone(&key));
             entry.ends = Instant::now() + life;
-            self.ends.insert((entry.ends, key));
+            let place = (entry.ends, key);
+            for places in [&mut self.ends, &mut self.logs] {
+                places.remove(&before);
+                places.insert(place.clone());
+            }
         }
     }
 }

@@ -161,7 +161,7 @@ impl Server {
                 }
                 Err(Refused::State(error)) => {
                     tracing::error!(%error, "a task cannot be created without the shared state");
-                    internal_error(&id)
+                    away(&id, "no task can begin now")
                 }
             }
         });
@@ -375,7 +375,7 @@ impl Asked {
 
     fn broken(&self, error: &StateError) -> Reply {
         tracing::error!(%error, "a task cannot be looked at without the shared state");
-        internal_error(&self.id)
+        away(&self.id, "the task cannot be looked at now, and goes on")
     }
 
     /// TSK-04: everything there is to know. It changes nothing.
@@ -622,6 +622,12 @@ fn without_rounds<'a>(request: &Request<'a>) -> Request<'a> {
             ..message::Params::default()
         },
     }
+}
+
+/// What is answered while the state cannot be used.
+fn away(id: &str, what: &str) -> Reply {
+    let message = format!("{what}: the server cannot reach its state; try again later");
+    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
 }
 
 /// TKL-01: the tool is there, but not in this way.

@@ -22,7 +22,7 @@ async fn memory_is_a_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_makes_room_and_what_has_not_is_never_thrown_away() {
+async fn what_has_ended_makes_room_and_no_value_is_thrown_away_before() {
     let state = Memory::new(10_000);
     let value = Bytes::from(vec![b'x'; 3_000]);
     for key in ["a", "b", "c"] {
@@ -41,6 +41,54 @@ async fn what_has_ended_makes_room_and_what_has_not_is_never_thrown_away() {
         again.expect("room for as much as before");
     }
     assert_eq!(state.get("a").await.expect("memory"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
+    let state = Memory::new(1 << 20);
+    let life = |minutes| Keep {
+        entries: 10,
+        bytes: 1 << 20,
+        life: minutes * MINUTE,
+    };
+    let entry = Bytes::from(vec![b'x'; 10_000]);
+    let is_there = async |log: &str| {
+        let page = state.read_after(log, 0, 10).await;
+        page.expect("memory").is_some()
+    };
+    state
+        .put("value", entry.clone(), MINUTE)
+        .await
+        .expect("room");
+    state
+        .append("lasting", entry.clone(), life(60))
+        .await
+        .expect("room");
+    state
+        .append("short", entry.clone(), life(1))
+        .await
+        .expect("room");
+    // One that was as short, and goes on.
+    state
+        .append("prolonged", entry.clone(), life(1))
+        .await
+        .expect("room");
+    state
+        .append("prolonged", entry.clone(), life(60))
+        .await
+        .expect("room");
+    for n in 0..200 {
+        let log = n.to_string();
+        state
+            .append(&log, entry.clone(), life(30))
+            .await
+            .expect("room");
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    assert!(state.bytes() <= 1 << 20);
+    assert!(!is_there("short").await);
+    assert!(is_there("lasting").await && is_there("prolonged").await && is_there("199").await);
+    assert_eq!(state.get("value").await.expect("memory"), Some(entry));
 }
 
 #[tokio::test]
