@@ -13,8 +13,9 @@ use crate::environment::Secret;
 ///
 /// Replicas that share a state (`state.url`) seal what lies there with the same keys.
 ///
-/// Make a key with `openssl rand -base64 32`. To rotate keys put the new one in front, and take the old one away a day
-/// later: the first seals, all of them open, and no session lives longer than a day.
+/// Make a key with `openssl rand -base64 32`. The first seals, all of them open, and no session lives longer than a day. So
+/// to rotate keys, first add the new one at the end on all replicas, then put it in front, and take the old one away a day
+/// later; a server that is alone can begin with the second step.
 ///
 /// ```toml
 /// [seal]
@@ -23,9 +24,9 @@ use crate::environment::Secret;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SealConfig {
-    /// Secrets of at least 32 bytes that all replicas share. The first seals, all of them open: to rotate, put a
-    /// new one in front, and take the last away a day later. Default: one made at start, which other replicas
-    /// do not have.
+    /// Secrets of at least 32 bytes that all replicas share. The first seals, all of them open: to rotate, add a new
+    /// one at the end everywhere, then put it in front, and take the old one away a day later. Default: one made at start,
+    /// which other replicas do not have.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
 }

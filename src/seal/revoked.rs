@@ -11,10 +11,12 @@ use super::session::log_name;
 
 /// How many ended sessions are remembered one by one.
 const REMEMBERED_MAX: usize = 100_000;
+/// How many go together where each is of somebody else.
+const FORGOTTEN_AT_ONCE: usize = REMEMBERED_MAX / 64;
 
 /// The sessions that a client has ended with DELETE. Bounded: once too many are remembered, those of the principal that has
 /// ended most are remembered in a shorter form: whatever session it began no later than the older half of them is taken to
-/// be ended too.
+/// be ended too. Where that many principals have ended one session each, those are forgotten that would end soonest.
 #[derive(Debug, Default)]
 pub(crate) struct Revoked {
     /// Whether there are any at all, so that a server on which nobody says goodbye pays one load.
@@ -88,6 +90,9 @@ impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
     pub(crate) fn end(&self, session: &Ended, now: u64) {
         let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
+        if ended.knows(&session.principal, &session.nonce, session.issued) {
+            return;
+        }
         if REMEMBERED_MAX <= ended.remembered {
             ended.forget_expired(now);
         }
@@ -106,14 +111,18 @@ impl Revoked {
 
     fn look_up(&self, session: &Session) -> bool {
         let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        ended.of.get(&session.principal).is_some_and(|theirs| {
-            theirs.sessions.contains_key(&session.nonce)
-                || theirs.all.is_some_and(|all| session.issued <= all.issued)
-        })
+        ended.knows(&session.principal, &session.nonce, session.issued)
     }
 }
 
 impl Known {
+    fn knows(&self, principal: &str, nonce: &[u8; 16], issued: u64) -> bool {
+        self.of.get(principal).is_some_and(|theirs| {
+            theirs.sessions.contains_key(nonce)
+                || theirs.all.is_some_and(|all| issued <= all.issued)
+        })
+    }
+
     fn remember(&mut self, session: &Ended) {
         let times = Times {
             issued: session.issued,
@@ -141,7 +150,7 @@ impl Known {
             .values_mut()
             .max_by_key(|theirs| theirs.sessions.len());
         let Some(theirs) = most.filter(|theirs| 1 < theirs.sessions.len()) else {
-            self.forget_one();
+            self.forget_some();
             return;
         };
         let (sessions, before) = (theirs.sessions.len(), theirs.len());
@@ -164,13 +173,16 @@ impl Known {
         self.remembered -= before - theirs.len();
     }
 
-    /// With so many principals that have ended one session each, the one goes that is over soonest.
-    fn forget_one(&mut self) {
-        let soonest = self.of.iter().min_by_key(|(_, theirs)| theirs.expires());
-        if let Some(name) = soonest.map(|(name, _)| name.clone())
-            && let Some(theirs) = self.of.remove(&name)
-        {
-            self.remembered -= theirs.len();
+    /// With so many principals that have ended one session each, those go that would be over soonest.
+    fn forget_some(&mut self) {
+        let ends = self.of.iter();
+        let mut ends: Vec<_> = ends
+            .map(|(name, theirs)| (theirs.expires(), name.clone()))
+            .collect();
+        ends.sort_unstable();
+        for (_, name) in ends.into_iter().take(FORGOTTEN_AT_ONCE) {
+            let theirs = self.of.remove(&name);
+            self.remembered -= theirs.map_or(0, |theirs| theirs.len());
         }
     }
 }
@@ -236,14 +248,15 @@ mod tests {
     fn memory_is_bounded_for_however_many_principals() {
         let revoked = Revoked::default();
         for n in 0..REMEMBERED_MAX + 10 {
-            revoked.end(&Ended::from(&session(&n.to_string(), n as u64)), 0);
+            let ended = session(&n.to_string(), n as u64);
+            revoked.end(&Ended::from(&ended), 0);
         }
         let known = revoked.ended.read().expect("not poisoned");
-        assert_eq!(
-            (known.of.len(), known.remembered),
-            (REMEMBERED_MAX, REMEMBERED_MAX)
-        );
-        assert!(!known.of.contains_key("9") && known.of.contains_key("10"));
+        let left = REMEMBERED_MAX + 10 - FORGOTTEN_AT_ONCE;
+        assert_eq!((known.of.len(), known.remembered), (left, left));
+        let soonest = FORGOTTEN_AT_ONCE - 1;
+        assert!(!known.of.contains_key(&*soonest.to_string()));
+        assert!(known.of.contains_key(&*FORGOTTEN_AT_ONCE.to_string()));
     }
 
     #[test]

@@ -284,6 +284,7 @@ mod tests {
             entries: 10,
             bytes: 1 << 16,
             life: LIFE,
+            may_go: false,
         };
         let first = state
             .append("log", Bytes::from_static(b"one"), keep)

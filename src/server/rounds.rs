@@ -271,6 +271,7 @@ impl Server {
             entries: KEPT_PARTS_MAX,
             bytes: KEPT_PARTS_MAX * KEPT_PART_BYTES,
             life,
+            may_go: false,
         };
         for part in sealed.as_bytes().chunks(KEPT_PART_BYTES) {
             let part = Bytes::copy_from_slice(part);

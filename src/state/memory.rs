@@ -20,8 +20,8 @@ use super::{Heard, Keep, LogPage, State, StateError, StateFuture, Subscription, 
 /// A [`State`] that no other process sees, and that ends with this one.
 ///
 /// It takes no more memory than it was given. When there is no room left, what has ended is thrown away; if that is
-/// not enough, logs make room, those first that would end first: outcomes of tasks, streams of calls that broke off. If
-/// values alone fill it, it refuses to remember more ([`StateError::Full`]).
+/// not enough, logs that may go ([`Keep::may_go`]) make room, those first that would end first: outcomes of tasks, and
+/// streams of calls. If others fill it, it refuses to remember more ([`StateError::Full`]).
 ///
 /// Tests of several replicas in one process can share one:
 ///
@@ -60,7 +60,7 @@ struct Shard {
     entries: HashMap<Arc<str>, Entry>,
     /// The same keys by when they end.
     ends: BTreeSet<(Instant, Arc<str>)>,
-    /// Those of them that are logs.
+    /// Those of them that are logs, and may go before they end.
     logs: BTreeSet<(Instant, Arc<str>)>,
     /// Above every number that a log here ever gave.
     next_number: u64,
@@ -83,6 +83,7 @@ struct Log {
     /// The number of the oldest entry that is kept, or of the next one.
     first: u64,
     bytes: usize,
+    may_go: bool,
 }
 
 impl Memory {
@@ -153,18 +154,21 @@ impl Memory {
         let aim = self.max_bytes.saturating_sub(room);
         while aim < self.bytes() {
             let free = |shard: &Mutex<Shard>| Some(shard.try_lock().ok()?.logs.first()?.0);
-            let soonest = self
+            let mut soonest: Vec<_> = self
                 .shards
                 .iter()
                 .filter_map(|shard| Some((free(shard)?, shard)))
-                .min_by_key(|(ends, _)| *ends);
-            let Some((_, shard)) = soonest else { return };
-            // Whoever has it now makes room itself, if it needs any.
-            let Ok(mut shard) = shard.try_lock() else {
+                .collect();
+            soonest.sort_by_key(|(ends, _)| *ends);
+            let is_less = soonest.into_iter().any(|(_, shard)| {
+                let Ok(mut shard) = shard.try_lock() else {
+                    return false;
+                };
+                let log = shard.logs.first().map(|(_, log)| Arc::clone(log));
+                log.is_some_and(|log| self.take(&mut shard, &log))
+            });
+            if !is_less {
                 return;
-            };
-            if let Some((_, log)) = shard.logs.first().cloned() {
-                self.take(&mut shard, &log);
             }
         }
     }
@@ -282,6 +286,7 @@ impl Memory {
         if !known {
             let log = Log {
                 first: shard.next_number.max(unix_micros()),
+                may_go: keep.may_go,
                 ..Log::default()
             };
             shard.insert(key, Content::Log(log), keep.life);
@@ -391,7 +396,7 @@ impl Shard {
         let key: Arc<str> = key.into();
         let ends = Instant::now() + life;
         self.ends.insert((ends, Arc::clone(&key)));
-        if let Content::Log(_) = content {
+        if let Content::Log(Log { may_go: true, .. }) = content {
             self.logs.insert((ends, Arc::clone(&key)));
         }
         self.entries.insert(key, Entry { ends, content });
@@ -406,10 +411,11 @@ impl Shard {
             let before = (entry.ends, Arc::clone(&key));
             entry.ends = Instant::now() + life;
             let place = (entry.ends, key);
-            for places in [&mut self.ends, &mut self.logs] {
-                places.remove(&before);
-                places.insert(place.clone());
+            if self.logs.remove(&before) {
+                self.logs.insert(place.clone());
             }
+            self.ends.remove(&before);
+            self.ends.insert(place);
         }
     }
 }

@@ -138,6 +138,8 @@ pub struct Keep {
     pub bytes: usize,
     /// How long after its last entry the log goes away.
     pub life: Duration,
+    /// Whether a store that is full may drop the whole log before its time, to make room for others.
+    pub may_go: bool,
 }
 
 /// A part of a log.

@@ -245,6 +245,7 @@ mod tests {
             entries: 1,
             bytes: 1,
             life: within,
+            may_go: false,
         };
         let begun = tokio::time::Instant::now();
         let none = Bytes::new;
@@ -294,6 +295,7 @@ mod tests {
             entries: 10,
             bytes: ENTRY_MAX_BYTES,
             life,
+            may_go: false,
         };
         assert!(state.append("l", of(ENTRY_MAX_BYTES), keep).await.is_ok());
         assert!(matches!(

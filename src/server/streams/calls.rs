@@ -113,6 +113,7 @@ impl Streams {
                     entries: self.config.replay_events,
                     bytes: self.config.replay_bytes,
                     life: life + terms.timeout,
+                    may_go: true,
                 },
                 // Every log begins with an entry, so that there is a place before its first message.
                 writing: Some(Writing::begin(self, &session, stream, terms, life)),
@@ -187,11 +188,15 @@ struct Writing {
 /// What there is for keeping an end that could not be kept at once.
 struct Attempts {
     until: Instant,
+    /// The server stops.
+    are_last: bool,
     _room: OwnedSemaphorePermit,
 }
 
 /// After which time it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// For how long a server that stops goes on trying.
+const LAST_TRIES: Duration = Duration::from_secs(3);
 /// How many bytes of such ends may wait together: 16 MiB.
 pub(super) const UNKEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -207,6 +212,7 @@ impl Writing {
             entries: streams.config.replay_events,
             bytes: streams.config.replay_bytes,
             life: life + terms.timeout,
+            may_go: true,
         };
         let log = streams.names.events(session, stream);
         Self::new(
@@ -314,8 +320,16 @@ impl Calling {
             let room = Arc::clone(&self.streams.unkept).try_acquire_many_owned(bytes);
             self.attempts = room.ok().map(|room| Attempts {
                 until: Instant::now() + self.keep.life,
+                are_last: false,
                 _room: room,
             });
+        }
+        if let Some(attempts) = &mut self.attempts
+            && !attempts.are_last
+            && self.streams.is_stopping()
+        {
+            attempts.are_last = true;
+            attempts.until = attempts.until.min(Instant::now() + LAST_TRIES);
         }
         if self
             .attempts

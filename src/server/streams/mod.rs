@@ -73,6 +73,7 @@ const OPENINGS: Keep = Keep {
     entries: 1,
     bytes: 1,
     life: Duration::from_secs(60),
+    may_go: false,
 };
 
 /// Calls' streams by session and stream.
@@ -353,6 +354,11 @@ impl Streams {
         for feed in self.registry().feeds.values() {
             feed.end(End::Stopping);
         }
+    }
+
+    /// Whether the server stops.
+    pub(in crate::server) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// For metrics.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
@@ -87,18 +87,22 @@ pub(super) const NOTICES: Keep = Keep {
     entries: 10_000,
     bytes: 1024 * 1024,
     life: DAY,
+    may_go: false,
 };
 /// The log of facts: as long as a session may last.
 const FACTS: Keep = Keep {
     entries: 100_000,
     bytes: 16 * 1024 * 1024,
     life: DAY,
+    may_go: false,
 };
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 const PAGE: usize = 500;
 /// After which time a bus that could not be listened to is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How many notices go into the log before they are told.
+const ANNOUNCED_AT_ONCE: usize = 64;
 /// What may wait to be said to other replicas.
 const OUTGOING_MAX: usize = 8192;
 
@@ -218,7 +222,8 @@ impl Server {
                 heard = next(&mut attention.bus) => match heard {
                     Heard::Message(message) => self.hear(&mut attention, &message).await,
                     Heard::Missed => {
-                        self.say_alive().await;
+                        self.tasks.miss_nobody();
+                        self.say_alive(&mut alive).await;
                         self.catch_up(&mut attention).await;
                         self.streams.look_at_tasks();
                     }
@@ -238,15 +243,21 @@ impl Server {
                     }
                 }
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
-                _ = alive.tick() => self.say_alive().await,
+                _ = alive.tick() => self.say_alive(&mut alive).await,
             }
         }
     }
 
-    /// Tells other replicas that the tasks that run here have somebody who runs them.
-    async fn say_alive(&self) {
+    /// Tells other replicas that the tasks that run here have somebody who runs them; soon again if that fails.
+    async fn say_alive(&self, ticks: &mut Interval) {
+        if !self.tasks.run_here() {
+            return;
+        }
         let said = self.tasks.say_alive().await;
         self.streams.heed(&said);
+        if said.is_err() {
+            ticks.reset_after(RETRY);
+        }
     }
 
     async fn listen_to_bus(&self, attention: &mut Attention) {
@@ -391,9 +402,18 @@ impl Server {
 
     /// Tells what was announced: to all through the log, or, if there is none, at least here.
     async fn announce(&self) -> Result<(), StateError> {
+        while self.announce_some().await? == ANNOUNCED_AT_ONCE {}
+        Ok(())
+    }
+
+    /// Says how many there were.
+    async fn announce_some(&self) -> Result<usize, StateError> {
         let streams = &self.streams;
-        let mut is_in_log = false;
-        while let Some(notice) = self.announcer.take() {
+        let (mut taken, mut is_in_log, mut is_read_there) = (0, false, false);
+        while taken < ANNOUNCED_AT_ONCE
+            && let Some(notice) = self.announcer.take()
+        {
+            taken += 1;
             if streams.position().is_none() {
                 let _ = streams.read_notices().await;
             }
@@ -401,20 +421,23 @@ impl Server {
             let log = &streams.names.notices;
             let appended = streams.state.append(log, entry, NOTICES).await;
             streams.heed(&appended);
+            is_in_log |= appended.is_ok();
             // From where nothing is known of the log, it could not be told from what is old.
             match appended.is_ok() && streams.position().is_some() {
-                true => is_in_log = true,
+                true => is_read_there = true,
                 false => streams.tell(&notice, None),
             }
         }
-        if !is_in_log {
-            return Ok(());
+        if is_in_log {
+            self.publish(Word::News).await;
         }
-        self.publish(Word::News).await;
-        // Others may have said something in between, which comes before it.
-        let read = streams.read_notices().await;
-        streams.heed(&read);
-        read
+        if is_read_there {
+            // Others may have said something in between, which comes before it.
+            let read = streams.read_notices().await;
+            streams.heed(&read);
+            read?;
+        }
+        Ok(taken)
     }
 
     async fn publish(&self, word: Word) {

@@ -142,7 +142,7 @@ mod tests {
             tool: "t".to_owned(),
             created: now_ms(),
             updated: now_ms(),
-            ttl_ms: 60_000,
+            ttl_ms: 600_000,
             poll_ms: 1000,
             status: Status::Running,
             requests: Map::new(),
@@ -171,7 +171,9 @@ mod tests {
         assert_eq!(seen(&other).await.status, Status::Running);
         assert!(state.remove(&life).await.expect("a state"));
         assert_eq!(seen(&other).await.status, Status::Running);
-        tokio::time::advance(Duration::from_secs(20)).await;
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(seen(&other).await.status, Status::Running);
+        tokio::time::advance(Duration::from_secs(15)).await;
         let failed = seen(&other).await;
         assert_eq!(failed.status, Status::Broken);
         let shown = other.tasks.shown(&failed, Form::Extension).await;

@@ -33,10 +33,19 @@ const ALIVE: Duration = Duration::from_secs(60);
 /// How often it says so.
 pub(crate) const SAY_ALIVE: Duration = Duration::from_secs(15);
 /// How long a process has to have been missed here before it is taken to be gone: where it was the state that was away,
-/// it has time to say that it is there.
-const GRACE: Duration = Duration::from_secs(20);
-/// So many processes are missed one by one. Those that were missed for long enough are missed anew then.
+/// it has time to say that it is there, and again if that fails.
+const GRACE: Duration = Duration::from_secs(45);
+/// Who was not looked for in so long is missed anew.
+const MISSED_FOR: Duration = Duration::from_secs(300);
+/// So many processes are missed at once.
 const MISSED_MAX: usize = 1024;
+
+/// Since when a process is missed, and when it was last looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    since: Instant,
+    looked: Instant,
+}
 
 impl Tasks {
     /// A place for one more task. Without room, the limit that was hit.
@@ -59,11 +68,13 @@ impl Tasks {
         })
     }
 
-    /// Says that this process is there, if tasks run in it. To be said again before [`ALIVE`] is over.
+    /// Whether any task runs in this process.
+    pub(crate) fn run_here(&self) -> bool {
+        !self.running().tasks.is_empty()
+    }
+
+    /// Says that this process is there, and with it the tasks that it runs. To be said again before [`ALIVE`] is over.
     pub(crate) async fn say_alive(&self) -> Result<(), StateError> {
-        if self.running().tasks.is_empty() {
-            return Ok(());
-        }
         let (alive, life) = (Bytes::from_static(b"1"), self.life_of(self.replica));
         self.state.put(&life, alive, ALIVE).await
     }
@@ -75,9 +86,12 @@ impl Tasks {
         }
         tracing::warn!(task = %record.id, "the process that ran a task is gone; the task has failed");
         let ended = Ended::internal("the process that ran the task is gone");
-        let kept = self.keep(&record, &ended).await?;
-        self.change(&record.id, |record| record.end(ended.status(), kept))
-            .await
+        self.end(&record, &ended).await
+    }
+
+    /// Nobody is missed any more: it may be the state that was away.
+    pub(crate) fn miss_nobody(&self) {
+        self.missed().clear();
     }
 
     /// Whether there is a process that runs a task, as far as anybody knows.
@@ -89,17 +103,28 @@ impl Tasks {
         if record.runner == 0 {
             return Ok(true);
         }
-        let is_there = self.state.get(&self.life_of(record.runner)).await?;
-        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = self.state.get(&self.life_of(record.runner)).await;
+        let is_there = is_there.inspect_err(|_| self.miss_nobody())?;
+        let mut missed = self.missed();
+        missed.retain(|_, missed| missed.looked.elapsed() < MISSED_FOR);
         if is_there.is_some() {
             missed.remove(&record.runner);
             return Ok(true);
         }
-        if MISSED_MAX <= missed.len() {
-            missed.retain(|_, since| since.elapsed() < GRACE);
+        let now = Instant::now();
+        if MISSED_MAX <= missed.len() && !missed.contains_key(&record.runner) {
+            return Ok(true);
         }
-        let since = missed.entry(record.runner).or_insert_with(Instant::now);
-        Ok(since.elapsed() < GRACE)
+        let missed = missed.entry(record.runner).or_insert(Missed {
+            since: now,
+            looked: now,
+        });
+        missed.looked = now;
+        Ok(missed.since.elapsed() < GRACE)
+    }
+
+    fn missed(&self) -> MutexGuard<'_, HashMap<u64, Missed>> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn life_of(&self, replica: u64) -> String {

@@ -36,6 +36,7 @@ impl Tasks {
             entries: LETTERS_MAX,
             bytes: OUTCOME_BYTES,
             life: life(record),
+            may_go: false,
         };
         let letter = Bytes::from(letter.to_string());
         self.state.append(&log, letter, keep).await?;

@@ -408,7 +408,10 @@ impl Asked {
             Ok(None) => return invalid_params(&self.id, "there is no such task, or no longer"),
             Err(error) => return self.broken(&error),
         };
-        if was_running && let Err(error) = tasks.tell(&record, &json!({"cancel": true})).await {
+        // Once more, if it is asked for once more: the letter may not have been sent.
+        if record.status == Status::Cancelled
+            && let Err(error) = tasks.tell(&record, &json!({"cancel": true})).await
+        {
             return self.broken(&error);
         }
         match self.form {
@@ -544,30 +547,24 @@ impl Tasks {
         mut answers: Map<String, Value>,
         mut errors: Map<String, Value>,
     ) -> Result<(), StateError> {
-        let mut wanted = (Map::new(), Map::new());
-        let change = |record: &mut Record| {
-            let mut wants = |name: &String| record.requests.contains_key(name);
-            let pick = |from: &Map<String, Value>, wants: &mut dyn FnMut(&String) -> bool| {
-                let picked = from.iter().filter(|(name, _)| wants(name));
-                picked
-                    .map(|(n, a)| (n.clone(), a.clone()))
-                    .collect::<Map<_, _>>()
-            };
-            wanted = (pick(&answers, &mut wants), pick(&errors, &mut wants));
-            for name in wanted.0.keys().chain(wanted.1.keys()) {
-                record.requests.shift_remove(name);
-            }
-            !wanted.0.is_empty() || !wanted.1.is_empty()
+        let Some(record) = self.known(id).await?.filter(|record| !record.is_over()) else {
+            return Ok(());
         };
-        let record = self.change(id, change).await?;
-        (answers, errors) = wanted;
-        match record {
-            Some(record) if !answers.is_empty() || !errors.is_empty() => {
-                self.tell(&record, &json!({"answers": answers, "errors": errors}))
-                    .await
-            }
-            _ => Ok(()),
+        answers.retain(|name, _| record.requests.contains_key(name));
+        errors.retain(|name, _| record.requests.contains_key(name));
+        let names: Vec<_> = answers.keys().chain(errors.keys()).cloned().collect();
+        if names.is_empty() {
+            return Ok(());
         }
+        // First the letter: it may be sent twice, and whoever sends it again after a failure has to find the question.
+        self.tell(&record, &json!({"answers": answers, "errors": errors}))
+            .await?;
+        let change = |record: &mut Record| {
+            let known = record.requests.len();
+            record.requests.retain(|name, _| !names.contains(name));
+            record.requests.len() < known
+        };
+        self.change(id, change).await.map(drop)
     }
 }
 

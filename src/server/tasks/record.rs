@@ -22,6 +22,7 @@ pub(in crate::server) struct Record {
     /// What it wants to know of its client, by names that are never used twice.
     pub(super) requests: Map<String, Value>,
     /// Where the outcome is, once there is one.
+    #[serde(default)]
     pub(super) kept: Kept,
     /// The replica that runs it; 0 where nobody has said so.
     #[serde(default)]

@@ -68,6 +68,8 @@ struct Open {
 
 /// The longest time between two attempts to keep what a task gave.
 const AGAIN_MAX: Duration = Duration::from_secs(15);
+/// For how long a server that stops goes on trying.
+const LAST_TRIES: Duration = Duration::from_secs(3);
 
 impl Runner {
     /// Runs the call to its end, and keeps what it gave.
@@ -165,7 +167,10 @@ impl Runner {
         let Some(desk) = asking.desk() else {
             return Poll::Pending;
         };
-        if desk.has_new() || open.slots.iter().any(|(_, slot)| slot.is_closed()) {
+        if desk.has_new()
+            || !open.over.is_empty()
+            || open.slots.iter().any(|(_, slot)| slot.is_closed())
+        {
             return Poll::Ready(Event::Asked);
         }
         Poll::Pending
@@ -183,13 +188,15 @@ impl Runner {
             if record.is_over() {
                 return false;
             }
+            let mut changes = false;
             for (name, request) in asked {
                 record.requests.insert(name.clone(), request.clone());
+                changes = true;
             }
             for name in over {
-                record.requests.shift_remove(name);
+                changes |= record.requests.shift_remove(name).is_some();
             }
-            true
+            changes
         };
         match self.tasks.change(&self.record.id, change).await {
             Ok(record) => {
@@ -222,23 +229,29 @@ fn in_a_while() -> Pin<Box<Sleep>> {
 /// Keeps how a task ended. While the state cannot be used that is tried again, for as long as the task would be known.
 async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended) {
     let id = &record.id;
-    let give_up = Instant::now() + Duration::from_millis(record.ttl_ms);
+    let mut give_up = Instant::now() + Duration::from_millis(record.ttl_ms);
+    let mut stopping_until = None;
     let mut wait = AGAIN;
-    let mut is_told = false;
+    let (mut is_told, mut is_short) = (false, false);
     loop {
-        let error = match end(tasks, record, &ended).await {
-            Ok(()) if is_told => {
+        let error = match tasks.end(record, &ended).await {
+            Ok(_) if is_told => {
                 tracing::info!(task = %id, "how a task ended is kept now");
                 return;
             }
-            Ok(()) => return,
+            Ok(_) => return,
             Err(error) => error,
         };
-        let is_too_much = matches!(error, StateError::TooLarge { .. } | StateError::Full);
-        if is_too_much && let Ended::Result(_) = ended {
+        if !is_short && matches!(error, StateError::TooLarge { .. } | StateError::Full) {
             tracing::error!(task = %id, %error, "what a task gave cannot be kept");
             ended = Ended::internal("what the task gave cannot be kept");
+            is_short = true;
             continue;
+        }
+        if tasks.is_stopping() {
+            wait = AGAIN;
+            give_up =
+                give_up.min(*stopping_until.get_or_insert_with(|| Instant::now() + LAST_TRIES));
         }
         if give_up <= Instant::now() + wait {
             tracing::error!(task = %id, %error, "how a task ended could not be kept; it is lost");
@@ -248,15 +261,15 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended) {
             tracing::warn!(task = %id, %error, "how a task ended cannot be kept yet; it is tried again");
             is_told = true;
         }
-        tokio::time::sleep(wait).await;
+        let again = Instant::now() + wait;
+        while Instant::now() < again && !tasks.is_stopping() {
+            tokio::time::sleep(AGAIN).await;
+        }
+        if tasks.is_stopping() {
+            tokio::time::sleep(AGAIN).await;
+        }
         wait = (2 * wait).min(AGAIN_MAX);
     }
-}
-
-async fn end(tasks: &Tasks, record: &Record, ended: &Ended) -> Result<(), StateError> {
-    let kept = tasks.keep(record, ended).await?;
-    let change = |record: &mut Record| record.end(ended.status(), kept);
-    tasks.change(&record.id, change).await.map(drop)
 }
 
 impl Open {
@@ -314,8 +327,10 @@ impl Open {
 
     fn take(&mut self, name: &str, answer: impl FnOnce(&Slot) -> bool) {
         if let Some(at) = self.slots.iter().position(|(known, _)| known == name) {
-            let (_, slot) = self.slots.swap_remove(at);
+            let (name, slot) = self.slots.swap_remove(at);
             answer(&slot);
+            self.asked.retain(|(asked, _)| *asked != name);
+            self.over.push(name);
         }
     }
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
-use tokio::time::Instant;
 
 use super::TaskConfig;
-use super::lives::Running;
+use super::lives::{Missed, Running};
 use super::record::{Ended, Kept, Record, now_ms};
 use crate::seal::short_digest;
 use crate::server::streams::Streams;
@@ -24,7 +23,7 @@ pub(crate) struct Tasks {
     mount: Box<str>,
     pub(super) running: Mutex<Running>,
     /// Other processes that have run tasks and are missed, and since when.
-    pub(super) missed: Mutex<HashMap<u64, Instant>>,
+    pub(super) missed: Mutex<HashMap<u64, Missed>>,
     /// Whoever wants to know of changes.
     streams: Arc<Streams>,
     /// Names this process among those that run tasks.
@@ -125,6 +124,7 @@ impl Tasks {
             bytes: LISTED_MAX * (ID_LEN + 8),
             // A task runs for its time at most, and is kept for as long again.
             life: 2 * life(record),
+            may_go: false,
         };
         let log = self.list_of(&record.owner);
         let id = Bytes::copy_from_slice(record.id.as_bytes());
@@ -169,6 +169,22 @@ impl Tasks {
         key
     }
 
+    /// Ends a task, and keeps how. One that is over stays what it is.
+    pub(super) async fn end(
+        &self,
+        record: &Record,
+        ended: &Ended,
+    ) -> Result<Option<Record>, StateError> {
+        // What was kept already may not make room for what nobody will ask for.
+        match self.read(&record.id).await? {
+            Some((record, _)) if !record.is_over() => {}
+            other => return Ok(other.map(|(record, _)| record)),
+        }
+        let kept = self.keep(record, ended).await?;
+        self.change(&record.id, |record| record.end(ended.status(), kept))
+            .await
+    }
+
     /// Keeps how a task ended. Says where.
     pub(super) async fn keep(&self, record: &Record, ended: &Ended) -> Result<Kept, StateError> {
         let text = serde_json::to_vec(ended).unwrap_or_default();
@@ -184,6 +200,7 @@ impl Tasks {
             entries: OUTCOME_BYTES / PART_BYTES + 1,
             bytes: OUTCOME_BYTES,
             life: life(record),
+            may_go: true,
         };
         let mut kept = Kept::default();
         for part in text.chunks(PART_BYTES) {
@@ -208,9 +225,13 @@ impl Tasks {
                 record.kept.parts as usize,
             )
             .await?;
+        let parts = page.map(|page| page.entries).unwrap_or_default();
+        let is_whole = parts
+            .first()
+            .is_some_and(|(number, _)| *number == record.kept.first);
         let mut text = BytesMut::new();
-        for (_, part) in page.into_iter().flat_map(|page| page.entries) {
-            text.extend_from_slice(&part);
+        for (_, part) in parts.iter().filter(|_| is_whole) {
+            text.extend_from_slice(part);
         }
         Ok(serde_json::from_slice(&text).ok())
     }
@@ -218,6 +239,11 @@ impl Tasks {
     /// Hears when a task changes.
     pub(super) async fn changes(&self, id: &str) -> Result<Box<dyn Subscription>, StateError> {
         self.state.subscribe(&self.key("task-out", id)).await
+    }
+
+    /// A task, whoever asks.
+    pub(super) async fn known(&self, id: &str) -> Result<Option<Record>, StateError> {
+        Ok(self.read(id).await?.map(|(record, _)| record))
     }
 
     async fn read(&self, id: &str) -> Result<Option<(Record, Bytes)>, StateError> {
@@ -231,6 +257,11 @@ impl Tasks {
         Ok(serde_json::from_slice(&text)
             .ok()
             .map(|record| (record, text)))
+    }
+
+    /// Whether the server stops.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.streams.is_stopping()
     }
 
     pub(super) fn key(&self, kind: &str, id: &str) -> String {
@@ -286,6 +317,7 @@ mod tests {
             entries: 10,
             bytes: OUTCOME_BYTES,
             life: life(&record),
+            may_go: false,
         };
         let state = &server.tasks.state;
         state.append(&log, half, keep).await.expect("a state");

@@ -424,12 +424,21 @@ impl Health {
     }
     /// What a collector did not take is not sent again (OTLP, "Partial Success").
     fn tell_rejected(&mut self, rejected: Option<Rejected>) {
-        let was_rejecting = std::mem::replace(&mut self.rejecting, rejected.is_some());
+        let is_rejecting = rejected.as_ref().is_some_and(|rejected| 0 < rejected.items);
+        let was_rejecting = std::mem::replace(&mut self.rejecting, is_rejecting);
         let Some(Rejected { items, why }) = rejected else {
             return;
         };
         self.dropped.add(items);
-        if !was_rejecting {
+        if items == 0 {
+            // A warning of the collector's own, which took everything.
+            tracing::debug!(
+                signal = self.signal,
+                endpoint = self.endpoint,
+                why,
+                "the collector warns"
+            );
+        } else if !was_rejecting {
             tracing::warn!(
                 signal = self.signal,
                 endpoint = self.endpoint,

@@ -225,6 +225,7 @@ fn what_a_key_that_is_gone_had_sealed_keeps_nobody_from_what_comes_after_it() {
         entries: 10_000,
         bytes: 1 << 20,
         life: std::time::Duration::from_secs(3600),
+        may_go: false,
     };
     // More than is read at once.
     for log in ["1/mcp/facts", "1/mcp/notices"] {

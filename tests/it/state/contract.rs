@@ -103,6 +103,7 @@ fn keep(entries: usize, bytes: usize) -> Keep {
         entries,
         bytes,
         life: MINUTE,
+        may_go: false,
     }
 }
 

@@ -50,6 +50,7 @@ async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
         entries: 10,
         bytes: 1 << 20,
         life: minutes * MINUTE,
+        may_go: true,
     };
     let entry = Bytes::from(vec![b'x'; 10_000]);
     let is_there = async |log: &str| {
@@ -60,6 +61,12 @@ async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
         .put("value", entry.clone(), MINUTE)
         .await
         .expect("room");
+    let stays = Keep {
+        may_go: false,
+        ..life(1)
+    };
+    let kept = state.append("kept", entry.clone(), stays);
+    kept.await.expect("room");
     state
         .append("lasting", entry.clone(), life(60))
         .await
@@ -86,7 +93,7 @@ async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     assert!(state.bytes() <= 1 << 20);
-    assert!(!is_there("short").await);
+    assert!(!is_there("short").await && is_there("kept").await);
     assert!(is_there("lasting").await && is_there("prolonged").await && is_there("199").await);
     assert_eq!(state.get("value").await.expect("memory"), Some(entry));
 }
@@ -98,6 +105,7 @@ async fn what_is_removed_costs_nothing() {
         entries: 3,
         bytes: 100,
         life: MINUTE,
+        may_go: false,
     };
     for n in 0..100_u8 {
         let value = Bytes::from(vec![n; 40]);

@@ -18,6 +18,7 @@ const KEEP: Keep = Keep {
     entries: 10,
     bytes: 1000,
     life: MINUTE,
+    may_go: false,
 };
 
 fn config(server: &RedisServer, prefix: &str) -> StateConfig {

@@ -15,6 +15,7 @@ const KEEP: Keep = Keep {
     entries: 10,
     bytes: 1000,
     life: MINUTE,
+    may_go: false,
 };
 
 /// A state with nothing in it.

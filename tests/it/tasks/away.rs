@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore::state::{Memory, StateError, StateFuture};
 use serde_json::json;
 
-use super::extension::{begin, get, update, wait};
+use super::extension::{about, begin, get, update, wait};
 use super::{accept, app, text, until};
 use crate::support::{AskedState, Fronted, Serve, StandIn};
 
@@ -92,13 +92,14 @@ fn a_question_is_told_and_an_outcome_kept_once_the_state_is_back() {
     assert_eq!(get(&server, &task)["status"], "working");
     switches.swaps.store(ALWAYS, Ordering::SeqCst);
     wait(&server, &task, "input_required");
-    // The answer is taken, and nothing after it.
+    // The answer is taken, although that is not said, and what comes of it is kept later.
     let before = switches.failures();
-    switches.swaps.store(1, Ordering::SeqCst);
-    let sure = json!({"sure": accept(json!({"confirm": true}))});
-    update(&server, &task, sure);
-    switches.until_failed(before, 3);
-    assert_eq!(get(&server, &task)["status"], "working");
+    switches.swaps.store(0, Ordering::SeqCst);
+    let sure = json!({"inputResponses": {"sure": accept(json!({"confirm": true}))}});
+    let said = about("tasks/update", &task, sure).send(&server).json();
+    let message = said["error"]["message"].as_str().expect("an error");
+    assert!(message.contains("try again later"), "{message}");
+    switches.until_failed(before, 4);
     switches.swaps.store(ALWAYS, Ordering::SeqCst);
     let ended = wait(&server, &task, "completed");
     assert_eq!(text(&ended["result"]), "a is gone");

@@ -17,7 +17,7 @@ fn call(tool: &str, arguments: Value) -> Stateless {
     able(Stateless::call(tool, arguments))
 }
 
-fn about(method: &str, task: &str, more: Value) -> Stateless {
+pub(super) fn about(method: &str, task: &str, more: Value) -> Stateless {
     let mut params = more;
     params["taskId"] = task.into();
     able(Stateless::new(method, params)).and("mcp-name", task)

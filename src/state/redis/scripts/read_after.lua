@@ -16,7 +16,9 @@ if not first then
   return {}
 end
 local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
-local page = { string.format('%.0f', tonumber(first[2][6]) + 1), string.match(last[1], '^%d+') }
+-- Entries of an older version do not say which came before them.
+local before = tonumber(first[2][6] or string.match(first[1], '^%d+') - 1)
+local page = { string.format('%.0f', before + 1), string.match(last[1], '^%d+') }
 local count = tonumber(ARGV[2])
 if count > 0 then
   for _, entry in ipairs(redis.call('XRANGE', log, ARGV[1] .. '-0', '+', 'COUNT', count)) do
