@@ -50,10 +50,31 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The file that the server reads: what the values say, the listeners of this chart, and the time it has to stop. */}}
 {{- define "longshore.config" -}}
-{{- $http := dict "host" "0.0.0.0" "port" (int .Values.port) -}}
-{{- if .Values.admin.enabled }}{{ $_ := set $http "admin" (dict "port" (int .Values.admin.port)) }}{{ end -}}
-{{- $drain := dict "drain" (dict "grace_seconds" (int .Values.terminationGracePeriodSeconds)) -}}
+{{- $http := dict "port" (int .Values.port) -}}
+{{- if .Values.admin.enabled }}
+{{- if eq (int .Values.admin.port) (int .Values.port) }}{{ fail "admin.port and port are the same; the admin listener needs a port of its own" }}{{ end -}}
+{{- $_ := set $http "admin" (dict "port" (int .Values.admin.port)) }}
+{{- end -}}
+{{- $grace := required "terminationGracePeriodSeconds is needed; 30 is the default" .Values.terminationGracePeriodSeconds -}}
+{{- $drain := dict "drain" (dict "grace_seconds" (int $grace)) -}}
 {{- mergeOverwrite $drain (deepCopy .Values.config) (dict "http" $http) | toYaml -}}
+{{- end }}
+
+{{/* Whether the public port speaks TLS by itself. */}}
+{{- define "longshore.tls" -}}
+{{- if dig "http" "tls" dict .Values.config }}true{{ end }}
+{{- end }}
+
+{{/* Where probes go: the admin port is plain whatever clients have to speak and show. */}}
+{{- define "longshore.probe" -}}
+{{- if and (include "longshore.tls" .) .Values.admin.enabled -}}
+port: metrics
+{{- else if include "longshore.tls" . -}}
+port: http
+scheme: HTTPS
+{{- else -}}
+port: http
+{{- end }}
 {{- end }}
 
 {{/* More than one server, now or later. */}}
