@@ -8,10 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use rustls::{AlertDescription, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
+use url::Url;
 
 use super::doctor::examining;
 use super::run;
 use crate::config::Flags;
+use crate::net::{Client, Deadlines, Guard, Outgoing, with_causes};
 use crate::transport::http::HttpConfig;
 
 /// What `healthcheck` is told.
@@ -29,6 +31,10 @@ pub(super) struct HealthcheckArgs {
     /// Ask only whether the process answers, not whether it takes requests
     #[arg(long)]
     live: bool,
+
+    /// Ask at this URL, of whichever machine, and read no settings
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "port", "live"])]
+    url: Option<Url>,
 }
 
 /// How long the server has to answer.
@@ -38,6 +44,9 @@ const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
 /// Asks the server on this machine how it is. Fails unless it says that it is well.
 pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
+    if let Some(url) = &args.url {
+        return ask_elsewhere(url);
+    }
     let flags = Flags {
         config: args.config.clone(),
         port: args.port,
@@ -51,12 +60,15 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         .as_ref()
         .filter(|_| args.port.is_none());
     let answer = match socket {
-        Some(socket) => ask_at_file(socket, path).map_err(|error| {
-            format!(
-                "the server at {} does not answer: {error}",
-                socket.display()
-            )
-        })?,
+        Some(socket) => {
+            let is_secure = config.http.tls.certificate.is_some();
+            ask_at_file(socket, is_secure, path).map_err(|error| {
+                format!(
+                    "the server at {} does not answer: {error}",
+                    socket.display()
+                )
+            })?
+        }
         None => {
             let (address, is_secure) = place(&config.http, args.port);
             let asked = match is_secure {
@@ -73,11 +85,33 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         }
     };
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if status == "200" {
-        Ok(body.trim().to_owned())
-    } else {
-        Err(format!("{path} answered {status}: {}", body.trim()))
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.trim().to_owned()),
+        Some(status) => Err(format!("{path} answered {status}: {}", body.trim())),
+        None => Err("what listens there does not answer by HTTP".to_owned()),
+    }
+}
+
+/// Asks a server wherever it is, in the way that any client would.
+fn ask_elsewhere(url: &Url) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let asked = runtime.block_on(async {
+        let client = Client::builder(Guard::public().trust(url))
+            .deadlines(Deadlines::total(PATIENCE))
+            .max_body(ANSWER_BYTES_MAX as usize)
+            .build()
+            .map_err(|error| with_causes(&error))?;
+        let fetched = client.fetch(Outgoing::get(url.clone())).await;
+        fetched.map_err(|error| with_causes(&error))
+    });
+    let answer = asked.map_err(|error| format!("the server at {url} does not answer: {error}"))?;
+    let body = String::from_utf8_lossy(&answer.body).trim().to_owned();
+    match answer.status.as_u16() {
+        200 => Ok(body),
+        status => Err(format!("{url} answered {status}: {body}")),
     }
 }
 
@@ -119,15 +153,22 @@ fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
     converse(connect(address)?, &address.to_string(), path)
 }
 
+fn ask_securely(address: SocketAddr, path: &str) -> io::Result<String> {
+    let name = ServerName::from(address.ip());
+    let stream = secured(connect(address)?, name)?;
+    converse(stream, &address.to_string(), path)
+}
+
 /// The same over TLS. Whose name is in the certificate does not matter: nobody else answers on this machine, and nothing
 /// is told that is not open to everybody.
-fn ask_securely(address: SocketAddr, path: &str) -> io::Result<String> {
+fn secured<S: io::Read + io::Write>(
+    stream: S,
+    name: ServerName<'static>,
+) -> io::Result<StreamOwned<ClientConnection, S>> {
     let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
     let config = examining(&versions, false).map_err(io::Error::other)?;
-    let name = ServerName::from(address.ip());
     let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-    let stream = StreamOwned::new(session, connect(address)?);
-    converse(stream, &address.to_string(), path)
+    Ok(StreamOwned::new(session, stream))
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -149,15 +190,19 @@ fn wants_a_certificate(error: &io::Error) -> bool {
 }
 
 #[cfg(unix)]
-fn ask_at_file(socket: &Path, path: &str) -> io::Result<String> {
+fn ask_at_file(socket: &Path, is_secure: bool, path: &str) -> io::Result<String> {
     let stream = std::os::unix::net::UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    if is_secure {
+        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+        return converse(secured(stream, name)?, "localhost", path);
+    }
     converse(stream, "localhost", path)
 }
 
 #[cfg(not(unix))]
-fn ask_at_file(_: &Path, _: &str) -> io::Result<String> {
+fn ask_at_file(_: &Path, _: bool, _: &str) -> io::Result<String> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

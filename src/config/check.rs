@@ -287,10 +287,32 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "give it at least 5: 3.5 seconds are set aside for what has to be done at the end",
         );
     }
+    let drain = &config.drain;
+    if let (Some(grace), Some(delay)) = (drain.grace_seconds, drain.delay_seconds)
+        && grace <= delay.saturating_add(GRACE_SECONDS_MIN - 1)
+    {
+        find(
+            format!("drain.delay_seconds is {delay}, and drain.grace_seconds {grace}"),
+            "leave calls at least a second: of the grace go the delay, and the 3.5 seconds that are set aside for the end",
+        );
+    }
+    let oauth = &config.auth.oauth;
+    if !oauth.is_configured()
+        && let Some(setting) = oauth.said_without_issuer()
+    {
+        find(
+            format!(
+                "auth.oauth.{setting} is set, and auth.oauth.issuer is not: no token would be asked for"
+            ),
+            "name the issuer whose tokens are taken (auth.oauth.issuer, auth.oauth.issuers), or leave it out; a variable that is empty counts as absent",
+        );
+    }
     if let Some(port) = http.admin.port
         && port == http.port
         && port != 0
-        && http.admin.host.is_none_or(|host| host == http.host)
+        && http.admin.host.is_none_or(|host| {
+            host == http.host || host.is_unspecified() || http.host.is_unspecified()
+        })
     {
         find(
             format!("http.admin.port is {port}, which clients have already"),
@@ -413,6 +435,38 @@ mod tests {
             let found = errors(&config, &Probe::default(), false);
             let found = found.iter().any(|f| f.problem.contains("telemetry.sample"));
             assert_eq!(found, !fits, "{share}");
+        }
+    }
+
+    #[test]
+    fn settings_that_undo_one_another_are_told_of() {
+        let problems = |config: Value| -> Vec<String> {
+            let config: Config = serde_json::from_value(config).expect("a configuration");
+            let findings = errors(&config, &Probe::default(), false).into_iter();
+            findings.map(|finding| finding.problem).collect()
+        };
+        for (config, problem) in [
+            (
+                json!({"auth": {"oauth": {"audience": ["https://x"]}}}),
+                "auth.oauth.audience is set, and auth.oauth.issuer is not: no token would be asked for",
+            ),
+            (
+                json!({"drain": {"grace_seconds": 10, "delay_seconds": 7}}),
+                "drain.delay_seconds is 7, and drain.grace_seconds 10",
+            ),
+            (
+                json!({"http": {"port": 4000, "admin": {"port": 4000, "host": "0.0.0.0"}}}),
+                "http.admin.port is 4000, which clients have already",
+            ),
+        ] {
+            assert_eq!(problems(config), [problem]);
+        }
+        for config in [
+            json!({"drain": {"grace_seconds": 10, "delay_seconds": 5}}),
+            json!({"http": {"host": "127.0.0.1", "port": 4000, "admin": {"port": 4000, "host": "127.0.0.2"}}}),
+            json!({"auth": {"oauth": {"issuer": "https://i.example", "audience": ["https://x"]}}}),
+        ] {
+            assert_eq!(problems(config), [""; 0]);
         }
     }
 

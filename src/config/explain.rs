@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::load::Loaded;
 use super::schema::{self, Reload};
 use super::tree::Origin;
+use crate::telemetry::is_named_like_a_secret;
 
 /// One setting as it is in effect.
 #[derive(Clone, Debug, Serialize)]
@@ -62,7 +64,7 @@ impl Loaded {
                     let reload = schema::setting(path).map(|setting| setting.reload);
                     effective.push(Effective {
                         setting: path.join("."),
-                        value: value.clone(),
+                        value: shown(value),
                         from: origin.describe(self.file.as_deref()),
                         reload: reload.unwrap_or_default(),
                         origin,
@@ -74,11 +76,100 @@ impl Loaded {
     }
 }
 
+/// What stands for what is not shown.
+const HIDDEN: &str = "***";
+
+/// A value without what may be secret in a text that is none as a whole: a URL's user and query, and what follows a flag
+/// that is named like a secret.
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::String(text) => match without_secrets(text) {
+            Some(shown) => shown.into(),
+            None => value.clone(),
+        },
+        Value::Array(values) => {
+            let mut follows_flag = false;
+            let values = values.iter().map(|value| {
+                let text = value.as_str().unwrap_or_default();
+                let (flag, rest) = text
+                    .split_once('=')
+                    .map_or((text, None), |(flag, rest)| (flag, Some(rest)));
+                let is_flag =
+                    flag.starts_with('-') && is_named_like_a_secret(flag.trim_start_matches('-'));
+                let hides = std::mem::replace(&mut follows_flag, is_flag && rest.is_none());
+                match (is_flag, rest) {
+                    (true, Some(_)) => format!("{flag}={HIDDEN}").into(),
+                    _ if hides => HIDDEN.into(),
+                    _ => shown(value),
+                }
+            });
+            values.collect()
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            members
+                .map(|(name, value)| (name.clone(), shown(value)))
+                .collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// A URL with its user and the values of its query hidden, if it has any.
+fn without_secrets(text: &str) -> Option<String> {
+    let mut url = Url::parse(text).ok().filter(Url::has_host)?;
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    // What a caller's argument is put into says nothing yet.
+    let is_hidden = |value: &str| !value.is_empty() && !value.contains('{');
+    let query = url.query().unwrap_or_default();
+    let mut hides = has_user;
+    let query = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, value)) if is_hidden(value) => {
+            hides = true;
+            format!("{name}={HIDDEN}")
+        }
+        _ => pair.to_owned(),
+    });
+    let query = query.collect::<Vec<_>>().join("&");
+    if !hides {
+        return None;
+    }
+    if has_user {
+        url.set_username(HIDDEN).ok()?;
+        url.set_password(None).ok()?;
+    }
+    url.set_query(
+        Some(&query)
+            .filter(|query| !query.is_empty())
+            .map(String::as_str),
+    );
+    Some(url.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Flags;
     use crate::environment::Probe;
+
+    #[test]
+    fn what_is_secret_within_a_text_is_hidden() {
+        let value = serde_json::json!({
+            "a": "https://u:swordfish@a.example/mcp?api_key=swordfish&list",
+            "b": ["run", "--token", "swordfish", "--password=swordfish", "--verbose", "yes"],
+            "c": "https://a.example/search?q={query}",
+            "d": "https://a.example/",
+            "e": ["https://a.example/?k=swordfish", 7],
+        });
+        let expected = serde_json::json!({
+            "a": "https://***@a.example/mcp?api_key=***&list",
+            "b": ["run", "--token", "***", "--password=***", "--verbose", "yes"],
+            "c": "https://a.example/search?q={query}",
+            "d": "https://a.example/",
+            "e": ["https://a.example/?k=***", 7],
+        });
+        assert_eq!(shown(&value), expected);
+    }
 
     #[test]
     fn every_setting_is_there_with_its_origin_and_no_secret() {

@@ -181,7 +181,13 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Mistake> {
         .map(|setting| name_for(&setting.path))
         .collect();
     let known: Vec<_> = long.iter().map(String::as_str).chain([FILE]).collect();
-    let message = match nearest(name, &known) {
+    // Most often one underscore is where two have to be.
+    let squeezed = |name: &str| name.replace('_', "");
+    let meant = schema::settings()
+        .find(|setting| squeezed(&variable_of(&setting.path)) == squeezed(name))
+        .map(|setting| name_for(&setting.path));
+    let near = meant.as_deref().filter(|name| !name.is_empty());
+    let message = match near.or_else(|| nearest(name, &known)) {
         Some(near) => {
             format!("there is no such setting; did you mean {near}? Correct its name, or unset it")
         }
@@ -236,9 +242,10 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, M
         let message = format!("{file} is empty; put the secret in it");
         return Err(Mistake::new(path, origin, None, message));
     }
-    // Several lines are several secrets where there can be several.
-    let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
-    let as_list = Node::single(path, origin, lines.into());
+    // There are several where there can be several; with what stands between them as in a variable.
+    let secrets = text.split([',', '\n']).map(str::trim);
+    let secrets: Vec<_> = secrets.filter(|secret| !secret.is_empty()).collect();
+    let as_list = Node::single(path, origin, secrets.into());
     let tree = match mistakes_within::<Config>(&as_list, path) {
         None => as_list,
         Some(_) => {

@@ -211,7 +211,9 @@ pub(super) fn detect(probe: &Probe) -> Option<Seen<Platform>> {
         return Some(Seen::new(P::AppRunner, name));
     }
     for (mark, platform) in MARKS {
-        if let Some(value) = probe.variable(mark) {
+        if let Some(value) = probe.variable(mark)
+            && says_so(mark, value)
+        {
             return Some(Seen::new(platform, format!("{mark}={value}")));
         }
     }
@@ -275,4 +277,14 @@ fn of_machine(probe: &Probe, [google, amazon, microsoft]: [Platform; 3]) -> Opti
         _ => return None,
     };
     Some(Seen::new(platform, format!("{FOLDER}/{file}")))
+}
+/// Whether a mark has what its platform writes into it. Four of them are words that others use too, for other things, and
+/// say yes or no.
+fn says_so(mark: &str, value: &str) -> bool {
+    match mark {
+        "VERCEL" | "NETLIFY" | "CF_PAGES" | "RENDER" => {
+            matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true")
+        }
+        _ => true,
+    }
 }

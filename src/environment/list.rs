@@ -26,7 +26,7 @@ impl<'de, T: From<String>> Visitor<'de> for Texts<T> {
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
         let parts = text
-            .split(',')
+            .split([',', '\n'])
             .map(str::trim)
             .filter(|part| !part.is_empty());
         Ok(parts.map(|part| T::from(part.to_owned())).collect())

@@ -260,6 +260,19 @@ fn places() -> Vec<Place> {
 }
 
 #[test]
+fn words_that_others_use_too_are_no_platform() {
+    for (name, value) in [
+        ("RENDER", "opengl"),
+        ("VERCEL", "0"),
+        ("NETLIFY", "false"),
+        ("CF_PAGES", ""),
+    ] {
+        let seen = Environment::detect(&probe(&[(name, value)], &[]));
+        assert!(seen.cloud.is_none(), "{name}={value}");
+    }
+}
+
+#[test]
 fn every_platform_is_known_and_gets_what_an_expert_would_choose() {
     for place in places() {
         let seen = Environment::detect(&place.probe);

@@ -100,6 +100,7 @@ impl ExportSettings {
         let mut reader = Reader {
             probe,
             doubts: Vec::new(),
+            is_refused: false,
         };
         if reader.is_true("OTEL_SDK_DISABLED") {
             return None;
@@ -123,13 +124,16 @@ impl ExportSettings {
         settings.doubts = reader.doubts;
         let any =
             settings.traces.is_some() || settings.metrics.is_some() || settings.logs.is_some();
-        any.then_some(settings)
+        // Where somebody wants to export and cannot, there is something to be told.
+        (any || reader.is_refused).then_some(settings)
     }
 }
 
 struct Reader<'p> {
     probe: &'p Probe,
     doubts: Vec<String>,
+    /// There is an endpoint that is none.
+    is_refused: bool,
 }
 
 impl Reader<'_> {

@@ -279,6 +279,20 @@ fn healthcheck_says_by_its_exit_code_how_the_server_is() {
             .expect("it runs")
     };
     let port = program.address.port();
+    let elsewhere = |url: &str| {
+        Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(["healthcheck", "--url", url])
+            .output()
+            .expect("it runs")
+    };
+    let url = format!("http://127.0.0.1:{port}");
+    assert!(elsewhere(&format!("{url}/readyz")).status.success());
+    let none = elsewhere(&format!("{url}/nowhere"));
+    assert_eq!(none.status.code(), Some(1), "{none:?}");
+    assert!(
+        String::from_utf8_lossy(&none.stderr).contains("404"),
+        "{none:?}"
+    );
     for arguments in [&[][..], &["--live"]] {
         let well = check(port, arguments);
         assert!(well.status.success(), "{well:?}");

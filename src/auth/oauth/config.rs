@@ -160,6 +160,20 @@ impl OAuthConfig {
         self.issuer.is_some() || !self.issuers.is_empty()
     }
 
+    /// A setting that means nothing without an issuer, of those that are set.
+    pub(crate) fn said_without_issuer(&self) -> Option<&'static str> {
+        [
+            (self.preset.is_some(), "preset"),
+            (!self.audience.is_empty(), "audience"),
+            (self.jwks_url.is_some(), "jwks_url"),
+            (self.groups_claim.is_some(), "groups_claim"),
+            (!self.scopes.is_empty(), "scopes"),
+            (self.metadata_url.is_some(), "metadata_url"),
+        ]
+        .into_iter()
+        .find_map(|(is_set, setting)| is_set.then_some(setting))
+    }
+
     /// All issuers, the one that is written in short first.
     pub(super) fn all(&self) -> impl Iterator<Item = (String, IssuerConfig)> + '_ {
         let short = self.issuer.as_ref().map(|issuer| {

@@ -374,6 +374,16 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
             "1",
             "no such setting; did you mean LONGSHORE_PORT?",
         ),
+        (
+            "LONGSHORE_HTTP_PORT",
+            "1",
+            "no such setting; did you mean LONGSHORE_PORT?",
+        ),
+        (
+            "LONGSHORE_HTTP_LIMITS_BODY_BYTES",
+            "1",
+            "no such setting; did you mean LONGSHORE_HTTP__LIMITS__BODY_BYTES?",
+        ),
         ("PORT", "http", "invalid type"),
         ("MCP_TRANSPORT", "pigeon", "it can be http, stdio"),
     ] {
@@ -476,11 +486,11 @@ fn secrets_may_be_in_files_of_their_own() {
     let path = folder.path().join("key");
     let path = path.to_str().expect("UTF-8");
     let one = "one secret that is long enough for a key";
-    let two = "two secrets, which are long enough for keys";
+    let two = format!("{one},another {one}");
     for (text, keys) in [
         (format!("{one}\n"), 1),
         (format!("{one}\n\nanother {one}\n"), 2),
-        (two.to_owned(), 1),
+        (two, 2),
     ] {
         std::fs::write(path, text).expect("written");
         let config =

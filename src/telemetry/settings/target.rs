@@ -162,9 +162,11 @@ impl Reader<'_> {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
         });
         if !is_url {
+            self.is_refused = true;
             // The endpoint may hold a secret.
             self.doubts.push(format!(
-                "the endpoint for {} is no http:// or https:// URL; they are not exported",
+                "the endpoint for {} (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) is no http:// or https:// URL, such as \
+                 http://collector:4318; they are not exported",
                 signal.word().to_lowercase()
             ));
         }

@@ -10,6 +10,24 @@ fn endpoint(target: &Option<Target>) -> Option<&str> {
 }
 
 #[test]
+fn an_endpoint_that_is_none_is_told_of_although_nothing_is_exported() {
+    for endpoint in ["localhost:4318", "collector", "ftp://x", "not a url"] {
+        let settings =
+            read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]).expect("something to tell");
+        assert_eq!(
+            (&settings.traces, &settings.metrics, &settings.logs),
+            (&None, &None, &None)
+        );
+        assert_eq!(settings.doubts.len(), 3, "{:?}", settings.doubts);
+        assert!(
+            settings.doubts[0].contains("http://collector:4318"),
+            "{:?}",
+            settings.doubts
+        );
+    }
+}
+
+#[test]
 fn nothing_is_exported_that_nobody_asked_for() {
     assert_eq!(read(&[]), None);
     let disabled = [

@@ -292,6 +292,12 @@ fn inherited() -> io::Result<Option<Door>> {
             _ => return Err(problem),
         },
     };
+    if 1 < handed.len() {
+        tracing::warn!(
+            sockets = handed.len(),
+            "more than one socket was handed over; only the first is served, and clients of the others wait in vain"
+        );
+    }
     tracing::info!(
         "listening on the socket that was handed over, not where http.host and http.port or http.unix_socket say"
     );
