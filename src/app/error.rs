@@ -159,7 +159,7 @@ impl AppError {
         };
         match source.kind() {
             io::ErrorKind::AddrInUse => Some(
-                "another program has this port: stop it, or choose another with --port or LONGSHORE_PORT (0 takes one that is free)",
+                "another program has this port: stop it, or choose another with --port or LONGSHORE_PORT, or for operators with http.admin.port (0 takes one that is free)",
             ),
             io::ErrorKind::AddrNotAvailable => Some(
                 "this machine has no such address: choose another with --host or LONGSHORE_HOST (0.0.0.0 is all it has)",

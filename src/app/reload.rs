@@ -138,7 +138,7 @@ impl Reloader {
             Err(error) => {
                 self.failed.add(1);
                 tracing::error!(
-                    %error,
+                    error = net::with_causes(&error),
                     "the changed configuration cannot be used; the one from before stays in force"
                 );
             }

@@ -34,7 +34,7 @@ pub(super) struct HealthcheckArgs {
 
     /// Ask at this URL, of whichever machine, and read no settings
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "port", "live"])]
-    url: Option<Url>,
+    url: Option<String>,
 }
 
 /// How long the server has to answer.
@@ -45,7 +45,10 @@ const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 /// Asks the server on this machine how it is. Fails unless it says that it is well.
 pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     if let Some(url) = &args.url {
-        return ask_elsewhere(url);
+        let parsed = Url::parse(url).map_err(|error| {
+            format!("--url is {url:?}, which is no URL: {error}; write it whole, such as http://127.0.0.1:3000/readyz")
+        })?;
+        return ask_elsewhere(&parsed);
     }
     let flags = Flags {
         config: args.config.clone(),

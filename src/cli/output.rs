@@ -94,7 +94,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
                 .to_owned(),
         }]))
     };
-    let is_word = level.chars().all(|c| c.is_ascii_alphabetic());
+    let is_word = !level.contains(['=', ',', ':', '[']);
     if is_word && level.parse::<LevelFilter>().is_err() {
         return Err(refused("it is no level".to_owned()));
     }
@@ -274,6 +274,10 @@ mod tests {
         assert!(filter("[call]=debug").is_err());
         let typo = filter("information").expect_err("no level").to_string();
         assert!(typo.contains("it is no level"), "{typo}");
+        for word in ["hunter2", "info;debug"] {
+            let refused = filter(word).expect_err("refused").to_string();
+            assert!(refused.contains("it is no level"), "{refused}");
+        }
         for part in ["longshore::audit", "warn,h2", "3"] {
             assert!(filter(part).is_ok(), "{part}");
         }

@@ -43,6 +43,11 @@ pub(super) fn expand(text: &str, probe: &Probe, lenient: bool) -> Result<Expande
         let (reference, after) = reference
             .split_once('}')
             .ok_or_else(|| "`${` has no `}`; write `$${` for the text itself".to_owned())?;
+        if reference.contains("${") {
+            return Err(format!(
+                "`${{{reference}}}` has another `${{` in it; they cannot be within one another"
+            ));
+        }
         expanded.push_str(&value_of(reference, probe, lenient)?);
         substituted = true;
         rest = after;
@@ -147,6 +152,7 @@ mod tests {
             ("${}", "does not name"),
             ("${1}", "does not name"),
             ("${MISSING:+x}", "not understood"),
+            ("${MISSING:-${NAME}}", "within one another"),
         ] {
             let message = expand(written, &probe(), false).expect_err("an error");
             assert!(message.contains(part), "{message}");

@@ -135,6 +135,14 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
     }
     let mut read = Vec::new();
     for (name, path) in found {
+        if let Some(itself) = name.strip_suffix(IN_FILE)
+            && probe.variable(itself).is_some()
+            && schema::setting(&path).is_none()
+        {
+            let message = format!("{itself} is set too; unset one of them");
+            mistakes.push(Mistake::new(&[], &origin(name), None, message));
+            continue;
+        }
         let value = probe.variable(name).unwrap_or_default();
         let value = if name.starts_with(PREFIX) {
             value.to_owned()

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// Files that are watched.
 ///
@@ -19,6 +20,8 @@ pub(crate) struct Watch {
     teller: mpsc::Sender<()>,
     /// Tells of changes for as long as it lives.
     watcher: Option<RecommendedWatcher>,
+    /// Since when one of them is gone.
+    gone: Option<Instant>,
 }
 
 /// What a file looks like from outside: when it was written, how long it is, and which one it is.
@@ -26,6 +29,8 @@ type Look = (Option<SystemTime>, u64, u64);
 
 /// How long a file has to stay as it is before it counts as written.
 const SETTLE: Duration = Duration::from_millis(200);
+/// How long one that is gone is waited for, which is about to be written.
+const GONE: Duration = Duration::from_secs(5);
 /// How often files are looked at in any case.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -39,6 +44,7 @@ impl Watch {
             news,
             teller,
             watcher: None,
+            gone: None,
         };
         watch.follow(files);
         watch
@@ -80,7 +86,7 @@ impl Watch {
         self.seen = looks(&self.files);
     }
 
-    /// Waits until a file has changed and is complete. One that is gone is waited for.
+    /// Waits until a file has changed and is complete. One that is gone is waited for, for a while.
     pub(crate) async fn changed(&mut self) {
         if self.files.is_empty() {
             std::future::pending::<()>().await;
@@ -92,6 +98,7 @@ impl Watch {
             }
             let mut now = looks(&self.files);
             if now == self.seen {
+                self.gone = None;
                 // Something else has happened in the folder, and may go on, as where a log is written there.
                 tokio::time::sleep(SETTLE).await;
                 continue;
@@ -103,8 +110,10 @@ impl Watch {
                     break;
                 }
             }
-            if now != self.seen && now.iter().all(Option::is_some) {
-                self.seen = now;
+            let is_whole = now.iter().all(Option::is_some)
+                || GONE <= self.gone.get_or_insert_with(Instant::now).elapsed();
+            if now != self.seen && is_whole {
+                (self.seen, self.gone) = (now, None);
                 return;
             }
         }
@@ -175,6 +184,18 @@ mod tests {
             std::fs::write(&file, "4444").expect("written");
         })
         .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_stays_away_is_told_of_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, "1").expect("written");
+        let mut watch = Watch::new([file.clone()]);
+        hears(&mut watch, || std::fs::remove_file(&file).expect("removed")).await;
+        let again = tokio::time::timeout(PATIENCE, watch.changed()).await;
+        assert!(again.is_err());
+        hears(&mut watch, || std::fs::write(&file, "2").expect("written")).await;
     }
 
     #[tokio::test]

@@ -127,7 +127,20 @@ fn socket(path: &Path) -> Finding {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| Path::new("."));
+    if !folder.is_dir() {
+        let problem = format!("there is no folder {}", folder.display());
+        return Finding::failure(AREA, CHECK, problem)
+            .advise("make it, or name a path in another with http.unix_socket");
+    }
     if path.exists() {
+        #[cfg(unix)]
+        if !std::fs::metadata(path)
+            .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()))
+        {
+            let problem = format!("{} is there, and no socket", path.display());
+            return Finding::failure(AREA, CHECK, problem)
+                .advise("name another path with http.unix_socket, or take the file away");
+        }
         #[cfg(unix)]
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Finding::warning(

@@ -30,7 +30,7 @@ pub(super) struct DoctorArgs {
     /// Examine a deployed server instead, ours or anyone's, at the URL of its MCP endpoint: https://mcp.example.com/mcp.
     /// A token for it is read from the variable LONGSHORE_TOKEN
     #[arg(long, value_name = "URL")]
-    url: Option<Url>,
+    url: Option<String>,
 
     /// With --url: how long to hold a stream open, to see who cuts it off, in seconds; 120 and more find the usual limits
     /// of balancers
@@ -96,6 +96,12 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
                 Some(path) => std::fs::read(path).map_err(AppError::from)?,
                 None => Vec::new(),
             };
+            let url = Url::parse(&url).map_err(|error| {
+                let problem = format!(
+                    "--url is {url:?}, which is no URL: {error}; write it whole, such as https://mcp.example.com/mcp"
+                );
+                AppError::Arguments(problem)
+            })?;
             let remote = Remote {
                 url,
                 token: Probe::real()

@@ -516,6 +516,16 @@ fn secrets_may_be_in_files_of_their_own() {
         let message = load(&Flags::default(), &[variables]).expect_err("refused");
         assert!(message.contains(part), "{message}");
     }
+    std::fs::write(path, one).expect("written");
+    let both = [
+        ("LONGSHORE_SEAL__KEYS_FILE", path),
+        ("LONGSHORE_SEAL__KEYS", one),
+    ];
+    let message = load(&Flags::default(), &both).expect_err("refused");
+    assert!(
+        message.contains("LONGSHORE_SEAL__KEYS is set too"),
+        "{message}"
+    );
 }
 
 #[test]
