@@ -334,6 +334,51 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
 }
 
 #[test]
+fn nothing_is_concluded_from_answers_that_are_none() {
+    let refusing = answering(
+        "HTTP/1.1 403 Forbidden\r\nserver: Google Frontend\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    let said = doctor(&["--url", &at(refusing)], &[]);
+    assert_eq!(said.code, Some(1));
+    said.assert(
+        "protocol",
+        "sessions",
+        "failure",
+        &["403", "LONGSHORE_TOKEN", "roles/run.invoker"],
+    );
+    said.assert("protocol", "everything else", "skipped", &["no revision"]);
+    said.assert("authorization", "proof", "skipped", &["403"]);
+    let full = answering(
+        "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    let limited = doctor(&["--url", &at(full)], &[]);
+    limited.assert("protocol", "sessions", "failure", &["429"]);
+    limited.assert("protocol", "stateless", "skipped", &["429"]);
+    for said in [&said, &limited] {
+        for area in ["guards", "sessions", "streams"] {
+            let findings = said.json["findings"].as_array().expect("findings");
+            assert!(
+                findings.iter().all(|finding| finding["area"] != area),
+                "{:#}",
+                said.json
+            );
+        }
+    }
+    let empty = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 36\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}",
+    );
+    let said = doctor(&["--url", &at(empty)], &[]);
+    said.assert("protocol", "sessions", "failure", &["protocolVersion"]);
+    said.assert("protocol", "stateless", "warning", &["supportedVersions"]);
+    let error = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 73\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"out of order\"}}",
+    );
+    let said = doctor(&["--url", &at(error)], &[]);
+    said.assert("protocol", "sessions", "failure", &["out of order"]);
+    said.assert("protocol", "everything else", "skipped", &["no revision"]);
+}
+
+#[test]
 fn a_server_that_answers_everybody_is_told() {
     // It takes every message for the same one, wherever it comes from.
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"naive","version":"0"}}}"#;

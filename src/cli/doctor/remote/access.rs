@@ -145,7 +145,10 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report
     let at_root = metadata(wire, &root).await;
     if first.status != 401 {
         let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
-        report.add(if is_here || !first.is_success() {
+        report.add(if matches!(first.status, 403 | 429 | 500..) {
+            let seen = format!("what is asked of callers is not to be seen: `initialize` is answered {}", first.summary());
+            Finding::skipped(AREA, "proof", seen)
+        } else if is_here || !first.is_success() {
             Finding::ok(AREA, "proof", format!("none is asked for ({})", first.status))
         } else {
             Finding::warning(AREA, "proof", "none is asked for: whoever knows the URL may use the tools")

@@ -2,6 +2,7 @@
 
 use super::super::front::Front;
 use super::super::report::{Finding, Report};
+use super::limited;
 use super::protocol::{Eras, usual};
 use super::wire::Wire;
 
@@ -14,16 +15,17 @@ const SMALLER: [usize; 4] = [512 * 1024, 128 * 1024, 64 * 1024, 16 * 1024];
 pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut Report) {
     const AREA: &str = "protocol";
     const CHECK: &str = "large messages";
-    if eras.handshake.is_none() && !eras.stateless {
-        return;
-    }
-    let refusal = match attempt(wire, eras, LARGE).await {
+    let refused = match attempt(wire, eras, LARGE).await {
         Ok(()) => {
             let seen = format!("one of {} KiB is answered", LARGE / 1024);
             report.add(Finding::ok(AREA, CHECK, seen));
             return;
         }
-        Err(refusal) => refusal,
+        Err(None) => {
+            report.add(limited(AREA, CHECK));
+            return;
+        }
+        Err(Some(refused)) => refused,
     };
     let mut fits = 0;
     for bytes in SMALLER {
@@ -40,7 +42,7 @@ pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut
         AREA,
         CHECK,
         format!(
-            "one of {} KiB is refused ({refusal}), {most}: arguments of tools may be as large",
+            "one of {} KiB is refused ({refused}), {most}: arguments of tools may be as large",
             LARGE / 1024
         ),
     );
@@ -51,11 +53,12 @@ pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut
         .add(finding.advise("the server itself: http.limits.body_bytes (4 MiB unless it is set)"));
 }
 
-/// Why a message of a size is not answered.
-async fn attempt(wire: &Wire, eras: &Eras, bytes: usize) -> Result<(), String> {
+/// Why a message of a size is not answered; `None` if that is not for its size.
+async fn attempt(wire: &Wire, eras: &Eras, bytes: usize) -> Result<(), Option<String>> {
     let seen = wire.ask(&usual(wire, eras).padded(bytes)).await?;
-    if seen.is_success() {
-        return Ok(());
+    match seen {
+        seen if seen.is_result() => Ok(()),
+        seen if seen.is_limited() => Err(None),
+        seen => Err(Some(seen.summary())),
     }
-    Err(seen.summary())
 }

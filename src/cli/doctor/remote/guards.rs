@@ -4,16 +4,17 @@ use http::Method;
 use serde_json::json;
 
 use super::super::report::{Finding, Report};
-use super::protocol::{initialize, stateless};
+use super::limited;
+use super::protocol::{Eras, stateless, usual};
 use super::wire::{Ask, Seen, Wire};
 
 const AREA: &str = "guards";
 /// A name that nobody has (RFC 2606).
 const STRANGER: &str = "attacker.example";
 
-pub(super) async fn examine(wire: &Wire, origin: Option<&str>, report: &mut Report) {
-    host(wire, report).await;
-    strange_origin(wire, report).await;
+pub(super) async fn examine(wire: &Wire, eras: &Eras, origin: Option<&str>, report: &mut Report) {
+    host(wire, eras, report).await;
+    strange_origin(wire, eras, report).await;
     preflight(wire, origin, report).await;
 }
 
@@ -25,18 +26,19 @@ fn is_private(wire: &Wire) -> bool {
 }
 
 /// A page can make its own name resolve to an address behind a firewall; only `Host` tells (T-DNS).
-async fn host(wire: &Wire, report: &mut Report) {
+async fn host(wire: &Wire, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "Host";
     const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that answers 421: nginx: server { listen 443 ssl default_server; return 421; }";
-    let asked = Ask::message(wire, &initialize("2025-11-25")).host(STRANGER);
+    let asked = usual(wire, eras).host(STRANGER);
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_success() && is_private(wire) => Finding::failure(
+        Ok(seen) if seen.is_result() && is_private(wire) => Finding::failure(
             AREA,
             CHECK,
             format!("{STRANGER} is answered too: a web page can reach this server through a browser behind the firewall"),
         )
         .advise(ADVICE),
-        Ok(seen) if seen.is_success() => Finding::warning(
+        Ok(seen) if seen.is_limited() => limited(AREA, CHECK),
+        Ok(seen) if seen.is_result() => Finding::warning(
             AREA,
             CHECK,
             format!("{STRANGER} is answered too"),
@@ -47,14 +49,18 @@ async fn host(wire: &Wire, report: &mut Report) {
     });
 }
 
-async fn strange_origin(wire: &Wire, report: &mut Report) {
+async fn strange_origin(wire: &Wire, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "Origin";
     let strange = format!("https://{STRANGER}");
-    let asked = Ask::message(wire, &initialize("2025-11-25")).header("origin", &*strange);
+    let asked = usual(wire, eras).header("origin", &*strange);
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };
-    if !seen.is_success() {
+    if seen.is_limited() {
+        report.add(limited(AREA, CHECK));
+        return;
+    }
+    if !seen.is_result() {
         report.add(Finding::ok(
             AREA,
             CHECK,

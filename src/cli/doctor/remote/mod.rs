@@ -121,13 +121,27 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         return Ok(());
     }
     let eras = protocol::examine(&wire, report).await;
+    if eras.handshake.is_none() && !eras.stateless {
+        report.add(Finding::skipped(
+            "protocol",
+            "everything else",
+            "no revision is spoken with this caller, so that answers say nothing of guards, sessions and streams",
+        ));
+        return Ok(());
+    }
     bodies::examine(&wire, front, &eras, report).await;
-    guards::examine(&wire, remote.origin.as_deref(), report).await;
+    guards::examine(&wire, &eras, remote.origin.as_deref(), report).await;
     let session =
         sessions::examine(&wire, remote.connections, eras.handshake.as_deref(), report).await;
     streams::examine(&wire, front, session.as_deref(), &eras, remote.hold, report).await;
     sessions::end(&wire, session.as_deref(), report).await;
     Ok(())
+}
+
+/// What cannot be told since the server has been asked too often.
+fn limited(area: &'static str, check: &str) -> Finding {
+    let seen = "the server takes no more requests for now (429): ask again later, or with a token that may ask more";
+    Finding::skipped(area, check, seen)
 }
 
 fn listed(addresses: &[std::net::IpAddr]) -> String {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::report::{Finding, Report};
+use super::limited;
 use super::wire::{Ask, Seen, Wire};
 
 const AREA: &str = "protocol";
@@ -89,16 +90,42 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
                     });
                     eras.handshake = Some(revision.to_owned());
                 }
-                _ => report.add(refused("sessions", "`initialize`", &seen)),
+                _ if seen.is_result() => {
+                    let named = match revision {
+                        Some(revision) => format!("{revision:?}"),
+                        None => "none".to_owned(),
+                    };
+                    let problem = format!(
+                        "`initialize` names {named} as protocolVersion, which has to be {} or one before",
+                        HANDSHAKE[0]
+                    );
+                    report.add(
+                        Finding::failure(AREA, "sessions", problem)
+                            .advise("a newer version of the server or its SDK: clients end the connection at this"),
+                    );
+                }
+                _ => report.add(refused(wire, &seen)),
             }
         }
         Err(problem) => report.add(Finding::failure(AREA, "sessions", problem)),
     }
     match wire.ask(&stateless(wire, "server/discover", json!({}))).await {
-        Ok(seen) if seen.json()["result"].is_object() => {
-            eras.stateless = true;
-            report.add(Finding::ok(AREA, "stateless", format!("it speaks {STATELESS}")));
+        Ok(seen) if seen.is_result() => {
+            let versions = &seen.json()["result"]["supportedVersions"];
+            let named = versions.as_array();
+            eras.stateless = named.is_some_and(|all| all.iter().any(|one| one == STATELESS));
+            report.add(if eras.stateless {
+                Finding::ok(AREA, "stateless", format!("it speaks {STATELESS}"))
+            } else {
+                Finding::warning(
+                    AREA,
+                    "stateless",
+                    format!("`server/discover` is answered, and {STATELESS} is not in its supportedVersions ({versions})"),
+                )
+                .advise("a newer version of the server; one that does not know a method has to answer -32601")
+            });
         }
+        Ok(seen) if seen.is_limited() => report.add(limited(AREA, "stateless")),
         Ok(seen) => report.add(
             Finding::warning(
                 AREA,
@@ -118,9 +145,11 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
     eras
 }
 
-fn refused(check: &str, what: &str, seen: &Seen) -> Finding {
-    Finding::failure(AREA, check, format!("{what} is answered {}", seen.summary())).advise(
+fn refused(wire: &Wire, seen: &Seen) -> Finding {
+    let problem = format!("`initialize` is answered {}", seen.summary());
+    Finding::failure(AREA, "sessions", problem).advise(
         match seen.status {
+            401 | 403 if wire.token.is_none() => "put a token into the variable LONGSHORE_TOKEN, and ask again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a firewall for the web may refuse what is no browser",
             401 | 403 => "the token in LONGSHORE_TOKEN is not accepted: its audience has to be this server, and its scopes those of auth.oauth.scopes",
             421 => "the server does not know the name under which it was asked: http.allowed_hosts",
             406 | 415 => "something in front changes Accept or Content-Type",
@@ -139,6 +168,7 @@ async fn negotiation(wire: &Wire, report: &mut Report) {
     };
     let answer = seen.json();
     report.add(match answer["result"]["protocolVersion"].as_str() {
+        None if seen.is_limited() => limited(AREA, "negotiation"),
         Some(revision) => Finding::ok(AREA, "negotiation", format!("whoever asks for another is offered {revision}")),
         None => Finding::warning(
             AREA,
@@ -161,10 +191,16 @@ async fn accept(wire: &Wire, eras: &Eras, report: &mut Report) {
             Some(accept) => usual(wire, eras).header("accept", accept),
             None => usual(wire, eras).without("accept"),
         };
-        let status = wire.ask(&asked).await.map_or(0, |seen| seen.status);
-        if status != 200 {
-            refused.push(format!("{} {status}", accept.unwrap_or("none")));
-        }
+        let said = match wire.ask(&asked).await {
+            Ok(seen) if seen.is_result() => continue,
+            Ok(seen) if seen.is_limited() => {
+                report.add(limited(AREA, "Accept"));
+                return;
+            }
+            Ok(seen) => seen.summary(),
+            Err(problem) => problem,
+        };
+        refused.push(format!("{}: {said}", accept.unwrap_or("none")));
     }
     report.add(if refused.is_empty() {
         Finding::ok(AREA, "Accept", "answered whatever it says")
@@ -172,7 +208,7 @@ async fn accept(wire: &Wire, eras: &Eras, report: &mut Report) {
         Finding::warning(
             AREA,
             "Accept",
-            format!("clients that do not name both forms are refused: {}", refused.join(", ")),
+            format!("clients that do not name both forms are refused: {}", refused.join("; ")),
         )
         .advise("http.strict_accept = false; or have the proxy set it: nginx: proxy_set_header Accept \"application/json, text/event-stream\"")
     });
@@ -188,7 +224,8 @@ async fn slash(wire: &Wire, eras: &Eras, report: &mut Report) {
     };
     let asked = usual(wire, eras).at(other.clone());
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_success() => Finding::ok(AREA, CHECK, format!("{other} is the same")),
+        Ok(seen) if seen.is_result() => Finding::ok(AREA, CHECK, format!("{other} is the same")),
+        Ok(seen) if seen.is_limited() => limited(AREA, CHECK),
         Ok(seen) if seen.redirect().is_some() => Finding::warning(
             AREA,
             CHECK,
@@ -220,7 +257,9 @@ async fn content_type(wire: &Wire, eras: &Eras, report: &mut Report) {
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };
-    report.add(if seen.is_success() {
+    report.add(if seen.is_limited() {
+        limited(AREA, CHECK)
+    } else if seen.is_result() {
         Finding::warning(
             AREA,
             CHECK,

@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::super::report::{Finding, Report};
+use super::limited;
 use super::protocol::initialize;
 use super::wire::{Ask, Wire};
 
@@ -35,6 +36,7 @@ pub(super) async fn examine(
     let asked = of_session(wire, &told, &id, revision);
     if let Ok(seen) = wire.ask(&asked).await
         && seen.status != 202
+        && !seen.is_limited()
     {
         report.add(
             Finding::warning(AREA, "notification", format!("answered {} instead of 202", seen.summary()))
@@ -66,6 +68,9 @@ fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
             format!("a session holds on {connections} connections, without affinity"),
         );
     }
+    if statuses.contains_key("429") && fine + statuses["429"] == connections {
+        return limited(AREA, CHECK);
+    }
     let others: Vec<_> = statuses
         .iter()
         .filter(|(status, _)| *status != "200")
@@ -96,7 +101,9 @@ async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };
-    report.add(if seen.status == 404 {
+    report.add(if seen.is_limited() {
+        limited(AREA, CHECK)
+    } else if seen.status == 404 {
         Finding::ok(AREA, CHECK, "404: clients begin a new one")
     } else {
         Finding::warning(
@@ -165,5 +172,7 @@ mod tests {
             "{found:?}"
         );
         assert!(found.advice[0].contains("seal.keys"));
+        assert_eq!(of(&[("200", 3), ("429", 5)]).status, Status::Skipped);
+        assert_eq!(of(&[("404", 3), ("429", 5)]).status, Status::Failure);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::front::Front;
 use super::super::report::{Finding, Report};
+use super::limited;
 use super::protocol::{Eras, stateless};
 use super::wire::{Ask, More, Open, Wire};
 use crate::net::{EventDecoder, Said};
@@ -62,7 +63,9 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
     };
     if !stream.is_stream() {
         let status = stream.status;
-        report.add(if status == 200 {
+        report.add(if status == 429 {
+            limited(AREA, CHECK)
+        } else if status == 200 {
             Finding::failure(
                 AREA,
                 CHECK,
@@ -193,6 +196,10 @@ async fn of_session(
                 CHECK,
                 "405: the server has no such stream",
             ));
+            None
+        }
+        429 => {
+            report.add(limited(AREA, CHECK));
             None
         }
         status => {

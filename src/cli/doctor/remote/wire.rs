@@ -330,6 +330,16 @@ impl Seen {
         (200..300).contains(&self.status)
     }
 
+    /// Whether the request was done, which its status alone does not say.
+    pub(super) fn is_result(&self) -> bool {
+        self.is_success() && self.json()["result"].is_object()
+    }
+
+    /// Whether it was refused for how many there are (RFC 6585, section 4): it says nothing of what was asked.
+    pub(super) fn is_limited(&self) -> bool {
+        self.status == 429
+    }
+
     /// Whether it redirects, and where to.
     pub(super) fn redirect(&self) -> Option<&str> {
         (300..400)
