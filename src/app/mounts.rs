@@ -127,6 +127,20 @@ pub(super) fn build(
                 setting = %format_args!("mounts.{name}"),
                 "nothing that is offered fits: the endpoint is empty"
             );
+        } else if let Some(mount) = config.mounts.get(&name) {
+            let is_plain = |tool: &&String| !tool.contains(['*', '?', '[', '{']);
+            let absent = mount
+                .tools
+                .iter()
+                .filter(is_plain)
+                .filter(|tool| whole.tool(tool).is_none());
+            for tool in absent {
+                tracing::warn!(
+                    setting = %format_args!("mounts.{name}.tools"),
+                    tool,
+                    "no tool of that name is offered, unless an upstream server does later"
+                );
+            }
         }
         let settings = has.config(&name, config);
         check_verbs(&settings, &catalog)?;

@@ -110,8 +110,13 @@ impl AuditConfig {
         self.file.is_some() || self.stderr || self.otlp
     }
 
+    /// Whether records are demanded, and nobody would know of one that was written.
+    pub(crate) fn lacks_a_place(&self) -> bool {
+        self.required && self.file.is_none() && !self.stderr
+    }
+
     pub(super) fn check(&self) -> Result<(), AuditError> {
-        if self.required && self.file.is_none() && !self.stderr {
+        if self.lacks_a_place() {
             return Err(AuditError::NothingToWriteTo);
         }
         if self.queue == 0 {

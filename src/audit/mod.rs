@@ -47,10 +47,10 @@ impl Audit {
         config: &AuditConfig,
         telemetry: &Telemetry,
     ) -> Result<Option<Arc<Self>>, AuditError> {
+        config.check()?;
         if !config.is_on() {
             return Ok(None);
         }
-        config.check()?;
         if config.otlp && !records_are_sent() {
             tracing::warn!(
                 setting = "audit.otlp",

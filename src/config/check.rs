@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::{Config, Transport};
 use crate::auth::{PublicUrl, is_scope};
 use crate::environment::Probe;
@@ -130,7 +132,10 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         }
     }
     if let Some((setting, advice)) = config.server.messages.problem() {
-        find(format!("{setting} cannot be what it is"), advice);
+        find(
+            format!("{setting} is {}", value_of(config, setting)),
+            advice,
+        );
     }
     for (setting, value, range) in bounded(config) {
         if !range.contains(&value) {
@@ -198,7 +203,10 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         );
     }
     if let Some((setting, problem)) = config.limits.problem() {
-        find(format!("{setting} cannot be what it is"), problem);
+        find(
+            format!("{setting} is {}", value_of(config, &setting)),
+            problem,
+        );
     }
     let limits = &http.limits;
     for (zero, name) in [
@@ -250,6 +258,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         (limits.http2_streams == 0, "http.limits.http2_streams"),
         (config.http.blocking_threads == 0, "http.blocking_threads"),
         (config.stdio.message_bytes == 0, "stdio.message_bytes"),
+        (config.audit.queue == 0, "audit.queue"),
         (config.state.memory_bytes == 0, "state.memory_bytes"),
         (config.state.timeout_ms == 0, "state.timeout_ms"),
         (
@@ -319,6 +328,25 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "give operators a port of their own, or leave it out",
         );
     }
+    if http.admin.host.is_some() && http.admin.port.is_none() {
+        find(
+            "http.admin.host is set, and http.admin.port is not: nothing would listen there"
+                .to_owned(),
+            "name the port for operators too, or leave the host out",
+        );
+    }
+    if http.tls.client_optional && http.tls.client_authorities.is_none() {
+        find(
+            "http.tls.client_optional is set, and http.tls.client_authorities is not: nobody would be asked for a certificate".to_owned(),
+            "name the file with the authorities of clients' certificates, or leave it out",
+        );
+    }
+    if config.audit.lacks_a_place() {
+        find(
+            "audit.required is true, and nothing is written here".to_owned(),
+            "set audit.file or audit.stderr: whether a collector has kept a record is not known in time",
+        );
+    }
     if let Some(workers) = http.workers.filter(|workers| WORKERS_MAX < *workers) {
         find(
             format!("http.workers is {workers}"),
@@ -332,6 +360,29 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         );
     }
     findings
+}
+
+/// The value of a setting, by its name; parts of which may have dots in them, as names of tools do.
+fn value_of(config: &Config, setting: &str) -> Value {
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    let mut rest = setting;
+    while let Some(settings) = value.as_object_mut().filter(|_| !rest.is_empty()) {
+        let leads = |name: &&String| {
+            let after = rest.strip_prefix(name.as_str());
+            after.is_some_and(|after| after.is_empty() || after.starts_with('.'))
+        };
+        let Some(name) = settings
+            .keys()
+            .filter(leads)
+            .max_by_key(|name| name.len())
+            .cloned()
+        else {
+            return Value::Null;
+        };
+        rest = rest[name.len()..].trim_start_matches('.');
+        value = settings.remove(&name).unwrap_or_default();
+    }
+    value
 }
 
 /// Settings that have a least and a most, with what they are.
@@ -423,7 +474,7 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -457,6 +508,26 @@ mod tests {
             (
                 json!({"http": {"port": 4000, "admin": {"port": 4000, "host": "0.0.0.0"}}}),
                 "http.admin.port is 4000, which clients have already",
+            ),
+            (
+                json!({"http": {"admin": {"host": "127.0.0.1"}}}),
+                "http.admin.host is set, and http.admin.port is not: nothing would listen there",
+            ),
+            (
+                json!({"http": {"tls": {"client_optional": true}}}),
+                "http.tls.client_optional is set, and http.tls.client_authorities is not: nobody would be asked for a certificate",
+            ),
+            (
+                json!({"audit": {"required": true}}),
+                "audit.required is true, and nothing is written here",
+            ),
+            (
+                json!({"limits": {"memory_high_percent": 95}}),
+                "limits.memory_critical_percent is 90",
+            ),
+            (
+                json!({"limits": {"tools": {"a.b": {"per_second": -1.0}}}}),
+                "limits.tools.a.b.per_second is -1.0",
             ),
         ] {
             assert_eq!(problems(config), [problem]);

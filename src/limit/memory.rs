@@ -23,14 +23,11 @@ impl Pressure {
         }
     }
 
-    /// What the settings make of so many bytes in use. Where nothing is limited nobody is asked how many these are.
-    pub(super) fn find(config: &LimitConfig, in_use: impl FnOnce() -> Option<u64>) -> Self {
+    /// What the settings make of so many bytes in use.
+    pub(super) fn find(config: &LimitConfig, in_use: u64) -> Self {
         if config.memory_bytes == 0 {
             return Self::None;
         }
-        let Some(in_use) = in_use() else {
-            return Self::None;
-        };
         let from = |percent: u8| {
             let bytes = u128::from(config.memory_bytes) * u128::from(percent) / 100;
             bytes <= u128::from(in_use)
@@ -44,19 +41,21 @@ impl Pressure {
         }
     }
 
-    /// Says in the log that it is another one now.
-    pub(super) fn tell(self, before: Self) {
+    /// Says in the log that it is another one now, and of how many bytes that may be in use how many are.
+    pub(super) fn tell(self, limit: u64, in_use: u64) {
         let setting = "limits.memory_bytes";
         match self {
-            Self::None => tracing::info!(setting, ?before, "there is memory again"),
+            Self::None => tracing::info!(setting, limit, in_use, "there is memory again"),
             Self::High => tracing::warn!(
                 setting,
-                ?before,
+                limit,
+                in_use,
                 "memory is short: no sessions begin, and connections are closed once they are answered"
             ),
             Self::Critical => tracing::error!(
                 setting,
-                ?before,
+                limit,
+                in_use,
                 "memory is nearly used up: requests are refused until there is some again"
             ),
         }

@@ -335,11 +335,14 @@ impl Limits {
     /// Takes note of how much memory is in use, if that is limited; says how short it is.
     pub(crate) fn look_at_memory(&self, in_use: impl FnOnce() -> Option<u64>) -> Pressure {
         let rules = self.rules.load();
+        let limit = rules.config.memory_bytes;
+        // Where nothing is limited nobody is asked, and where nobody knows nothing is short.
+        let in_use = (limit != 0).then(in_use).flatten().unwrap_or_default();
         let found = Pressure::find(&rules.config, in_use);
         let before = Pressure::of(self.memory.swap(found as u8, Relaxed));
         if before != found {
             self.note();
-            found.tell(before);
+            found.tell(limit, in_use);
         }
         found
     }

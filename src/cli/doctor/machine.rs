@@ -42,6 +42,9 @@ pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
         report.add(open_files(loaded));
         report.add(workers(loaded));
         report.add(memory(loaded));
+        if let Some(finding) = memory_limit(config.limits.memory_bytes) {
+            report.add(finding);
+        }
         report.add(callers(config, probe));
         report.add(seal_keys(config, probe));
         if let Some(finding) = certificate(config) {
@@ -275,6 +278,15 @@ fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
         .advise("or less to keep: http.limits.connections, state.memory_bytes, server.contents_cache_bytes")
 }
 
+/// Whether so many bytes, at which requests are refused, are in use before the first one comes. 0 is no limit.
+fn memory_limit(bytes: u64) -> Option<Finding> {
+    (1..BASE_BYTES).contains(&bytes).then(|| {
+        let seen = format!("limits.memory_bytes is {bytes}: an idle server may have that in use, and refuses everything then");
+        Finding::warning(AREA, "memory limit", seen)
+            .advise(format!("give it at least {BASE_BYTES}, or leave it out: in a container there is a limit in any case"))
+    })
+}
+
 fn callers(config: &Config, probe: &Probe) -> Finding {
     const CHECK: &str = "callers";
     if config.auth.proves_anything() {
@@ -487,6 +499,8 @@ mod tests {
         let little = judge_memory(100 << 20, "memory.max", 101 << 20);
         assert_eq!(little.status, Status::Warning);
         assert!(little.advice[0].contains("memory: 128Mi"), "{little:?}");
+        assert_eq!((memory_limit(0), memory_limit(BASE_BYTES)), (None, None));
+        assert!(memory_limit(BASE_BYTES - 1).is_some());
     }
 
     #[test]
