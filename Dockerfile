@@ -3,7 +3,7 @@
 # Two images:
 #
 #   docker build -t longshore .                             the server alone, static, on nothing else
-#   docker build -t longshore:runtime --target runtime .    on Debian with Node, Python and git, for stdio upstreams
+#   docker build -t longshore:runtime --target runtime .    on Debian with Node, Python, uv and git, for stdio upstreams
 #                                                           and commands
 #
 # A program that was built elsewhere goes in with `--build-arg FROM=prebuilt`: `deploy/image.sh` does that, and checks
@@ -11,6 +11,8 @@
 
 ARG RUST=1.95
 ARG DEBIAN=bookworm
+# That of the stage `runtime`: what is run there may want a newer Node, and the program needs nothing of it.
+ARG RUNTIME_DEBIAN=trixie
 # `build`, or `prebuilt` for what lies in target/image/.
 ARG FROM=build
 
@@ -57,16 +59,18 @@ COPY target/image/ /
 
 FROM ${FROM} AS rootfs
 
-FROM debian:${DEBIAN}-slim AS runtime
+FROM debian:${RUNTIME_DEBIAN}-slim AS runtime
+ARG UV=0.13.9
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates git nodejs npm python3 python3-pip python3-venv \
     && rm -rf /var/lib/apt/lists/* \
+    && python3 -m pip install --no-cache-dir --break-system-packages "uv==${UV}" \
     && groupadd --gid 65532 longshore \
     && useradd --uid 65532 --gid 65532 --create-home --home-dir /home/longshore longshore
 COPY --from=rootfs /longshore /usr/local/bin/longshore
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Longshore" \
-      org.opencontainers.image.description="An MCP server runtime, with Node, Python and git" \
+      org.opencontainers.image.description="An MCP server runtime, with Node, Python, uv and git" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
 # Package runners keep what they fetch there; mount a volume to keep it over restarts.

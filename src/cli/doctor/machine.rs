@@ -407,7 +407,7 @@ fn program(of: String, command: &str, folders: &str) -> Finding {
         Some(path) => Finding::ok("programs", of, path.display().to_string()),
         None => Finding::failure("programs", of, format!("there is no program {command}"))
             .advise(format!(
-                "install {command}, or write its whole path; images: the variant `runtime` has Node, Python and git (image.variant: runtime)"
+                "install {command}, or write its whole path; images: the variant `runtime` has Node, Python, uv and git (image.variant: runtime)"
             )),
     }
 }
