@@ -366,6 +366,7 @@ fn what_has_to_be_recorded_and_cannot_be_is_not_done() {
     while get("/readyz").status == 200 {}
     let refused = said("hi").send(&server);
     refused.error(503, 503, "1");
+    assert_eq!(refused.header("retry-after"), Some("2"));
     assert_eq!(refused.json()["error"]["data"]["setting"], "audit.required");
     // What calls nothing is answered.
     Stateless::new("tools/list", json!({}))

@@ -270,8 +270,18 @@ pub(super) struct Turned {
     pub(super) recorded: bool,
 }
 
-/// Leaves word of why a message was refused.
+/// Leaves word of why a message was refused, and says when it is worth asking again where that passes by itself and has no
+/// time of its own, as limits have.
 pub(super) fn note_refusal(response: &mut Response<Body>, refusal: &Refusal) {
+    let seconds = match refusal {
+        Refusal::StateUnavailable | Refusal::Unrecorded => Some("2"),
+        Refusal::TooManyStreams => Some("5"),
+        _ => None,
+    };
+    if let Some(seconds) = seconds {
+        let seconds = HeaderValue::from_static(seconds);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
     response.extensions_mut().insert(Turned {
         reason: refusal.reason(),
         limit: None,

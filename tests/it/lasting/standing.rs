@@ -185,7 +185,9 @@ fn a_session_has_so_many_streams_and_no_more() {
             head
         })
     };
-    let body = refused().expect("a refusal").json();
+    let refusal = refused().expect("a refusal");
+    assert_eq!(refusal.header("retry-after"), Some("5"));
+    let body = refusal.json();
     assert_eq!(
         body["error"]["data"]["setting"],
         "server.streams.per_session"

@@ -366,7 +366,7 @@ fn calls_do_not_depend_on_redis() {
         assert_eq!(answer["result"]["isError"], false);
         let [header] = session.headers();
         let head = it.server.connect().get(&[header, ("last-event-id", "s-1")]);
-        assert_eq!(head.status, 503);
+        assert_eq!((head.status, head.header("retry-after")), (503, Some("2")));
     }
     redis.start_again();
     // And it is found again.
