@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -191,6 +191,11 @@ impl Files {
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(TlsError::Unusable)?;
+        if self.client_authorities.is_some() {
+            // A session that is resumed brings its client certificate back without another look at its end.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         config.alpn_protocols = vec![HTTP_2.to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
