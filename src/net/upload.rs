@@ -9,6 +9,9 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+/// Maximum size of a request's trailers, as over HTTP/1: nobody sends any.
+const TRAILER_BYTES_MAX: usize = 16 * 1024;
+
 /// What comes in on a stream of HTTP/2, from its first byte to its trailers.
 #[derive(Debug)]
 pub(crate) struct Upload {
@@ -30,6 +33,15 @@ impl Upload {
             read: false,
         }
     }
+}
+
+/// The size of header fields, in bytes.
+#[cold]
+fn size(fields: &HeaderMap) -> usize {
+    let sizes = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    sizes.sum()
 }
 
 impl HttpBody for Upload {
@@ -61,6 +73,9 @@ impl HttpBody for Upload {
             }
         }
         Poll::Ready(match ready!(upload.stream.poll_trailers(cx)) {
+            Ok(Some(trailers)) if TRAILER_BYTES_MAX < size(&trailers) => {
+                Some(Err(Reason::ENHANCE_YOUR_CALM.into()))
+            }
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
             Err(error) if error.reason() == Some(Reason::NO_ERROR) => None,
             Err(error) => Some(Err(error)),
