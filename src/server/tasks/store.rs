@@ -36,6 +36,9 @@ const PART_BYTES: usize = 200 * 1024;
 pub(super) const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
 /// How many tasks of one owner are listed; older ones can still be asked for by their ids.
 const LISTED_MAX: usize = 10_000;
+/// Maximum number of tasks that are looked up for one page, those that are forgotten included. A page that ends for it has a
+/// cursor, and may be empty.
+const LOOKED_UP_MAX: usize = 500;
 /// How often a record is read anew because somebody else was faster.
 const TRIES: usize = 50;
 
@@ -140,7 +143,7 @@ impl Tasks {
         max: usize,
     ) -> Result<(Vec<Record>, Option<u64>), StateError> {
         let log = self.list_of(owner);
-        let (mut found, mut at) = (Vec::new(), after);
+        let (mut found, mut at, mut looked_up) = (Vec::new(), after, 0);
         loop {
             let page = self.state.read_after(&log, at, max - found.len()).await?;
             let Some(page) = page.filter(|page| !page.entries.is_empty()) else {
@@ -157,7 +160,8 @@ impl Tasks {
             if page.last <= at {
                 return Ok((found, None));
             }
-            if max <= found.len() {
+            looked_up += page.entries.len();
+            if max <= found.len() || LOOKED_UP_MAX <= looked_up {
                 return Ok((found, Some(at)));
             }
         }
