@@ -7,8 +7,8 @@ use crate::limit::Pressure;
 use crate::server::Server;
 use crate::telemetry;
 
-/// How often.
-const EVERY: Duration = Duration::from_secs(1);
+/// How often it looks: large results can fill what is left within a second.
+const EVERY: Duration = Duration::from_millis(200);
 
 /// Has the server hold to its limit of memory, for as long as it is polled. While there is nearly none left it is not
 /// ready, so that requests are sent elsewhere.

@@ -122,7 +122,7 @@ struct Holder {
 }
 
 /// By digest. Whoever measures how long a look-up takes learns something of digests, and from these nothing of keys.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Table(HashMap<KeyHash, Arc<Principal>, foldhash::fast::RandomState>);
 
 impl fmt::Debug for Table {
@@ -171,8 +171,7 @@ impl ApiKeys {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         self.fixed.store(other.fixed.into_inner());
         self.implied.store(other.implied.into_inner());
-        self.table.store(other.table.into_inner());
-        self.changes.note();
+        self.replace(Arc::unwrap_or_clone(other.table.into_inner()));
         *seen = other
             .seen
             .into_inner()
@@ -195,11 +194,33 @@ impl ApiKeys {
                     keys = table.0.len(),
                     "API keys have changed and were read again"
                 );
-                self.table.store(Arc::new(table));
-                self.changes.note();
+                self.replace(table);
                 *seen = read;
             }
             Err(error) => self.keep(&error),
+        }
+    }
+
+    /// Puts another table in force. A key that is in both and stands for the same keeps its principal; the principals of all
+    /// other keys are withdrawn.
+    fn replace(&self, mut table: Table) {
+        let before = self.table.load_full();
+        for (key, principal) in &mut table.0 {
+            if let Some(known) = before.0.get(key).filter(|known| is_same(known, principal)) {
+                *principal = Arc::clone(known);
+            }
+        }
+        let table = Arc::new(table);
+        self.table.store(Arc::clone(&table));
+        self.changes.note();
+        for (key, principal) in &before.0 {
+            let stays = table
+                .0
+                .get(key)
+                .is_some_and(|now| Arc::ptr_eq(now, principal));
+            if !stays {
+                principal.withdraw();
+            }
         }
     }
 
@@ -251,7 +272,6 @@ impl ApiKeys {
     fn table_of(&self, read: &[Holder]) -> Result<Table, AuthSetupError> {
         let mut table = Table::default();
         let mut principals: HashMap<&str, Arc<Principal>> = HashMap::new();
-        let old = self.table.load();
         let fixed = self.fixed.load();
         let implied = self.implied.load();
         for holder in fixed.iter().chain(read) {
@@ -267,22 +287,14 @@ impl ApiKeys {
                     groups: groups.map(|group| group.as_str().into()).collect(),
                     ..Facts::default()
                 };
-                let unchanged = old.0.values().find(|p| {
-                    p.name() == name
-                        && p.scopes().eq(facts.scopes.iter().map(|s| &**s))
-                        && p.groups().eq(facts.groups.iter().map(|g| &**g))
-                });
-                match unchanged {
-                    Some(principal) => Arc::clone(principal),
-                    None => {
-                        let marks = [holder.name.as_str()];
-                        let principal = Principal::of(PrincipalKind::ApiKey, &name, &marks);
-                        Arc::new(principal.with_facts(facts))
-                    }
-                }
+                let marks = [holder.name.as_str()];
+                let principal = Principal::of(PrincipalKind::ApiKey, &name, &marks);
+                Arc::new(principal.with_facts(facts))
             });
             for key in &holder.keys {
-                let before = table.0.insert(*key, Arc::clone(principal));
+                // Each key can be taken away by itself.
+                let own = Arc::new(principal.by_another_credential());
+                let before = table.0.insert(*key, own);
                 if before.is_some_and(|before| before != *principal) {
                     return Err(AuthSetupError::SharedKey {
                         name: holder.name.clone(),
@@ -304,6 +316,11 @@ impl ApiKeys {
         verify_slices_are_equal(&known.0, &hash.0).ok()?;
         Some(Arc::clone(principal))
     }
+}
+
+/// Returns true if two principals are called the same and may do the same.
+fn is_same(one: &Principal, other: &Principal) -> bool {
+    one == other && one.scopes().eq(other.scopes()) && one.groups().eq(other.groups())
 }
 
 impl Proof for ApiKeys {
@@ -608,5 +625,26 @@ mod tests {
                 .name(),
             "key:alice"
         );
+    }
+
+    #[test]
+    fn a_key_that_is_taken_away_withdraws_who_it_proved_and_nobody_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("keys");
+        let (one, two) = ("lsk_the-first-key-of-alice", "lsk_the-second-key-of-alice");
+        let bobs = "lsk_the-only-key-that-bob-has";
+        std::fs::write(&file, format!("alice {one}\nalice {two}\nbob {bobs}\n")).expect("written");
+        let config = AuthConfig {
+            api_keys_file: Some(file.clone()),
+            ..AuthConfig::default()
+        };
+        let keys = ApiKeys::new(&config).expect("keys");
+        let all = [one, two, bobs].map(|key| keys.find(key).expect("a key"));
+        std::fs::write(&file, format!("alice {two}\nbob {bobs}\n")).expect("written");
+        keys.refresh();
+        assert_eq!([true, false, false], all.clone().map(|p| p.is_withdrawn()));
+        // A configuration that says the same changes nothing.
+        keys.take_on(ApiKeys::new(&config).expect("keys"));
+        assert_eq!([true, false, false], all.map(|p| p.is_withdrawn()));
     }
 }

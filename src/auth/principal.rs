@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -31,7 +32,13 @@ pub struct Principal {
     kind: PrincipalKind,
     facts: Facts,
     standing: Standing,
+    /// Its credential was taken away.
+    withdrawn: Withdrawn,
 }
+
+/// Set when the credential that proved a principal is taken away. A copy of a principal shares it.
+#[derive(Clone, Debug, Default)]
+struct Withdrawn(Arc<AtomicBool>);
 
 /// What is known of a principal beside its name.
 #[derive(Clone, Default)]
@@ -117,7 +124,26 @@ impl Principal {
             kind,
             facts: Facts::default(),
             standing: Standing::default(),
+            withdrawn: Withdrawn::default(),
         }
+    }
+
+    /// The same principal, proved by another credential.
+    pub(super) fn by_another_credential(&self) -> Self {
+        Self {
+            withdrawn: Withdrawn::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Notes that the credential that proved it was taken away.
+    pub(super) fn withdraw(&self) {
+        self.withdrawn.0.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the credential that proved it was taken away, so that nothing may go on in its name.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.withdrawn.0.load(Ordering::Acquire)
     }
 
     /// What it remembers of the policy.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -18,6 +19,7 @@ use super::ask::{
 };
 use super::outlet::Outlet;
 use crate::auth::Principal;
+use crate::net::ShareKey;
 use crate::protocol::{ClientAbility, SamplingRequest};
 use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 
@@ -26,6 +28,10 @@ use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 /// It looks the same whatever revision of the protocol the caller speaks.
 pub struct CallContext {
     pub(crate) principal: Arc<Principal>,
+    /// The share of what callers use together that is its caller's.
+    pub(crate) share: ShareKey,
+    /// The client's address, over HTTP.
+    pub(crate) address: Option<IpAddr>,
     pub(crate) session: Option<Arc<str>>,
     pub(crate) request_id: RequestId,
     /// `_meta` as it came in, if it has members that the protocol gives no meaning to.
@@ -48,6 +54,8 @@ impl CallContext {
     pub fn for_test() -> Self {
         Self {
             principal: Arc::new(Principal::anonymous()),
+            share: ShareKey::NONE,
+            address: None,
             session: None,
             request_id: RequestId::from_json("1"),
             meta: None,

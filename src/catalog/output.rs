@@ -38,6 +38,17 @@ impl Default for OutputContent {
 }
 
 impl Output {
+    /// A lower bound for the size of the result as it is sent, as far as that takes no time to find.
+    #[inline]
+    pub(crate) fn weight(&self) -> usize {
+        let structured = self.structured.as_ref().map_or(0, String::len);
+        match &self.content {
+            OutputContent::Text(text) => text.len() + structured,
+            OutputContent::Structured => 2 * structured,
+            OutputContent::Blocks(_) => structured,
+        }
+    }
+
     /// One block of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {

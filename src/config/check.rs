@@ -386,7 +386,7 @@ fn value_of(config: &Config, setting: &str) -> Value {
 }
 
 /// Settings that have a least and a most, with what they are.
-fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 10] {
+fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 11] {
     let (server, limits) = (&config.server, &config.http.limits);
     let streams = &server.streams;
     [
@@ -409,6 +409,11 @@ fn bounded(config: &Config) -> [(&'static str, u64, RangeInclusive<u64>); 10] {
             "http.limits.http2_resets_per_second",
             limits.http2_resets_per_second.into(),
             1..=1_000_000,
+        ),
+        (
+            "http.limits.http2_control_frames_per_second",
+            limits.http2_control_frames_per_second.into(),
+            100..=1_000_000,
         ),
         ("auth.key_bytes", config.auth.key_bytes as u64, 64..=512),
         (

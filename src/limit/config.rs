@@ -49,6 +49,9 @@ pub struct LimitConfig {
     pub calls: Option<usize>,
     /// Calls of one principal that run at once, if it was proved. 0 for no limit. Default: 64.
     pub calls_per_principal: usize,
+    /// Calls of one address that run at once, of callers without a name. 0 for no limit. Default: a quarter of `limits.calls`
+    /// for public addresses.
+    pub calls_per_address: Option<usize>,
     /// Calls that wait until another one ends. Default: 256.
     pub queue: usize,
     /// Milliseconds that a call waits at most. Default: 1000.
@@ -62,6 +65,10 @@ pub struct LimitConfig {
     /// From how many hundredths on all is refused but health, metrics and ends of sessions, and the server is not ready.
     /// Default: 90.
     pub memory_critical_percent: u8,
+    /// Maximum size of large responses that wait for their clients to read them, in bytes, of all clients together. One
+    /// principal, or one address of clients without a name, may have half of it. Responses below 64 KiB are not counted. 0
+    /// for no limit. Default: a quarter of `limits.memory_bytes`; 268435456 where memory is not limited.
+    pub response_bytes: Option<u64>,
     /// How many addresses or principals are told apart, for each kind of limit. Default: 100000, of 16 bytes each.
     pub buckets: usize,
     /// Whether rates hold for all replicas together, and not for each of them. They tell one another several times a
@@ -132,11 +139,13 @@ impl Default for LimitConfig {
             failed_authentications_per_minute: None,
             calls: None,
             calls_per_principal: 64,
+            calls_per_address: None,
             queue: 256,
             queue_ms: 1000,
             memory_bytes: 0,
             memory_high_percent: 80,
             memory_critical_percent: 90,
+            response_bytes: None,
             buckets: 100_000,
             shared: false,
             tools: BTreeMap::new(),
@@ -158,6 +167,13 @@ impl LimitConfig {
         const FOR_EACH_CORE: usize = 256;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.calls.unwrap_or_else(|| FOR_EACH_CORE * cores())
+    }
+
+    /// How many calls of one address run at once, of callers without a name.
+    pub(super) fn calls_of_address(&self) -> usize {
+        let calls = self.calls();
+        let share = if calls == 0 { 0 } else { (calls / 4).max(1) };
+        self.calls_per_address.unwrap_or(share)
     }
 
     /// What cannot be meant: the setting, and what is wrong with it.

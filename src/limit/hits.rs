@@ -45,6 +45,8 @@ pub enum Limit {
     Http2Resets,
     /// Streams of HTTP/2 that are taken back in a second.
     Http2ResetRate,
+    /// Frames of HTTP/2 in a second that carry nothing for a request.
+    Http2Frames,
     /// Bytes of a message on standard input.
     StdioMessage,
     /// Levels of JSON in a message.
@@ -77,6 +79,8 @@ pub enum Limit {
     PrincipalTasks,
     /// Memory of the process.
     Memory,
+    /// Memory of responses that wait to be read.
+    ResponseBytes,
     /// Requests at a time, all together.
     ServerRate,
     /// Requests at a time from one address.
@@ -93,13 +97,15 @@ pub enum Limit {
     Calls,
     /// Calls of one principal that run at once.
     PrincipalCalls,
+    /// Calls of one address that run at once.
+    AddressCalls,
     /// Calls of one tool that run at once.
     ToolCalls,
 }
 
 impl Limit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 46] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::OpenFiles,
@@ -118,6 +124,7 @@ impl Limit {
         Self::Http2PingSeconds,
         Self::Http2Resets,
         Self::Http2ResetRate,
+        Self::Http2Frames,
         Self::StdioMessage,
         Self::JsonDepth,
         Self::JsonMembers,
@@ -134,6 +141,7 @@ impl Limit {
         Self::Tasks,
         Self::PrincipalTasks,
         Self::Memory,
+        Self::ResponseBytes,
         Self::ServerRate,
         Self::AddressRate,
         Self::PrincipalRate,
@@ -142,6 +150,7 @@ impl Limit {
         Self::ToolRate,
         Self::Calls,
         Self::PrincipalCalls,
+        Self::AddressCalls,
         Self::ToolCalls,
     ];
 
@@ -166,6 +175,7 @@ impl Limit {
             Self::Http2PingSeconds => "http.limits.http2_ping_seconds",
             Self::Http2Resets => "http.limits.http2_resets",
             Self::Http2ResetRate => "http.limits.http2_resets_per_second",
+            Self::Http2Frames => "http.limits.http2_control_frames_per_second",
             Self::StdioMessage => "stdio.message_bytes",
             Self::JsonDepth => "server.messages.depth",
             Self::JsonMembers => "server.messages.members",
@@ -182,6 +192,7 @@ impl Limit {
             Self::Tasks => "server.tasks.total",
             Self::PrincipalTasks => "server.tasks.per_principal",
             Self::Memory => "limits.memory_bytes",
+            Self::ResponseBytes => "limits.response_bytes",
             Self::ServerRate => "limits.server",
             Self::AddressRate => "limits.address",
             Self::PrincipalRate => "limits.principal",
@@ -190,6 +201,7 @@ impl Limit {
             Self::ToolRate => "limits.tools",
             Self::Calls => "limits.calls",
             Self::PrincipalCalls => "limits.calls_per_principal",
+            Self::AddressCalls => "limits.calls_per_address",
             Self::ToolCalls => "limits.tools.calls",
         }
     }
@@ -198,7 +210,13 @@ impl Limit {
     pub(crate) fn is_a_rate(self) -> bool {
         !matches!(
             self,
-            Self::Calls | Self::PrincipalCalls | Self::ToolCalls | Self::Connections | Self::Memory
+            Self::Calls
+                | Self::PrincipalCalls
+                | Self::AddressCalls
+                | Self::ToolCalls
+                | Self::Connections
+                | Self::Memory
+                | Self::ResponseBytes
         )
     }
 }

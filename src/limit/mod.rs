@@ -11,6 +11,7 @@ mod hits;
 mod memory;
 mod places;
 mod refused;
+mod responses;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use foldhash::fast::FixedState;
 
 pub(crate) use bucket::{is_public, subnet};
@@ -30,8 +32,11 @@ pub(crate) use hits::{Hits, SectionHits};
 pub(crate) use memory::Pressure;
 use places::{Place, Places};
 pub(crate) use refused::Refused;
+use responses::ResponseMemory;
+pub(crate) use responses::{LARGE_BYTES, Reservation};
 
 use crate::auth::{Principal, PrincipalKind};
+use crate::net::ShareKey;
 use crate::telemetry::Metrics;
 use bucket::{Bucket, Keyed};
 use exchange::{Kind, Taken};
@@ -44,7 +49,9 @@ pub(crate) struct Limits {
     pub(crate) hits: Arc<Hits>,
     rules: ArcSwap<Rules>,
     /// A [`Pressure`].
-    memory: AtomicU8,
+    memory: Arc<AtomicU8>,
+    /// Memory of responses that wait to be read.
+    responses: ResponseMemory,
     /// How other replicas are told what was taken, if they can be.
     reach: Option<Reach>,
     /// How many calls have places or wait for them: while there is none, all places are free.
@@ -72,6 +79,10 @@ struct Rules {
     tool_keys: HashMap<u64, Box<str>>,
     calls: Places,
     calls_of: Arc<places::Keyed>,
+    /// Of callers without a name, by address.
+    calls_from: Arc<places::Keyed>,
+    /// Whether the one before applies to addresses that may stand for everybody.
+    calls_from_everywhere: bool,
 }
 
 /// When it is worth asking again where memory is short.
@@ -174,6 +185,17 @@ impl Rules {
                     Limit::PrincipalCalls,
                 )),
             },
+            calls_from: match same_queue
+                .filter(|before| before.config.calls_of_address() == config.calls_of_address())
+            {
+                Some(before) => Arc::clone(&before.calls_from),
+                None => Arc::new(places::Keyed::new(
+                    config.calls_of_address(),
+                    queue,
+                    Limit::AddressCalls,
+                )),
+            },
+            calls_from_everywhere: config.calls_per_address.is_some(),
             config: config.clone(),
         }
     }
@@ -236,11 +258,18 @@ impl Rules {
     }
 
     #[inline]
-    fn of_principal(&self, principal: &Principal) -> Option<Places> {
-        if is_proved(principal) {
-            self.calls_of.of(principal.id())
-        } else {
-            None
+    fn places_of(
+        &self,
+        principal: &Principal,
+        address: Option<IpAddr>,
+    ) -> Option<(&places::Keyed, ShareKey)> {
+        let key = share_of(principal, address);
+        match address {
+            _ if is_proved(principal) => Some((&self.calls_of, key)),
+            Some(address) if self.calls_from_everywhere || is_public(address) => {
+                Some((&self.calls_from, key))
+            }
+            _ => None,
         }
     }
 }
@@ -250,13 +279,15 @@ impl Limits {
         let limits = Self {
             hits: Arc::new(Hits::new(metrics)),
             rules: ArcSwap::from_pointee(Rules::new(config, None, None)),
-            memory: AtomicU8::default(),
+            memory: Arc::default(),
+            responses: ResponseMemory::default(),
             reach: None,
             busy: Arc::default(),
             limits_arrivals: AtomicBool::default(),
             limits_principals: AtomicBool::default(),
             limits_tools: AtomicBool::default(),
         };
+        limits.responses.show(metrics);
         limits.note();
         limits
     }
@@ -292,6 +323,7 @@ impl Limits {
 
     fn note(&self) {
         let rules = self.rules.load();
+        self.responses.apply(&rules.config);
         let limits_arrivals = rules.server.is_some()
             || rules.addresses.is_some()
             || self.memory() == Pressure::Critical;
@@ -404,6 +436,44 @@ impl Limits {
         })
     }
 
+    /// Reserves memory for a response of about so many bytes, for as long as it waits to be read; none for a small one.
+    ///
+    /// # Errors
+    ///
+    /// Too many responses wait to be read already.
+    #[inline]
+    pub(crate) fn reserve_response(
+        &self,
+        key: ShareKey,
+        bytes: usize,
+    ) -> Result<Option<Reservation>, Refused> {
+        if bytes < LARGE_BYTES {
+            return Ok(None);
+        }
+        let reserved = self.responses.reserve(key, bytes);
+        if let Err(refused) = &reserved {
+            self.hits.count(refused.limit);
+        }
+        reserved
+    }
+
+    /// Counts a document as unread until it is sent, if it is large.
+    ///
+    /// # Errors
+    ///
+    /// Too many responses wait to be read already.
+    pub(crate) fn hold_response(&self, key: ShareKey, document: Bytes) -> Result<Bytes, Refused> {
+        Ok(match self.reserve_response(key, document.len())? {
+            Some(reservation) => reservation.hold(document),
+            None => document,
+        })
+    }
+
+    /// The share of a client that has not said who it is.
+    pub(crate) fn share_of_address(address: IpAddr) -> ShareKey {
+        ShareKey::of_network(subnet(address))
+    }
+
     /// A tool is about to be called. Returns its own limits, if it has any.
     ///
     /// # Errors
@@ -423,27 +493,42 @@ impl Limits {
 
     /// Whether a call may begin at once. For those who have no limit of their own that is one look.
     #[inline]
-    pub(crate) fn has_room(&self, principal: &Principal, tool: Option<&ToolLimits>) -> bool {
+    pub(crate) fn has_room(
+        &self,
+        principal: &Principal,
+        address: Option<IpAddr>,
+        tool: Option<&ToolLimits>,
+    ) -> bool {
         if self.busy.load(Relaxed) == 0 {
             return true;
         }
         let rules = self.rules.load();
         rules.calls.is_free()
             && tool.is_none_or(|tool| tool.calls.as_ref().is_none_or(Places::is_free))
-            && (!is_proved(principal) || rules.calls_of.is_free(principal.id()))
+            && rules
+                .places_of(principal, address)
+                .is_none_or(|(keyed, key)| keyed.is_free(key))
     }
 
     /// All places that a call needs.
-    pub(crate) fn turn(&self, principal: &Principal, tool: Option<&ToolLimits>) -> Turn {
+    pub(crate) fn turn(
+        &self,
+        principal: &Principal,
+        address: Option<IpAddr>,
+        tool: Option<&ToolLimits>,
+    ) -> Turn {
         let rules = self.rules.load();
         // The scarcest first, so that nobody waits for it with a place that others could use.
         Turn {
             places: [
                 tool.and_then(|tool| tool.calls.clone()),
-                rules.of_principal(principal),
+                rules
+                    .places_of(principal, address)
+                    .and_then(|(keyed, key)| keyed.of(key)),
                 Some(rules.calls.clone()),
             ],
             hits: Arc::clone(&self.hits),
+            memory: Arc::clone(&self.memory),
             busy: Busy::new(&self.busy),
         }
     }
@@ -461,6 +546,8 @@ impl Limits {
 pub(crate) struct Turn {
     places: [Option<Places>; 3],
     hits: Arc<Hits>,
+    /// A [`Pressure`].
+    memory: Arc<AtomicU8>,
     busy: Busy,
 }
 
@@ -493,7 +580,7 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// Too many wait already, or it takes too long.
+    /// Too many wait already, it takes too long, or memory has become short meanwhile.
     pub(crate) async fn wait(self) -> Result<Held, Refused> {
         let mut held = [const { None }; 3];
         for (held, places) in held.iter_mut().zip(self.places) {
@@ -505,6 +592,10 @@ impl Turn {
                 Err(refused) => Err(refused),
             };
             *held = Some(place.inspect_err(|refused| self.hits.count(refused.limit))?);
+        }
+        if Pressure::of(self.memory.load(Relaxed)) == Pressure::Critical {
+            self.hits.count(Limit::Memory);
+            return Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY));
         }
         Ok(Held {
             _places: held,
@@ -519,6 +610,16 @@ impl Turn {
             _places: places.map(|places| places.map(|places| places.take())),
             _busy: self.busy,
         }
+    }
+}
+
+/// The share of a caller: that of its principal or, where no name was proved, that of its address.
+#[inline]
+pub(crate) fn share_of(principal: &Principal, address: Option<IpAddr>) -> ShareKey {
+    match address {
+        _ if is_proved(principal) => ShareKey::of_principal(principal.id()),
+        Some(address) => ShareKey::of_network(subnet(address)),
+        None => ShareKey::NONE,
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
 use super::{Limit, Refused};
+use crate::net::ShareKey;
 
 /// How long the least time in the queue may be too long before new ones are refused.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -211,7 +212,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-type Shard = HashMap<Box<str>, Places, RandomState>;
+type Shard = HashMap<ShareKey, Places, RandomState>;
 
 /// Places for each key. Those that nobody has or wants are forgotten when room is needed.
 #[derive(Debug)]
@@ -241,19 +242,19 @@ impl Keyed {
 
     /// Whether somebody of a key who comes now finds a place. While nobody at all has had to take one, that is one look.
     #[inline]
-    pub(super) fn is_free(&self, key: &str) -> bool {
+    pub(super) fn is_free(&self, key: ShareKey) -> bool {
         self.total == 0
             || self.keys.load(Relaxed) == 0
-            || self.shard(key).get(key).is_none_or(Places::is_free)
+            || self.shard(key).get(&key).is_none_or(Places::is_free)
     }
 
     /// The places of a key; `None` if they are not limited.
-    pub(super) fn of(&self, key: &str) -> Option<Places> {
+    pub(super) fn of(&self, key: ShareKey) -> Option<Places> {
         if self.total == 0 {
             return None;
         }
         let mut shard = self.shard(key);
-        if let Some(places) = shard.get(key) {
+        if let Some(places) = shard.get(&key) {
             return Some(places.clone());
         }
         if shard.len() == shard.capacity() {
@@ -262,12 +263,12 @@ impl Keyed {
             self.keys.fetch_sub(before - shard.len(), Relaxed);
         }
         let places = Places::new(self.total, self.queue, self.limit);
-        shard.insert(key.into(), places.clone());
+        shard.insert(key, places.clone());
         self.keys.fetch_add(1, Relaxed);
         Some(places)
     }
 
-    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: ShareKey) -> MutexGuard<'_, Shard> {
         let shard = self.hasher.hash_one(key) as usize % Self::SHARDS;
         self.shards[shard]
             .lock()
@@ -363,12 +364,14 @@ mod tests {
             patience: Duration::ZERO,
         };
         let keyed = Keyed::new(1, queue, Limit::PrincipalCalls);
-        assert!(keyed.is_free("alice") && keyed.len() == 0);
-        let of = |key: &str| keyed.of(key).expect("limited");
+        let key = ShareKey::of_principal;
+        let is_free = |name: &str| keyed.is_free(key(name));
+        assert!(is_free("alice") && keyed.len() == 0);
+        let of = |name: &str| keyed.of(key(name)).expect("limited");
         let alice = of("alice");
         let _place = alice.take();
         assert!(!of("alice").is_free() && of("bob").is_free());
-        assert!(!keyed.is_free("alice") && keyed.is_free("bob") && keyed.is_free("carol"));
+        assert!(!is_free("alice") && is_free("bob") && is_free("carol"));
         drop(alice);
         for n in 0..100_000 {
             assert!(of(&n.to_string()).is_free());

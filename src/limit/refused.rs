@@ -61,8 +61,13 @@ impl Refused {
         let what = match self.limit {
             Limit::ToolRate => "Too many calls of this tool",
             Limit::ToolCalls => "Too many calls of this tool are running",
-            Limit::Calls | Limit::PrincipalCalls => "Too many calls are running",
+            Limit::Calls | Limit::PrincipalCalls | Limit::AddressCalls => {
+                "Too many calls are running"
+            }
             Limit::Memory => "The server is short of memory",
+            Limit::ResponseBytes => {
+                "Too many large responses wait to be read; read those that have been asked for"
+            }
             Limit::Initialize => "Too many sessions have begun",
             Limit::FailedAuthentications => "Too many failed attempts to authenticate",
             _ => "Too many requests",

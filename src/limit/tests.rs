@@ -19,7 +19,7 @@ fn by_default_nobody_without_a_proof_is_limited_in_what_it_asks() {
         assert!(limits.admit(&Principal::anonymous()).is_ok());
         assert!(limits.call("tool").is_ok());
     }
-    assert!(limits.has_room(&Principal::anonymous(), None));
+    assert!(limits.has_room(&Principal::anonymous(), None, None));
     assert!(
         Limit::ALL
             .into_iter()
@@ -104,20 +104,20 @@ async fn a_call_has_a_place_of_its_tool_and_of_the_server() {
     let anonymous = Principal::anonymous();
     let tool = limits.call("slow").expect("no rate");
     let tool = tool.as_deref();
-    assert!(limits.has_room(&anonymous, tool));
-    let held = limits.turn(&anonymous, tool).take();
-    assert!(!limits.has_room(&anonymous, tool) && limits.has_room(&anonymous, None));
-    let refused = limits.turn(&anonymous, tool).wait().await;
+    assert!(limits.has_room(&anonymous, None, tool));
+    let held = limits.turn(&anonymous, None, tool).take();
+    assert!(!limits.has_room(&anonymous, None, tool) && limits.has_room(&anonymous, None, None));
+    let refused = limits.turn(&anonymous, None, tool).wait().await;
     assert_eq!(refused.expect_err("none is left").limit, Limit::ToolCalls);
     let other = limits
-        .turn(&anonymous, None)
+        .turn(&anonymous, None, None)
         .wait()
         .await
         .expect("one is left");
-    let refused = limits.turn(&anonymous, None).wait().await;
+    let refused = limits.turn(&anonymous, None, None).wait().await;
     assert_eq!(refused.expect_err("none is left").limit, Limit::Calls);
     drop((held, other));
-    assert!(limits.turn(&anonymous, tool).wait().await.is_ok());
+    assert!(limits.turn(&anonymous, None, tool).wait().await.is_ok());
     assert_eq!(limits.hits.of(Limit::ToolCalls), 1);
     assert_eq!(limits.hits.of(Limit::Calls), 1);
 }
@@ -184,15 +184,15 @@ async fn calls_that_run_keep_their_places_over_a_change_elsewhere() {
     };
     let limits = limited_by(&config);
     let anonymous = Principal::anonymous();
-    let held = limits.turn(&anonymous, None).take();
+    let held = limits.turn(&anonymous, None, None).take();
     config.address = rate(1.0, 1);
     limits.take_on(&config);
-    assert!(!limits.has_room(&anonymous, None));
+    assert!(!limits.has_room(&anonymous, None, None));
     drop(held);
-    assert!(limits.has_room(&anonymous, None));
+    assert!(limits.has_room(&anonymous, None, None));
     config.calls = Some(2);
     limits.take_on(&config);
-    let two = [0, 1].map(|_| limits.turn(&anonymous, None).take());
-    assert!(!limits.has_room(&anonymous, None));
+    let two = [0, 1].map(|_| limits.turn(&anonymous, None, None).take());
+    assert!(!limits.has_room(&anonymous, None, None));
     drop(two);
 }

@@ -1,10 +1,13 @@
 //! Stops asking somebody who does not answer.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use super::Backoff;
+use super::share::ShareKey;
 
 /// Counts failures in a row. After too many it trips: nobody is let through until some time has passed; then one is,
 /// to probe, and what becomes of that one decides for all. Time is passed in.
@@ -111,6 +114,111 @@ impl Breaker {
             State::Passing { .. } => BreakerState::Passing,
             State::Tripped { .. } => BreakerState::Tripped,
             State::Probing { .. } => BreakerState::Probing,
+        }
+    }
+}
+
+/// Maximum number of callers whose failures are counted one by one.
+const CALLERS_MAX: usize = 1024;
+
+/// The breaker of a place that several callers use, and one for each caller whose calls fail there.
+///
+/// A place that cannot be reached is down for everybody. A call that fails at a place that can be reached may fail because of
+/// what was asked, so it counts against its caller alone: no caller can take the place from the others.
+#[derive(Debug)]
+pub(crate) struct Breakers {
+    threshold: u32,
+    pause: Backoff,
+    shared: Breaker,
+    of: HashMap<ShareKey, Breaker, RandomState>,
+}
+
+/// Whose calls are not let through from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tripped {
+    All,
+    Caller,
+}
+
+impl Breakers {
+    /// Breakers that trip after so many failures in a row, and pause so long.
+    pub(crate) fn new(threshold: u32, pause: Backoff) -> Self {
+        Self {
+            threshold,
+            pause,
+            shared: Breaker::new(threshold, pause),
+            of: HashMap::default(),
+        }
+    }
+
+    /// Lets a caller through, or says how long to wait.
+    pub(crate) fn enter(&mut self, caller: ShareKey, now: Instant) -> Result<(), Duration> {
+        self.shared.enter(now)?;
+        let Some(own) = self.of.get_mut(&caller) else {
+            return Ok(());
+        };
+        own.enter(now).inspect_err(|_| self.shared.abandoned(now))
+    }
+
+    /// A call fared well.
+    pub(crate) fn succeeded(&mut self, caller: ShareKey) {
+        self.shared.succeeded();
+        self.of.remove(&caller);
+    }
+
+    /// A call failed at a place that could be reached.
+    pub(crate) fn failed(
+        &mut self,
+        caller: ShareKey,
+        now: Instant,
+        chance: f64,
+    ) -> Option<Tripped> {
+        if caller.is_none() {
+            return self.unreachable(caller, now, chance);
+        }
+        // A probe of it has told nothing of the place.
+        self.shared.abandoned(now);
+        if CALLERS_MAX <= self.of.len() && !self.of.contains_key(&caller) {
+            self.make_room();
+        }
+        let (threshold, pause) = (self.threshold, self.pause);
+        let own = self.of.entry(caller);
+        let own = own.or_insert_with(|| Breaker::new(threshold, pause));
+        own.failed(now, chance).then_some(Tripped::Caller)
+    }
+
+    /// The place could not be reached.
+    pub(crate) fn unreachable(
+        &mut self,
+        caller: ShareKey,
+        now: Instant,
+        chance: f64,
+    ) -> Option<Tripped> {
+        if let Some(own) = self.of.get_mut(&caller) {
+            own.abandoned(now);
+        }
+        self.shared.failed(now, chance).then_some(Tripped::All)
+    }
+
+    /// A caller never found out.
+    pub(crate) fn abandoned(&mut self, caller: ShareKey, now: Instant) {
+        self.shared.abandoned(now);
+        if let Some(own) = self.of.get_mut(&caller) {
+            own.abandoned(now);
+        }
+    }
+
+    /// The state for all callers.
+    pub(crate) fn state(&self) -> BreakerState {
+        self.shared.state()
+    }
+
+    /// Forgets callers whose calls are let through, or all if there are none.
+    fn make_room(&mut self) {
+        self.of
+            .retain(|_, own| own.state() != BreakerState::Passing);
+        if CALLERS_MAX <= self.of.len() {
+            self.of.clear();
         }
     }
 }

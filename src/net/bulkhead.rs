@@ -1,27 +1,28 @@
 //! Keeps what happens to one from happening to all: so many at once, so long in the queue, and none while it is down.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::Backoff;
 use super::backoff::chance;
-use super::breaker::{Breaker, BreakerState};
+use super::breaker::{BreakerState, Breakers, Tripped};
+use super::share::{FairPermit, FairSemaphore, ShareKey};
 
 /// How many may be on their way to one place, and when to stop trying.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BulkheadConfig {
-    /// How many calls may be under way at once. Default: 128.
+    /// How many calls may be under way at once; one caller has at most three quarters of them. Default: 128.
     pub concurrency: usize,
     /// How long a call waits for its turn, in milliseconds. Default: 1000.
     pub queue_ms: u64,
-    /// After how many failures in a row no more calls are let through for a while. 0 for never. Default: 5.
+    /// After how many failures in a row no more calls are let through for a while: calls of everybody where it cannot be
+    /// reached, else those of the caller whose calls fail. 0 for never. Default: 5.
     pub breaker_failures: u32,
     /// How long that is at first, in milliseconds; it doubles up to a minute while failures go on. Default: 5000.
     pub breaker_pause_ms: u64,
@@ -42,10 +43,9 @@ impl Default for BulkheadConfig {
 #[derive(Debug)]
 pub struct Bulkhead {
     name: String,
-    turns: Arc<Semaphore>,
-    concurrency: usize,
+    turns: FairSemaphore,
     queue: Duration,
-    breaker: Option<Mutex<Breaker>>,
+    breaker: Option<Mutex<Breakers>>,
     counts: Counts,
 }
 
@@ -114,7 +114,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 impl Bulkhead {
     /// The way to a place of this name, which is for logs.
     pub fn new(name: impl Into<String>, config: &BulkheadConfig) -> Self {
-        let concurrency = config.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let base = Duration::from_millis(config.breaker_pause_ms);
         let pause = Backoff {
             base,
@@ -122,26 +121,31 @@ impl Bulkhead {
         };
         Self {
             name: name.into(),
-            turns: Arc::new(Semaphore::new(concurrency)),
-            concurrency,
+            turns: FairSemaphore::new(config.concurrency),
             queue: Duration::from_millis(config.queue_ms),
             breaker: (config.breaker_failures > 0)
-                .then(|| Mutex::new(Breaker::new(config.breaker_failures, pause))),
+                .then(|| Mutex::new(Breakers::new(config.breaker_failures, pause))),
             counts: Counts::default(),
         }
     }
 
-    /// Waits for a turn. The pass says how it went; one that is dropped without a word says nothing.
+    /// Waits for a turn of the caller whose call is polled. The pass says how it went; one that is dropped without a word
+    /// says nothing.
     ///
     /// # Errors
     ///
     /// There was no turn in time, or the place is down.
     pub async fn enter(&self) -> Result<Pass<'_>, Turned> {
-        let turn = match self.turns.clone().try_acquire_owned() {
-            Ok(turn) => turn,
-            Err(_) => {
+        self.enter_for(ShareKey::current()).await
+    }
+
+    /// The same for a caller whose call is polled elsewhere.
+    pub(crate) async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, Turned> {
+        let turn = match self.turns.try_acquire_for(caller) {
+            Some(turn) => turn,
+            None => {
                 let _waiting = Waiting::among(&self.counts.waiting);
-                timeout(self.queue, self.turns.clone().acquire_owned())
+                timeout(self.queue, self.turns.acquire_for(caller))
                     .await
                     .ok()
                     .and_then(Result::ok)
@@ -152,7 +156,9 @@ impl Bulkhead {
             }
         };
         // Asked last, so that a probe has its turn already.
-        if let Some(Err(wait)) = self.with_breaker(|breaker| breaker.enter(Instant::now())) {
+        if let Some(Err(wait)) =
+            self.with_breaker(|breakers| breakers.enter(caller, Instant::now()))
+        {
             self.counts.refused_tripped.fetch_add(1, Ordering::Relaxed);
             return Err(Turned::Down { wait });
         }
@@ -160,6 +166,7 @@ impl Bulkhead {
         Ok(Pass {
             bulkhead: self,
             _turn: turn,
+            caller,
             told: false,
         })
     }
@@ -168,7 +175,7 @@ impl Bulkhead {
     pub fn stats(&self) -> BulkheadStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BulkheadStats {
-            under_way: self.concurrency - self.turns.available_permits().min(self.concurrency),
+            under_way: self.turns.held(),
             waiting: self.counts.waiting.load(Ordering::Relaxed),
             entered: count(&self.counts.entered),
             failed: count(&self.counts.failed),
@@ -185,7 +192,7 @@ impl Bulkhead {
         &self.name
     }
 
-    fn with_breaker<R>(&self, look: impl FnOnce(&mut Breaker) -> R) -> Option<R> {
+    fn with_breaker<R>(&self, look: impl FnOnce(&mut Breakers) -> R) -> Option<R> {
         let breaker = self.breaker.as_ref()?;
         let mut breaker = breaker.lock().unwrap_or_else(PoisonError::into_inner);
         Some(look(&mut breaker))
@@ -196,7 +203,8 @@ impl Bulkhead {
 #[derive(Debug)]
 pub struct Pass<'a> {
     bulkhead: &'a Bulkhead,
-    _turn: OwnedSemaphorePermit,
+    _turn: FairPermit,
+    caller: ShareKey,
     told: bool,
 }
 
@@ -204,21 +212,37 @@ impl Pass<'_> {
     /// It went well, as far as the place is concerned.
     pub fn succeeded(mut self) {
         self.told = true;
-        self.bulkhead.with_breaker(Breaker::succeeded);
+        let caller = self.caller;
+        self.bulkhead
+            .with_breaker(|breakers| breakers.succeeded(caller));
     }
 
-    /// The place did not answer, or not as it should.
+    /// The place did not answer, or not as it should. That may be due to what was asked, so it counts against the caller
+    /// alone.
     pub fn failed(mut self) {
+        let caller = self.caller;
+        self.count(|breakers| breakers.failed(caller, Instant::now(), chance()));
+    }
+
+    /// The place could not be reached, whatever was asked. That counts against the place, for everybody.
+    pub fn unreachable(mut self) {
+        let caller = self.caller;
+        self.count(|breakers| breakers.unreachable(caller, Instant::now(), chance()));
+    }
+
+    fn count(&mut self, fails: impl FnOnce(&mut Breakers) -> Option<Tripped>) {
         self.told = true;
         self.bulkhead.counts.failed.fetch_add(1, Ordering::Relaxed);
-        let tripped = self
-            .bulkhead
-            .with_breaker(|breaker| breaker.failed(Instant::now(), chance()));
-        if tripped == Some(true) {
-            tracing::warn!(
+        match self.bulkhead.with_breaker(fails).flatten() {
+            Some(Tripped::All) => tracing::warn!(
                 to = self.bulkhead.name,
                 "too many failures in a row; no calls are let through for a while"
-            );
+            ),
+            Some(Tripped::Caller) => tracing::warn!(
+                to = self.bulkhead.name,
+                "too many failures of one caller in a row; its calls are not let through for a while"
+            ),
+            None => {}
         }
     }
 }
@@ -226,8 +250,9 @@ impl Pass<'_> {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if !self.told {
+            let caller = self.caller;
             self.bulkhead
-                .with_breaker(|breaker| breaker.abandoned(Instant::now()));
+                .with_breaker(|breakers| breakers.abandoned(caller, Instant::now()));
         }
     }
 }
@@ -290,5 +315,43 @@ mod tests {
         assert!(bulkhead.enter().await.is_ok());
         let stats = bulkhead.stats();
         assert_eq!((stats.failed, stats.refused_tripped), (2, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_caller_leaves_turns_for_the_next() {
+        let config = BulkheadConfig {
+            concurrency: 8,
+            ..config()
+        };
+        let (alice, bob) = (ShareKey::of_principal("a"), ShareKey::of_principal("b"));
+        let bulkhead = Bulkhead::new("a", &config);
+        let mut hers = Vec::new();
+        while let Ok(pass) = bulkhead.enter_for(alice).await {
+            hers.push(pass);
+        }
+        assert_eq!(hers.len(), 6);
+        let before = Instant::now();
+        assert!(bulkhead.enter_for(bob).await.is_ok());
+        assert_eq!(before.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_callers_failures_stop_that_caller_alone() {
+        let (alice, bob) = (ShareKey::of_principal("a"), ShareKey::of_principal("b"));
+        let bulkhead = Bulkhead::new("a", &config());
+        for _ in 0..2 {
+            bulkhead.enter_for(alice).await.expect("up").failed();
+        }
+        let refused = bulkhead.enter_for(alice).await.err();
+        assert!(matches!(refused, Some(Turned::Down { .. })));
+        bulkhead.enter_for(bob).await.expect("his own").succeeded();
+        assert_eq!(bulkhead.stats().breaker, BreakerState::Passing);
+        // What cannot be reached cannot be reached by anybody.
+        for _ in 0..2 {
+            bulkhead.enter_for(bob).await.expect("up").unreachable();
+        }
+        let carol = ShareKey::of_principal("c");
+        assert!(bulkhead.enter_for(carol).await.is_err());
+        assert_eq!(bulkhead.stats().breaker, BreakerState::Tripped);
     }
 }

@@ -191,6 +191,20 @@ impl FetchError {
         }
     }
 
+    /// Returns true if no connection came about, so that it cannot be due to what was asked for.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Self::Resolve { .. }
+                | Self::Connect { .. }
+                | Self::Tls { .. }
+                | Self::Timeout {
+                    phase: Phase::Resolve | Phase::Connect | Phase::Tls,
+                    ..
+                }
+        )
+    }
+
     /// Whether the fault lies with the other server or the way to it, and not with what was asked for. This is what
     /// a [`Breaker`](super::Breaker) counts.
     pub fn is_fault_of_server(&self) -> bool {

@@ -22,6 +22,7 @@ mod program;
 #[cfg(all(target_os = "linux", feature = "cli"))]
 mod resident;
 mod resolve;
+mod share;
 mod sse;
 mod tasks;
 mod upload;
@@ -46,6 +47,7 @@ pub use proxies::TrustedProxies;
 #[cfg(all(target_os = "linux", feature = "cli"))]
 pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
+pub(crate) use share::{FairSemaphore, ShareKey, enter as enter_share};
 pub(crate) use sse::{Event, EventDecoder, Said};
 pub(crate) use tasks::{spawn, spawn_blocking, spawn_on};
 pub(crate) use upload::Upload;

@@ -4,19 +4,23 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
 use super::session::log_name;
+use crate::net::ShareKey;
 
-/// How many ended sessions are remembered one by one.
-const REMEMBERED_MAX: usize = 100_000;
-/// How many go together where each is of somebody else.
-const FORGOTTEN_AT_ONCE: usize = REMEMBERED_MAX / 64;
+/// Maximum number of ended sessions that are remembered.
+const REMEMBERED_MAX: usize = 200_000;
+/// Number of records that are dropped at once where there is no room for another one.
+const DROPPED_AT_ONCE: usize = REMEMBERED_MAX / 64;
 
-/// The sessions that a client has ended with DELETE. Bounded: once too many are remembered, those of the principal that has
-/// ended most are remembered in a shorter form: whatever session it began no later than the older half of them is taken to
-/// be ended too. Where that many principals have ended one session each, those are forgotten that would end soonest.
+/// The sessions that their clients have ended with DELETE.
+///
+/// Each is remembered by itself until it would have expired, so ending sessions never ends another one. The number of records
+/// is bounded. When it is reached, the callers that have ended most lose records, those that would expire soonest first: such
+/// a session can be used again until it expires, by a client that has its id and is its principal.
 #[derive(Debug, Default)]
 pub(crate) struct Revoked {
     /// Whether there are any at all, so that a server on which nobody says goodbye pays one load.
@@ -26,36 +30,18 @@ pub(crate) struct Revoked {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// How many sessions and times are remembered in all.
-    remembered: usize,
-    of: HashMap<Box<str>, Theirs>,
-}
-
-/// What one principal has ended.
-#[derive(Debug, Default)]
-struct Theirs {
     /// By nonce.
-    sessions: HashMap<[u8; 16], Times>,
-    /// The last second whose sessions are all ended, and when the last of them would have ended by itself.
-    all: Option<Times>,
+    sessions: HashMap<[u8; 16], Record, RandomState>,
+    /// Number of records of each caller.
+    of: HashMap<u64, usize, RandomState>,
 }
 
-impl Theirs {
-    fn len(&self) -> usize {
-        self.sessions.len() + usize::from(self.all.is_some())
-    }
-
-    /// When nothing of it matters any more.
-    fn expires(&self) -> u64 {
-        let times = self.sessions.values().chain(&self.all);
-        times.map(|times| times.expires).max().unwrap_or_default()
-    }
-}
-
-/// When a session began, and would have ended by itself, in seconds of Unix time.
+/// A session that was ended.
 #[derive(Clone, Copy, Debug)]
-struct Times {
-    issued: u64,
+struct Record {
+    /// Whose record it is: a [`ShareKey`] of the replica where it was ended.
+    caller: u64,
+    /// When the session would have expired, in seconds of Unix time.
     expires: u64,
 }
 
@@ -66,23 +52,26 @@ pub(crate) struct Ended {
     principal: Box<str>,
     issued: u64,
     expires: u64,
+    /// Whose record it is; 0 from replicas that do not say so.
+    #[serde(default)]
+    caller: u64,
 }
 
 impl Ended {
-    /// The session's name for logs.
-    pub(crate) fn log_name(&self) -> Arc<str> {
-        log_name(&self.nonce)
-    }
-}
-
-impl From<&Session> for Ended {
-    fn from(session: &Session) -> Self {
+    /// A session that was ended by a caller.
+    pub(crate) fn by(session: &Session, caller: ShareKey) -> Self {
         Self {
             nonce: session.nonce,
             principal: session.principal.clone(),
             issued: session.issued,
             expires: session.expires,
+            caller: caller.number(),
         }
+    }
+
+    /// The session's name for logs.
+    pub(crate) fn log_name(&self) -> Arc<str> {
+        log_name(&self.nonce)
     }
 }
 
@@ -90,20 +79,17 @@ impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
     pub(crate) fn end(&self, session: &Ended, now: u64) {
         let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
-        if ended.knows(&session.principal, &session.nonce, session.issued) {
-            return;
+        if REMEMBERED_MAX <= ended.sessions.len() {
+            ended.drop_expired(now);
         }
-        if REMEMBERED_MAX <= ended.remembered {
-            ended.forget_expired(now);
-        }
-        if REMEMBERED_MAX <= ended.remembered {
-            ended.shorten();
+        if REMEMBERED_MAX <= ended.sessions.len() {
+            ended.make_room();
         }
         ended.remember(session);
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether a session was ended.
+    /// Returns true if a session was ended.
     #[inline]
     pub(crate) fn contains(&self, session: &Session) -> bool {
         self.any.load(Ordering::Acquire) && self.look_up(session)
@@ -111,78 +97,60 @@ impl Revoked {
 
     fn look_up(&self, session: &Session) -> bool {
         let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        ended.knows(&session.principal, &session.nonce, session.issued)
+        ended.sessions.contains_key(&session.nonce)
     }
 }
 
 impl Known {
-    fn knows(&self, principal: &str, nonce: &[u8; 16], issued: u64) -> bool {
-        self.of.get(principal).is_some_and(|theirs| {
-            theirs.sessions.contains_key(nonce)
-                || theirs.all.is_some_and(|all| issued <= all.issued)
-        })
-    }
-
     fn remember(&mut self, session: &Ended) {
-        let times = Times {
-            issued: session.issued,
+        let record = Record {
+            caller: session.caller,
             expires: session.expires,
         };
-        let theirs = self.of.entry(session.principal.clone()).or_default();
-        if theirs.sessions.insert(session.nonce, times).is_none() {
-            self.remembered += 1;
+        if self.sessions.insert(session.nonce, record).is_none() {
+            *self.of.entry(session.caller).or_default() += 1;
         }
     }
 
-    fn forget_expired(&mut self, now: u64) {
-        self.of.retain(|_, theirs| {
-            theirs.sessions.retain(|_, times| now < times.expires);
-            theirs.all = theirs.all.filter(|all| now < all.expires);
-            !theirs.sessions.is_empty() || theirs.all.is_some()
-        });
-        self.remembered = self.of.values().map(Theirs::len).sum();
+    fn drop_expired(&mut self, now: u64) {
+        self.sessions.retain(|_, record| now < record.expires);
+        self.count();
     }
 
-    /// Makes room at the cost of who takes most of it.
-    fn shorten(&mut self) {
-        let most = self
-            .of
-            .values_mut()
-            .max_by_key(|theirs| theirs.sessions.len());
-        let Some(theirs) = most.filter(|theirs| 1 < theirs.sessions.len()) else {
-            self.forget_some();
+    /// Drops records of the callers that have at least half as many as the one with most.
+    fn make_room(&mut self) {
+        let most = self.of.values().copied().max().unwrap_or_default();
+        let of = &self.of;
+        let is_heavy = |record: &Record| {
+            let own = of.get(&record.caller).copied().unwrap_or_default();
+            most <= 2 * own
+        };
+        let mut ends: Vec<u64> = self
+            .sessions
+            .values()
+            .filter(|record| is_heavy(record))
+            .map(|record| record.expires)
+            .collect();
+        let last = DROPPED_AT_ONCE.min(ends.len().div_ceil(2));
+        let Some(at) = last.checked_sub(1) else {
             return;
         };
-        let (sessions, before) = (theirs.sessions.len(), theirs.len());
-        let mut issued: Vec<u64> = theirs.sessions.values().map(|times| times.issued).collect();
-        issued.sort_unstable();
-        let until = issued.get(sessions / 2).copied().unwrap_or_default();
-        let mut all = theirs.all.unwrap_or(Times {
-            issued: until,
-            expires: 0,
+        let (_, until, _) = ends.select_nth_unstable(at);
+        let until = *until;
+        // Many may expire in the same second.
+        let mut left = last;
+        self.sessions.retain(|_, record| {
+            let goes = 0 < left && record.expires <= until && is_heavy(record);
+            left -= usize::from(goes);
+            !goes
         });
-        all.issued = all.issued.max(until);
-        theirs.sessions.retain(|_, times| {
-            let stays = until < times.issued;
-            if !stays {
-                all.expires = all.expires.max(times.expires);
-            }
-            stays
-        });
-        theirs.all = Some(all);
-        self.remembered -= before - theirs.len();
+        self.count();
     }
 
-    /// With so many principals that have ended one session each, those go that would be over soonest.
-    fn forget_some(&mut self) {
-        let ends = self.of.iter();
-        let mut ends: Vec<_> = ends
-            .map(|(name, theirs)| (theirs.expires(), name.clone()))
-            .collect();
-        ends.sort_unstable();
-        for (_, name) in ends.into_iter().take(FORGOTTEN_AT_ONCE) {
-            let theirs = self.of.remove(&name);
-            self.remembered -= theirs.map_or(0, |theirs| theirs.len());
+    fn count(&mut self) {
+        self.of.clear();
+        for record in self.sessions.values() {
+            *self.of.entry(record.caller).or_default() += 1;
         }
     }
 }
@@ -193,6 +161,8 @@ mod tests {
     use crate::protocol::{ClientCapabilities, Revision};
     use crate::seal::SessionIssue;
 
+    const LIFE: u64 = 24 * 60 * 60;
+
     fn session(principal: &str, now: u64) -> Session {
         Session::begin(SessionIssue {
             revision: Revision::V2025_06_18,
@@ -202,8 +172,25 @@ mod tests {
             principal,
             replica: 0,
             now,
-            life: 24 * 60 * 60,
+            life: LIFE,
         })
+    }
+
+    /// A session that somebody has ended, without the cost of a random nonce.
+    fn ended(caller: u64, number: u64, now: u64) -> Ended {
+        Ended {
+            nonce: (u128::from(caller) << 64 | u128::from(number)).to_le_bytes(),
+            principal: "anonymous".into(),
+            issued: now,
+            expires: now + LIFE,
+            caller,
+        }
+    }
+
+    fn known(revoked: &Revoked) -> usize {
+        let known = revoked.ended.read().expect("not poisoned");
+        assert_eq!(known.of.values().sum::<usize>(), known.sessions.len());
+        known.sessions.len()
     }
 
     #[test]
@@ -211,66 +198,56 @@ mod tests {
         let revoked = Revoked::default();
         let (one, other) = (session("a", 0), session("a", 0));
         assert!(!revoked.contains(&one));
-        revoked.end(&Ended::from(&one), 0);
-        assert!(revoked.contains(&one));
+        revoked.end(&Ended::by(&one, ShareKey::NONE), 0);
+        revoked.end(&Ended::by(&one, ShareKey::NONE), 0);
+        assert!(revoked.contains(&one) && known(&revoked) == 1);
         assert!(!revoked.contains(&other));
     }
 
+    /// Ten minutes in which clients without a name open and delete sessions, a thousand in each second.
     #[test]
-    fn memory_is_bounded_at_the_cost_of_who_ends_most_and_no_ended_session_comes_back_to_life() {
+    fn however_many_sessions_are_ended_none_that_lives_ends() {
         let revoked = Revoked::default();
-        let first = session("a", 0);
-        revoked.end(&Ended::from(&first), 0);
-        for n in 0..REMEMBERED_MAX as u64 + 10 {
-            let mut other = session("b", n);
-            other.nonce = u128::from(n).to_le_bytes();
-            revoked.end(&Ended::from(&other), 0);
+        let mut living = Vec::new();
+        let quiet: Vec<_> = (0..100).map(|_| session("anonymous", 0)).collect();
+        for one in &quiet {
+            let own = ShareKey::of_network(7);
+            revoked.end(&Ended::by(one, own), 0);
         }
-        let late = session("a", 5);
-        revoked.end(&Ended::from(&late), 5);
-        assert!(revoked.contains(&first) && revoked.contains(&late));
-        for going in [session("a", 0), session("a", 4), session("c", 4)] {
-            assert!(!revoked.contains(&going), "nobody pays for what others do");
+        for second in 0..600 {
+            living.push(session("anonymous", second));
+            for number in 0..1000 {
+                revoked.end(&ended(1, second * 1000 + number, second), second);
+            }
+            assert!(known(&revoked) <= REMEMBERED_MAX);
         }
-        let half = REMEMBERED_MAX as u64 / 2;
-        assert!(revoked.contains(&session("b", 0)) && revoked.contains(&session("b", half - 1)));
-        assert!(!revoked.contains(&session("b", half + 1)));
-        let mut ended = session("b", half + 1);
-        ended.nonce = u128::from(half + 1).to_le_bytes();
-        assert!(revoked.contains(&ended));
-        let known = revoked.ended.read().expect("not poisoned");
-        let remembered: usize = known.of.values().map(Theirs::len).sum();
-        assert_eq!(remembered, known.remembered);
-        assert!(remembered <= REMEMBERED_MAX);
+        assert!(living.iter().all(|one| !revoked.contains(one)));
+        // Nor does a session come back that was ended by somebody else.
+        assert!(quiet.iter().all(|one| revoked.contains(one)));
     }
 
     #[test]
-    fn memory_is_bounded_for_however_many_principals() {
+    fn memory_is_bounded_for_however_many_callers() {
         let revoked = Revoked::default();
-        for n in 0..REMEMBERED_MAX + 10 {
-            let ended = session(&n.to_string(), n as u64);
-            revoked.end(&Ended::from(&ended), 0);
+        for caller in 0..REMEMBERED_MAX as u64 + 10 {
+            revoked.end(&ended(caller, 0, caller), 0);
         }
+        assert_eq!(known(&revoked), REMEMBERED_MAX + 10 - DROPPED_AT_ONCE);
+        // Those that would expire soonest were dropped.
         let known = revoked.ended.read().expect("not poisoned");
-        let left = REMEMBERED_MAX + 10 - FORGOTTEN_AT_ONCE;
-        assert_eq!((known.of.len(), known.remembered), (left, left));
-        let soonest = FORGOTTEN_AT_ONCE - 1;
-        assert!(!known.of.contains_key(&*soonest.to_string()));
-        assert!(known.of.contains_key(&*FORGOTTEN_AT_ONCE.to_string()));
+        let soonest = known.sessions.values().map(|record| record.expires).min();
+        assert_eq!(soonest, Some(LIFE + DROPPED_AT_ONCE as u64));
     }
 
     #[test]
-    fn what_would_have_ended_by_itself_is_forgotten_first() {
+    fn what_has_expired_is_dropped_first() {
         let revoked = Revoked::default();
-        for n in 0..REMEMBERED_MAX as u64 {
-            let mut old = session("b", 0);
-            old.nonce = u128::from(n).to_le_bytes();
-            revoked.end(&Ended::from(&old), 0);
+        for number in 0..REMEMBERED_MAX as u64 {
+            revoked.end(&ended(1, number, 0), 0);
         }
-        let now = 2 * 24 * 60 * 60;
+        let now = 2 * LIFE;
         let last = session("b", now);
-        revoked.end(&Ended::from(&last), now);
-        assert!(revoked.contains(&last) && !revoked.contains(&session("b", now)));
-        assert_eq!(revoked.ended.read().expect("not poisoned").remembered, 1);
+        revoked.end(&Ended::by(&last, ShareKey::NONE), now);
+        assert!(revoked.contains(&last) && known(&revoked) == 1);
     }
 }

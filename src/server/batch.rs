@@ -53,14 +53,17 @@ impl Server {
             };
             answers.extend(self.batched(cx, by, caller, headers, (body, text), limited));
         }
-        let server = Arc::clone(self);
+        let (server, share) = (Arc::clone(self), caller.share());
         Handled::Later(Box::pin(async move {
             let answers = join_all(answers.into_iter().map(Handled::reply)).await;
             let most = server.config.messages.batch_bytes;
-            join(answers, most).unwrap_or_else(|| {
-                let message = "the answers together are too large (server.messages.batch_bytes); send fewer requests at once";
-                server.too_much(Limit::BatchBytes, message.to_owned())
-            })
+            match join(answers, most) {
+                Some(joined) => joined.counted(&server.limits, share, "null"),
+                None => {
+                    let message = "the answers together are too large (server.messages.batch_bytes); send fewer requests at once";
+                    server.too_much(Limit::BatchBytes, message.to_owned())
+                }
+            }
         }))
     }
 

@@ -18,6 +18,7 @@ use super::Reply;
 use super::questions::{Asked, QuestionConfig, Questions};
 use crate::catalog::{CallContext, Dropped, Interruption, RequestId};
 use crate::limit::{Held, Hits, Limit};
+use crate::net::{ShareKey, enter_share};
 use crate::protocol::Revision;
 use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
@@ -140,13 +141,17 @@ fn prepare<T: 'static>(
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
 ) -> Option<Guarded<T>> {
-    let call = catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))));
+    let call = {
+        let _share = enter_share(context.share);
+        catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))))
+    };
     call.ok().map(|call| Guarded {
         call: match context.asking.is_kept_elsewhere() {
             true => after_journal(call, context),
             false => call,
         },
         trace: context.onward.place,
+        share: context.share,
     })
 }
 
@@ -392,6 +397,8 @@ pub(crate) struct Guarded<T> {
     call: BoxedCall<T>,
     /// What the log says that is written meanwhile.
     trace: Option<TraceContext>,
+    /// Whose share is used of what callers use together.
+    share: ShareKey,
 }
 
 impl<T> Future for Guarded<T> {
@@ -401,6 +408,7 @@ impl<T> Future for Guarded<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
         // A future that panicked is never polled again, so nobody sees what it left half done.
         let _entered = self.trace.map(enter_trace);
+        let _share = enter_share(self.share);
         match catch_unwind(AssertUnwindSafe(|| self.call.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Outcome::Done),
             Err(_) => Poll::Ready(Outcome::Panicked),

@@ -50,10 +50,13 @@ impl Server {
             .has_result_type()
             .then(|| self.generation.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
+        let (limits, share) = (Arc::clone(&self.limits), caller.share());
         let start = move |context| handler.call(context, params);
         let conclude = move |outcome| {
             Handled::Now(match outcome {
-                Outcome::Done(Ok(Value::Object(result))) => other_result(&id, result, server_info),
+                Outcome::Done(Ok(Value::Object(result))) => {
+                    other_result(&id, result, server_info).counted(&limits, share, &id)
+                }
                 Outcome::Done(Ok(_)) => {
                     tracing::error!(method = %name, "a method is at fault: its result is no object");
                     tools::internal_error(&id)

@@ -13,6 +13,7 @@ use super::{Local, McpHeaders, Server, truncated};
 use crate::auth::Principal;
 use crate::catalog::strict;
 use crate::limit::Limit;
+use crate::net::ShareKey;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
 use crate::seal::{Ended, Session, SessionIssue};
@@ -154,8 +155,8 @@ impl Server {
     }
 
     /// Ends a session.
-    pub(super) fn revoke(&self, local: &Local, session: &Session) {
-        let ended = Ended::from(session);
+    pub(super) fn revoke(&self, local: &Local, session: &Session, caller: ShareKey) {
+        let ended = Ended::by(session, caller);
         self.revoked.end(&ended, local.now());
         self.end_work_of(&session.log_name);
         self.streams.state_fact(Fact::Ended(ended));

@@ -16,6 +16,7 @@ use super::{
     stateless,
 };
 use crate::auth::Principal;
+use crate::limit::share_of;
 use crate::net::Peer;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
@@ -122,6 +123,7 @@ impl Server {
                 resumption: Resumption::No,
                 capabilities: ClientCapabilities::default(),
                 reach: Reach::Stream,
+                address: head.peer.map(|peer| peer.address),
                 room: self.room(),
                 now: local.now(),
                 watch,
@@ -171,6 +173,7 @@ impl Server {
                 true => Reach::Stream,
                 false => Reach::OldRevision,
             },
+            address: head.peer.map(|peer| peer.address),
             room: self.room(),
             now: local.now(),
             watch,
@@ -237,6 +240,7 @@ impl Server {
             resumption: Resumption::No,
             capabilities: session.capabilities,
             reach: Reach::Batch,
+            address: head.peer.map(|peer| peer.address),
             room: self.room(),
             now: local.now(),
             watch: None,
@@ -265,7 +269,8 @@ impl Server {
         version: VersionHeader,
     ) -> Result<(), Reply> {
         let session = self.session_of(local, head, version, None)?;
-        self.revoke(local, &session);
+        let address = head.peer.map(|peer| peer.address);
+        self.revoke(local, &session, share_of(head.principal, address));
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! A request, who sent it, and what came with it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use super::mirror::McpHeaders;
 use super::rounds::Reach;
 use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
+use crate::limit::share_of;
+use crate::net::ShareKey;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::telemetry::{Propagation, Watch};
@@ -66,6 +69,8 @@ pub(super) struct Caller<'a> {
     pub(super) capabilities: ClientCapabilities,
     /// Whether the client can be asked something.
     pub(super) reach: Reach,
+    /// The client's address, over HTTP.
+    pub(super) address: Option<IpAddr>,
     /// How much of what a call says may wait to be sent.
     pub(super) room: Room,
     /// Seconds of Unix time.
@@ -77,6 +82,12 @@ pub(super) struct Caller<'a> {
 }
 
 impl Caller<'_> {
+    /// The share of what callers use together that is this caller's.
+    #[inline]
+    pub(super) fn share(self) -> ShareKey {
+        share_of(self.principal, self.address)
+    }
+
     /// What a tool, a resource or a prompt may ask about the request, and how it is heard.
     #[inline]
     pub(super) fn context(
@@ -117,6 +128,8 @@ impl Caller<'_> {
         Arc::new(CallContext {
             onward: self.onward(request),
             principal: Arc::clone(self.principal),
+            share: self.share(),
+            address: self.address,
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
             meta: request.params.rare().own_meta.map(Box::from),

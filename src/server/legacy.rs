@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,9 +59,10 @@ impl Server {
     pub(crate) fn open_legacy(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
+        address: Option<IpAddr>,
         path: &str,
     ) -> Result<Box<dyn Parts>, Reply> {
-        let place = self.streams.place_for(principal)?;
+        let place = self.streams.place_for(principal, address)?;
         let (sender, messages) = mpsc::channel(WAITING_MAX);
         let id = LegacyId {
             replica: self.replica,

@@ -2,6 +2,7 @@
 //! so that whatever is asked of those is asked of these.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -58,7 +59,8 @@ impl Server {
             ..seen
         };
         let watch = self.watch(local.cells(), principal, seen, &request);
-        let caller = self.plain_caller(principal, watch.as_ref());
+        let address = seen.peer.map(|peer| peer.address);
+        let caller = self.plain_caller(principal, address, watch.as_ref());
         let incoming = Incoming {
             caller,
             headers: Some(headers),
@@ -86,7 +88,7 @@ impl Server {
             },
         };
         let incoming = Incoming {
-            caller: self.plain_caller(principal, None),
+            caller: self.plain_caller(principal, None, None),
             headers: None,
             body: &Bytes::new(),
             request: &request,
@@ -121,6 +123,7 @@ impl Server {
     fn plain_caller<'a>(
         &self,
         principal: &'a Arc<Principal>,
+        address: Option<IpAddr>,
         watch: Option<&'a Watch<'a>>,
     ) -> Caller<'a> {
         speaks(watch, Revision::V2026_07_28, None);
@@ -133,6 +136,7 @@ impl Server {
             resumption: Resumption::No,
             capabilities: ClientCapabilities::default(),
             reach: Reach::Plain,
+            address,
             room: Room::default(),
             now: 0,
             watch,

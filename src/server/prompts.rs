@@ -13,6 +13,7 @@ use super::tools::{internal_error, invalid_params, stopped};
 use super::{Handled, Incoming, Server, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
+use crate::net::ShareKey;
 use crate::protocol::message;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
 
@@ -50,6 +51,7 @@ impl Server {
             revision: caller.revision,
             generation: Arc::clone(&generation),
             server: Arc::clone(self),
+            share: caller.share(),
         };
         let context = caller.context(incoming.headers, request, log_level, asking);
         let start = |context| entry.prompt.get(context, arguments);
@@ -66,6 +68,7 @@ struct Getting {
     revision: Revision,
     generation: Arc<Generation>,
     server: Arc<Server>,
+    share: ShareKey,
 }
 
 impl Getting {
@@ -122,7 +125,11 @@ impl Getting {
             out.push(b'}');
         }
         out.push(b']');
-        finish(out, &self.generation, self.revision, output.meta.as_ref())
+        finish(out, &self.generation, self.revision, output.meta.as_ref()).counted(
+            &self.server.limits,
+            self.share,
+            &self.id,
+        )
     }
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::generation::Generation;
 use super::streams::Parts;
-use crate::limit::Refused;
-use crate::net::Common;
+use crate::limit::{LARGE_BYTES, Limits, Refused, Reservation};
+use crate::net::{Common, ShareKey};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::{Reason, Verdict};
 
@@ -177,6 +177,34 @@ impl Reply {
             session: None,
             verdict: Verdict::Done,
         })
+    }
+
+    /// Has a large document count as unread until it is sent.
+    pub(crate) fn holding(mut self, reservation: Option<Reservation>) -> Self {
+        if let (Self::Answer(answer), Some(reservation)) = (&mut self, reservation) {
+            answer.head = reservation.hold(std::mem::take(&mut answer.head));
+        }
+        self
+    }
+
+    /// Counts a large document as unread until it is sent, or refuses it if too many wait to be read.
+    #[inline]
+    pub(crate) fn counted(self, limits: &Limits, share: ShareKey, id: &str) -> Self {
+        match &self {
+            Self::Answer(answer) if LARGE_BYTES <= answer.head.len() => {
+                let bytes = answer.head.len();
+                self.counted_large(limits, share, (id, bytes))
+            }
+            _ => self,
+        }
+    }
+
+    #[cold]
+    fn counted_large(self, limits: &Limits, share: ShareKey, (id, bytes): (&str, usize)) -> Self {
+        match limits.reserve_response(share, bytes) {
+            Ok(reservation) => self.holding(reservation),
+            Err(refused) => Self::limited(Some(id), refused),
+        }
     }
 
     /// Says how it ended to those who watch.

@@ -181,7 +181,11 @@ impl Reading {
             let hints = format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#);
             out.extend_from_slice(hints.as_bytes());
         }
-        finish(out, &self.generation, self.revision, None)
+        finish(out, &self.generation, self.revision, None).counted(
+            &self.server.limits,
+            self.context.share,
+            &self.id,
+        )
     }
 }
 

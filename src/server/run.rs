@@ -44,7 +44,9 @@ impl Server {
         terms: Terms,
         conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
     ) -> Handled {
-        let has_room = self.limits.has_room(&context.principal, None);
+        let has_room = self
+            .limits
+            .has_room(&context.principal, context.address, None);
         let begun = if has_room {
             call::begin(cx, start, &context, terms)
         } else {
@@ -55,7 +57,7 @@ impl Server {
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
-        let turn = self.limits.turn(&context.principal, None);
+        let turn = self.limits.turn(&context.principal, context.address, None);
         let id = id.to_owned();
         let streams = self.resumption_of(terms);
         Handled::Later(Box::pin(async move {

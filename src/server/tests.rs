@@ -99,7 +99,7 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     let local = at(START);
     let principal = Arc::new(Principal::anonymous());
     let mut stream = server
-        .open_legacy(&principal, "/messages")
+        .open_legacy(&principal, None, "/messages")
         .unwrap_or_else(|reply| panic!("{reply:?}"));
     let mut cx = Context::from_waker(Waker::noop());
     let Poll::Ready(Some(Part {

@@ -19,7 +19,8 @@ use crate::catalog::{
     Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
     ToolErrorKind,
 };
-use crate::limit::ToolLimits;
+use crate::limit::{LARGE_BYTES, ToolLimits};
+use crate::net::ShareKey;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Revision, is_plain};
 use crate::telemetry::Verdict;
@@ -68,10 +69,13 @@ impl Server {
                     id: request.id,
                     revision: caller.revision,
                     server: self,
+                    share: Some(context.share),
                 };
                 let start = |context| entry.tool.call(context, arguments);
                 let limits = limits.as_deref();
-                let has_room = self.limits.has_room(caller.principal, limits);
+                let has_room = self
+                    .limits
+                    .has_room(caller.principal, caller.address, limits);
                 let begun = if has_room {
                     call::begin(cx, start, &context, terms)
                 } else {
@@ -82,13 +86,14 @@ impl Server {
                     give_back(&mut context, headers);
                     return handled;
                 }
-                let turn = self.limits.turn(caller.principal, limits);
+                let turn = self.limits.turn(caller.principal, caller.address, limits);
                 let conclusion = Conclusion {
                     name: writer.name().to_owned(),
                     id: request.id.to_owned(),
                     revision: caller.revision,
                     server: Arc::clone(self),
                     generation: Arc::clone(&generation),
+                    share: Some(context.share),
                 };
                 let streams = self.resumption_of(terms);
                 Handled::Later(Box::pin(async move {
@@ -154,6 +159,8 @@ impl Server {
             revision: caller.revision,
             server: Arc::clone(self),
             generation: Arc::clone(generation),
+            // The outcome of a task is kept elsewhere.
+            share: None,
         };
         let Started {
             entry,
@@ -177,7 +184,9 @@ impl Server {
             context,
             terms,
         };
-        let turn = self.limits.turn(caller.principal, limits.as_deref());
+        let turn = self
+            .limits
+            .turn(caller.principal, caller.address, limits.as_deref());
         Err(self.begin_task(request.id, task, turn, move |id, outcome| {
             let conclusion = Conclusion {
                 id: id.to_owned(),
@@ -249,6 +258,7 @@ impl Server {
                 id: request.id,
                 revision: caller.revision,
                 server: self,
+                share: None,
             };
             writer.failure(&invalid.into())
         })?;
@@ -256,6 +266,12 @@ impl Server {
             .limits
             .call(&name)
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
+        if entry.is_large() {
+            // Nothing is done for a result that could not be kept.
+            self.limits
+                .reserve_response(caller.share(), LARGE_BYTES)
+                .map_err(|refused| Reply::limited(Some(request.id), refused))?;
+        }
         let asking = self.asking(caller, incoming.body, request)?;
         let timeout = entry.tool.definition().timeout;
         Ok(Started {
@@ -314,6 +330,7 @@ struct Conclusion {
     id: String,
     revision: Revision,
     server: Arc<Server>,
+    share: Option<ShareKey>,
 }
 
 impl Conclusion {
@@ -325,6 +342,7 @@ impl Conclusion {
                 id: &self.id,
                 revision: self.revision,
                 server: &self.server,
+                share: self.share,
             }),
             None => Handled::Now(internal_error(&self.id)),
         }
@@ -338,6 +356,8 @@ struct ResultWriter<'a> {
     id: &'a str,
     revision: Revision,
     server: &'a Arc<Server>,
+    /// Whose share of the memory for responses the result takes; `None` if it is not sent.
+    share: Option<ShareKey>,
 }
 
 /// What the model reads instead of an error that was not written for it.
@@ -389,7 +409,37 @@ impl ResultWriter<'_> {
     }
 
     fn success(&self, output: &Output) -> Reply {
-        success(self.generation, self.revision, self.id, output)
+        let weight = output.weight();
+        if LARGE_BYTES <= weight
+            && let Some(share) = self.share
+        {
+            return self.large_success(output, weight, share);
+        }
+        let reply = success(self.generation, self.revision, self.id, output);
+        match self.share {
+            Some(share) => reply.counted(&self.server.limits, share, self.id),
+            None => reply,
+        }
+    }
+
+    /// A large result counts as unread from before it is written, so that its memory is not taken twice.
+    #[cold]
+    fn large_success(&self, output: &Output, weight: usize, share: ShareKey) -> Reply {
+        self.entry.has_large_results();
+        match self.server.limits.reserve_response(share, weight) {
+            Err(refused) => {
+                tracing::warn!(
+                    tool = self.name(),
+                    bytes = weight,
+                    setting = refused.limit.setting(),
+                    "a result was dropped: too many large responses wait to be read"
+                );
+                Reply::limited(Some(self.id), refused)
+            }
+            Ok(reservation) => {
+                success(self.generation, self.revision, self.id, output).holding(reservation)
+            }
+        }
     }
 
     /// A failure that the model reads, or an error of the protocol's where that is what the revision has.

@@ -197,6 +197,10 @@ impl Exchange {
                     pass.succeeded();
                     false
                 }
+                Err(error) if error.is_unreachable() => {
+                    pass.unreachable();
+                    true
+                }
                 Err(error) if error.is_fault_of_server() => {
                     pass.failed();
                     repeatable || !error.may_have_happened()

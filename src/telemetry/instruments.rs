@@ -66,6 +66,12 @@ pub(crate) const LIMIT_HITS: Instrument = Instrument::counter(
     "{event}",
     "Times that a limit was reached, by the setting that has it",
 );
+/// Large responses only.
+pub(crate) const UNREAD_BYTES: Instrument = Instrument::gauge(
+    "longshore.responses.unread",
+    "By",
+    "Bytes of large responses that wait for their clients to read them",
+);
 /// By why; limits are counted by themselves.
 pub(crate) const REFUSALS: Instrument = Instrument::counter(
     "longshore.refusals",
@@ -286,6 +292,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &CONNECTIONS,
     &QUEUE_TIME,
     &LIMIT_HITS,
+    &UNREAD_BYTES,
     &REFUSALS,
     &AUDIT_RECORDS,
     &AUDIT_LOST,

@@ -154,6 +154,9 @@ fn where_memory_is_nearly_used_up_all_is_refused_but_what_says_so_or_gives_some_
         .start();
     let key = crate::auth::bearer(CI);
     once_noticed(|| get(&server, "/readyz").status == 503);
+    for path in ["/readyz", "/health"] {
+        assert_eq!(get(&server, path).json()["waits_for"], json!(["memory"]));
+    }
     let call = echoing().and("authorization", &key);
     refused(&call.send(&server), 503, "limits.memory_bytes", "");
     assert_eq!(get(&server, "/livez").status, 200);
@@ -454,4 +457,127 @@ fn without_configured_origins_no_page_is_told_anything() {
         refused.json()["error"]["data"]["setting"],
         "http.allowed_origins"
     );
+}
+
+/// Returns many bytes.
+#[tool]
+async fn many(bytes: usize) -> String {
+    "x".repeat(bytes)
+}
+
+#[test]
+fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
+    const BYTES: usize = 16 * 1024 * 1024;
+    let server = Serve::new()
+        .tool(echo)
+        .tool(many)
+        .configured(|c| c.limits.response_bytes = Some(40 * 1024 * 1024))
+        .admin()
+        .start();
+    let large = || Stateless::call("many", json!({"bytes": BYTES}));
+    let mut unread = server.connect();
+    unread.send(large().text());
+    let length = unread.receive_head();
+    let length = length
+        .header("content-length")
+        .expect("a length")
+        .to_owned();
+    // An address has half of it, whatever the number of its connections.
+    refused(&large().send(&server), 503, "limits.response_bytes", "1");
+    echoing().send(&server).result();
+    let metrics = server
+        .connect_to_admin()
+        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .receive()
+        .body;
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse::<f64>().ok())
+    };
+    let waits = value("longshore_responses_unread_bytes ").expect("a gauge");
+    assert!(
+        BYTES as f64 <= waits && waits < 1.1 * BYTES as f64,
+        "{waits}"
+    );
+    let hits = value("longshore_limit_hits_total{limit=\"limits.response_bytes\"} ");
+    assert_eq!(hits, Some(1.0));
+    // Without MCP it is a problem document.
+    let body = json!({"bytes": BYTES}).to_string();
+    let plain = format!(
+        "POST /tools/many HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let problem = server.connect().send(plain).receive();
+    assert_eq!(problem.status, 503);
+    let problem_body: Value = serde_json::from_str(&problem.body).expect("JSON");
+    assert_eq!(problem_body["setting"], "limits.response_bytes");
+    assert!(problem.header("retry-after").is_some());
+    // Once it is read there is room again.
+    unread.body(length.parse().expect("a number"));
+    let text = large().send(&server).result()["content"][0]["text"].clone();
+    assert_eq!(text.as_str().map(str::len), Some(BYTES));
+}
+
+#[test]
+fn calls_of_one_address_without_a_name_run_so_many_at_once() {
+    let (gate, tool) = Gate::new();
+    let server = Serve::new()
+        .tool(tool)
+        .configured(|c| {
+            c.limits.calls_per_address = Some(1);
+            c.limits.queue = 0;
+        })
+        .start();
+    let call = || Stateless::call("gate", json!({}));
+    let mut first = server.connect();
+    first.send(call().text());
+    gate.begun();
+    refused(&call().send(&server), 503, "limits.calls_per_address", "1");
+    gate.open();
+    first.receive().result();
+}
+
+#[test]
+fn one_caller_does_not_take_a_tool_from_the_others() {
+    let source = json!({"name": "c", "command": {
+        "limits": {"concurrency": 4, "queue_ms": 20_000},
+        "tools": [{"name": "wait", "argv": ["sleep", "{{ seconds }}"], "arguments": {"seconds": {"type": "string"}}}],
+    }});
+    let server = Serve::new()
+        .configured(|c| {
+            c.sources = vec![serde_json::from_value(source).expect("valid")];
+            crate::auth::with_keys(c);
+        })
+        .start();
+    let wait = |key: &str, seconds: &str| {
+        Stateless::call("wait", json!({"seconds": seconds}))
+            .and("authorization", &crate::auth::bearer(key))
+    };
+    let theirs: Vec<_> = (0..8)
+        .map(|_| {
+            let mut connection = server.connect();
+            connection.send(wait(CI, "15").text());
+            connection
+        })
+        .collect();
+    // Their calls have begun once a fourth of them waits.
+    once_noticed(|| {
+        let metrics = server
+            .connect()
+            .send(format!(
+                "GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\n\r\n",
+                crate::auth::bearer(BOB)
+            ))
+            .receive()
+            .body;
+        metrics.contains("longshore_backend_waiting_requests{backend=\"wait\",kind=\"command\"} 5")
+    });
+    let began = std::time::Instant::now();
+    wait(BOB, "0").send(&server).result();
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(theirs);
 }

@@ -211,3 +211,44 @@ async fn each_stream_is_judged_by_its_own_head_whatever_came_before_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn large_responses_on_streams_without_a_window_are_bounded() {
+    const BYTES: usize = 8 * 1024 * 1024;
+    let server = Serve::new()
+        .tool(echo)
+        .tool(many)
+        .configured(|c| c.limits.response_bytes = Some(40 * 1024 * 1024))
+        .start();
+    let client = Client::of(&server).await;
+    let mut unread = Vec::new();
+    let refused = loop {
+        let answer = client
+            .send(request("many", json!({ "bytes": BYTES }), &[]))
+            .await;
+        if answer.status() != StatusCode::OK {
+            break answer;
+        }
+        unread.push(answer);
+    };
+    assert_eq!(unread.len(), 2);
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    let error = json_of(refused).await;
+    assert_eq!(error["error"]["data"]["setting"], "limits.response_bytes");
+    // A stream that is taken back gives its share back.
+    drop(unread.pop());
+    let mut tries = 0;
+    while !client
+        .send(request("many", json!({ "bytes": BYTES }), &[]))
+        .await
+        .status()
+        .is_success()
+    {
+        tries += 1;
+        assert!(tries < 1000);
+        tokio::task::yield_now().await;
+    }
+    let echoed = client.call("echo", json!({ "message": "hi" })).await;
+    assert_eq!(echoed["result"]["content"][0]["text"], "hi");
+}

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
 
@@ -23,6 +24,8 @@ pub(crate) struct CatalogTool {
     output: Option<Compiled>,
     /// What its calls are counted under.
     pub(crate) operation: OperationId,
+    /// A result of it was large.
+    is_large: AtomicBool,
 }
 
 /// A resource at one URI.
@@ -77,7 +80,21 @@ impl CatalogTool {
             header_parameters,
             operation: OperationId::OTHER,
             tool,
+            is_large: AtomicBool::new(false),
         })
+    }
+
+    /// Returns true if a result of it was so large that its memory counts.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.is_large.load(Relaxed)
+    }
+
+    /// Notes that it has large results.
+    pub(crate) fn has_large_results(&self) {
+        if !self.is_large() {
+            self.is_large.store(true, Relaxed);
+        }
     }
 
     /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree

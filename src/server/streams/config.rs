@@ -18,6 +18,9 @@ pub struct StreamsConfig {
     pub per_session: usize,
     /// How many standing streams one caller may hold open, if it has a name. Default: 100; beyond: 429.
     pub per_principal: usize,
+    /// Maximum number of standing streams of one address whose callers have no name. Default: 1000 for public addresses;
+    /// beyond: 429.
+    pub per_address: Option<usize>,
     /// How many streams may stand open in all, whoever holds them. Default: 10000; beyond: 429.
     pub total: usize,
     /// How many resources a session, or a stream of `subscriptions/listen`, may subscribe to. Default: 256.
@@ -43,11 +46,19 @@ pub struct StreamsConfig {
     pub replay_seconds: u64,
 }
 
+impl StreamsConfig {
+    /// How many streams of one address there may be, where they are limited.
+    pub(super) fn of_address(&self) -> usize {
+        self.per_address.unwrap_or(1000)
+    }
+}
+
 impl Default for StreamsConfig {
     fn default() -> Self {
         Self {
             per_session: 4,
             per_principal: 100,
+            per_address: None,
             total: 10_000,
             subscriptions: 256,
             life_seconds: 3600,

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::auth::Principal;
 use crate::catalog::{Notice, RequestId};
 
 /// The URIs of resources that somebody has subscribed to.
@@ -16,6 +17,9 @@ pub(super) type Uris = Arc<HashSet<Arc<str>>>;
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) number: u64,
+    caller: Option<Arc<Principal>>,
+    /// The network that it counts for, where its caller has no name.
+    pub(super) network: Option<u128>,
     /// The session that it belongs to, by its name for logs.
     pub(super) session: Option<Arc<str>>,
     /// Whom it counts for, if it counts for anybody.
@@ -101,6 +105,8 @@ impl Feed {
     pub(super) fn new(number: u64, owner: Owner, wants: Wants, seen: u64) -> Self {
         Self {
             number,
+            caller: owner.caller,
+            network: owner.network,
             session: owner.session,
             principal: owner.principal,
             request: owner.request,
@@ -110,6 +116,13 @@ impl Feed {
                 ..Inner::default()
             }),
         }
+    }
+
+    /// Returns true if the credential that it was opened with was taken away.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.caller
+            .as_ref()
+            .is_some_and(|caller| caller.is_withdrawn())
     }
 
     /// Whether somebody who wants something wants a notice.
@@ -259,6 +272,10 @@ impl Feed {
 /// Whose a feed is.
 #[derive(Debug, Default)]
 pub(super) struct Owner {
+    /// Whose credential the stream was opened with.
+    pub(super) caller: Option<Arc<Principal>>,
+    /// The network that it counts for, where its caller has no name.
+    pub(super) network: Option<u128>,
     pub(super) session: Option<Arc<str>>,
     pub(super) principal: Option<Box<str>>,
     pub(super) request: Option<RequestId>,

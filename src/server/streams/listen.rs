@@ -11,7 +11,7 @@ use super::ear::Ear;
 use super::feed::{Owner, Wants};
 use super::part::Part;
 use super::standing::{Listen, Manner, Standing};
-use super::{Place, TooMany, counted};
+use super::{Place, TooMany};
 use crate::auth::Principal;
 use crate::catalog::RequestId;
 use crate::limit::Limit;
@@ -77,9 +77,8 @@ impl Server {
         let (wants, honoured) = self.honoured(&filter, caller.principal, request.id)?;
         let asked_tasks = Arc::clone(&wants.tasks);
         let owner = Owner {
-            principal: counted(caller.principal),
             request: (!over_http).then(|| RequestId::from_json(request.id)),
-            ..Owner::default()
+            ..self.streams.owner(caller.principal, caller.address)
         };
         let place = self
             .streams

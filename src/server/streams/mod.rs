@@ -25,6 +25,7 @@ mod subscriptions;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -39,6 +40,7 @@ use super::call::{Inflight, StreamHold};
 use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Interest, Notice};
+use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
 use crate::state::{Keep, SharedState, StateError, unix_micros};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
@@ -94,6 +96,8 @@ struct Registry {
     /// Those that belong to a session, from old to new.
     sessions: HashMap<Arc<str>, Vec<Arc<Feed>>>,
     principals: HashMap<Box<str>, usize>,
+    /// Number of streams of callers without a name, by network.
+    networks: HashMap<u128, usize>,
     /// How far the log of notices was read.
     position: Option<u64>,
 }
@@ -159,6 +163,11 @@ impl Streams {
                 "server.streams.per_principal",
             )?;
         }
+        if let Some(network) = owner.network {
+            let open = registry.networks.get(&network).copied().unwrap_or(0);
+            let max = self.config.of_address();
+            TooMany::check(open, max, "server.streams.per_address")?;
+        }
         if let Some(session) = &owner.session {
             let open = registry.sessions.get(session).map_or(0, Vec::len);
             TooMany::check(open, self.config.per_session, "server.streams.per_session")?;
@@ -168,6 +177,9 @@ impl Streams {
         let feed = Arc::new(Feed::new(registry.next, owner, wants, seen));
         if let Some(name) = &feed.principal {
             *registry.principals.entry(name.clone()).or_default() += 1;
+        }
+        if let Some(network) = feed.network {
+            *registry.networks.entry(network).or_default() += 1;
         }
         if let Some(session) = &feed.session {
             let known = registry.sessions.entry(Arc::clone(session)).or_default();
@@ -196,6 +208,14 @@ impl Streams {
             *open -= 1;
             if *open == 0 {
                 registry.principals.remove(name);
+            }
+        }
+        if let Some(network) = feed.network
+            && let Some(open) = registry.networks.get_mut(&network)
+        {
+            *open -= 1;
+            if *open == 0 {
+                registry.networks.remove(&network);
             }
         }
         let Some(session) = &feed.session else {
@@ -332,6 +352,30 @@ impl Streams {
         let feeds = self.registry().sessions.get(session).cloned();
         for feed in feeds.unwrap_or_default() {
             feed.end(End::Gone);
+        }
+    }
+
+    /// Ends the streams whose credentials were taken away, as those of a server that stops: their clients come back, and
+    /// are refused.
+    fn end_withdrawn(&self) {
+        for feed in self.registry().feeds.values() {
+            if feed.is_withdrawn() {
+                feed.end(End::Stopping);
+            }
+        }
+    }
+
+    /// The owner of a stream that a caller opens from an address.
+    fn owner(&self, caller: &Arc<Principal>, address: Option<IpAddr>) -> Owner {
+        let principal = counted(caller);
+        let has_share = |address: &IpAddr| {
+            principal.is_none() && (self.config.per_address.is_some() || is_public(*address))
+        };
+        Owner {
+            caller: Some(Arc::clone(caller)),
+            network: address.filter(has_share).map(subnet),
+            principal,
+            ..Owner::default()
         }
     }
 
@@ -491,20 +535,17 @@ impl Streams {
     /// A place for a stream of a caller's.
     pub(super) fn place_for(
         self: &Arc<Self>,
-        principal: &Principal,
+        principal: &Arc<Principal>,
+        address: Option<IpAddr>,
     ) -> Result<StandingPlace, Reply> {
-        let owner = Owner {
-            principal: counted(principal),
-            ..Owner::default()
-        };
+        let owner = self.owner(principal, address);
         self.enter(owner, Wants::default())
             .map(StandingPlace)
             .map_err(|too_many| too_many.reply(None))
     }
 }
 
-/// Under which name a caller's streams are counted. Callers without a name of their own are told apart by nothing, and
-/// are not counted together.
+/// Under which name a caller's streams are counted; `None` for callers without a name of their own.
 fn counted(principal: &Principal) -> Option<Box<str>> {
     match principal.kind() {
         PrincipalKind::Anonymous | PrincipalKind::Local => None,

@@ -1,6 +1,7 @@
 //! GET on the endpoint: a session's standing stream, or a stream that broke off and is taken up again.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::ear::Ear;
 use super::feed::{Owner, Wants};
 use super::part::{EventId, StreamId};
 use super::standing::{Manner, Standing};
-use super::{Streams, counted, notice};
+use super::{Streams, notice};
 use crate::auth::Principal;
 use crate::catalog::Notice;
 use crate::protocol::ErrorCode;
@@ -47,12 +48,14 @@ impl Server {
         };
         let streams = Arc::clone(&self.streams);
         let (server, caller) = (Arc::clone(self), Arc::clone(head.principal));
+        let address = head.peer.map(|peer| peer.address);
         Ok(Box::pin(async move {
             let opening = Opens {
                 server,
                 streams,
                 session,
                 caller,
+                address,
             };
             let opened = match resumes {
                 None => opening.standing(None).await,
@@ -75,14 +78,14 @@ struct Opens {
     streams: Arc<Streams>,
     session: Arc<Session>,
     caller: Arc<Principal>,
+    address: Option<IpAddr>,
 }
 
 impl Opens {
     fn owner(&self) -> Owner {
         Owner {
             session: Some(Arc::clone(&self.session.log_name)),
-            principal: counted(&self.caller),
-            request: None,
+            ..self.streams.owner(&self.caller, self.address)
         }
     }
 

@@ -82,6 +82,9 @@ struct Envelope {
     word: Word,
 }
 
+/// How often streams are ended whose credentials were taken away.
+const LOOK_AT_CREDENTIALS: Duration = Duration::from_secs(1);
+
 /// The log of notices. Ids of events name places in it, for as long as it reaches back.
 pub(super) const NOTICES: Keep = Keep {
     entries: 10_000,
@@ -211,6 +214,8 @@ impl Server {
         let mut attention = Attention::default();
         let mut alive = tokio::time::interval(SAY_ALIVE);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut credentials = tokio::time::interval(LOOK_AT_CREDENTIALS);
+        credentials.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if attention.bus.is_none() && attention.retry_at.is_none_or(|at| at <= Instant::now()) {
                 self.listen_to_bus(&mut attention).await;
@@ -244,6 +249,7 @@ impl Server {
                 }
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
                 _ = alive.tick() => self.say_alive(&mut alive).await,
+                _ = credentials.tick() => self.streams.end_withdrawn(),
             }
         }
     }

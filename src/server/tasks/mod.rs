@@ -310,8 +310,15 @@ impl Server {
             caller: Arc::clone(caller.principal),
             form,
         };
+        let (limits, share, id) = (
+            Arc::clone(&self.limits),
+            caller.share(),
+            request.id.to_owned(),
+        );
         Ok(match method {
-            Method::TasksGet => Handled::Later(Box::pin(asked.get())),
+            Method::TasksGet => Handled::Later(Box::pin(async move {
+                asked.get().await.counted(&limits, share, &id)
+            })),
             Method::TasksCancel => Handled::Later(Box::pin(asked.cancel())),
             Method::TasksUpdate => {
                 let answers = request.params.rare().input_responses;
@@ -328,15 +335,12 @@ impl Server {
                     Some(Duration::from_secs(self.tasks.config.ttl_seconds)),
                 );
                 let context = caller.context(incoming.headers, request, None, asking);
-                let conclude = {
-                    let id = request.id.to_owned();
-                    move |outcome: Outcome<Reply>| {
-                        Handled::Now(match outcome {
-                            Outcome::Done(reply) => reply,
-                            Outcome::Cancelled => Reply::Cancelled,
-                            _ => internal_error(&id),
-                        })
-                    }
+                let conclude = move |outcome: Outcome<Reply>| {
+                    Handled::Now(match outcome {
+                        Outcome::Done(reply) => reply.counted(&limits, share, &id),
+                        Outcome::Cancelled => Reply::Cancelled,
+                        _ => internal_error(&id),
+                    })
                 };
                 let start = |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) };
                 self.run(cx, request.id, start, context, terms, conclude)

@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
-
 use crate::catalog::ToolError;
 use crate::catalog::attribute::run_blocking;
 use crate::limit::SectionHits;
+use crate::net::FairSemaphore;
 
-/// Places for blocking work, of one toolset.
+/// Places for blocking work, of one toolset. One caller has at most three quarters of them.
 ///
 /// A place is kept until the work has really ended, also when its call has not waited for that. So a disk that hangs
-/// takes these places, and no thread beyond them.
+/// takes these places, and no thread beyond them. It is kept until the call has the result, too, so that no more results
+/// lie about than there are places.
 #[derive(Debug)]
 pub(crate) struct Blocking {
-    places: Arc<Semaphore>,
+    places: FairSemaphore,
     timeout: Duration,
     hits: SectionHits,
 }
@@ -43,7 +43,7 @@ impl Blocking {
     /// So many places, and so much time for each call, waiting for a place included.
     pub(crate) fn new(at_once: usize, timeout: Duration) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS))),
+            places: FairSemaphore::new(at_once),
             timeout,
             hits: SectionHits::default(),
         }
@@ -73,18 +73,15 @@ impl Blocking {
             ..Stop::after(self.timeout)
         };
         let _stops = StopOnDrop(Arc::clone(&stop.wanted));
-        let places = Arc::clone(&self.places);
-        if places.available_permits() == 0 {
+        if self.places.is_exhausted() {
             stop.hit(CONCURRENCY);
         }
         let done = tokio::time::timeout(self.timeout, async {
-            let place = places.acquire_owned().await;
+            let place = self.places.acquire().await;
+            let place = place.map_err(|full| ToolError::new(format!("{full}; try again later")))?;
             let stop = stop.clone();
-            run_blocking(move || {
-                let _place = place;
-                work(&stop)
-            })
-            .await?
+            let (done, _place) = run_blocking(move || (work(&stop), place)).await?;
+            done
         });
         done.await.unwrap_or_else(|_| {
             stop.hit(TIMEOUT);

@@ -446,7 +446,10 @@ impl Upstream {
             let retry = !error.may_have_happened() || repeatable && error.ends_connection();
             if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. }))
             {
-                pass.failed();
+                match &connected {
+                    Ok(_) => pass.failed(),
+                    Err(_) => pass.unreachable(),
+                }
                 self.upkeep.look();
                 tracing::warn!(
                     upstream = self.name,

@@ -17,7 +17,7 @@ use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, InvalidArguments, Output, OutputContent, Tool,
     ToolError,
 };
-use crate::net::{Bulkhead, BulkheadConfig};
+use crate::net::{Bulkhead, BulkheadConfig, ShareKey};
 use crate::protocol::ToolAnnotations;
 use crate::source::config::{Collector, GRACE};
 use crate::source::gauge::Gauge;
@@ -214,11 +214,15 @@ impl Tool for ComponentTool {
         &self.definition
     }
 
-    fn call(&self, _: Arc<CallContext>, arguments: Arguments) -> CallFuture {
+    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
         let plan = self.plan.clone();
         Box::pin(async move {
             let host = plan.component.host;
-            let done = host.run(async move { plan.run(&arguments).await }).await;
+            // It is polled elsewhere.
+            let caller = context.share;
+            let done = host
+                .run(async move { plan.run(&arguments, caller).await })
+                .await;
             done.unwrap_or_else(|| Err(ToolError::internal("the server is shutting down")))
         })
     }
@@ -229,9 +233,9 @@ impl Tool for ComponentTool {
 }
 
 impl Plan {
-    async fn run(&self, arguments: &Arguments) -> Result<Output, ToolError> {
+    async fn run(&self, arguments: &Arguments, caller: ShareKey) -> Result<Output, ToolError> {
         let bounds = &self.component.bounds;
-        let pass = self.component.bulkhead.enter().await?;
+        let pass = self.component.bulkhead.enter_for(caller).await?;
         let arguments = arguments.to_map()?;
         let mut room = Room::new(bounds.limits.memory_bytes);
         let parameters = lower_all(&self.signature.parameters, &arguments, &mut room)

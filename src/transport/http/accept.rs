@@ -117,20 +117,13 @@ impl<'s> Acceptor<'s> {
                 return;
             }
         };
-        let Some(worker) = self
-            .workers
-            .iter()
-            .min_by_key(|worker| worker.connections())
-        else {
-            return;
-        };
         let accepted = Accepted {
             stream,
             peer,
             at: Instant::now(),
             place,
         };
-        worker.give(accepted).await;
+        hand_over(self.workers, accepted).await;
     }
 
     /// The system has no socket for the next connection.
@@ -178,6 +171,25 @@ impl<'s> Acceptor<'s> {
     }
 }
 
+/// Gives a connection to the worker that has the fewest and takes it. A worker that is blocked and has a full queue keeps
+/// nobody else waiting.
+async fn hand_over(workers: &[Worker], mut accepted: Accepted) {
+    let mut order: Vec<_> = workers.iter().collect();
+    loop {
+        order.sort_by_key(|worker| worker.connections());
+        for worker in &order {
+            match worker.offer(accepted) {
+                Ok(()) => return,
+                Err(refused) => accepted = refused,
+            }
+        }
+        if order.is_empty() {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
 fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -210,4 +222,40 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_is_blocked_does_not_keep_connections_from_the_others() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let peers = Peers::new(None, crate::net::TrustedProxies::default());
+        let accepted = || {
+            let stream = std::net::TcpStream::connect(address).expect("it listens");
+            let (place, _) = peers.enter(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            Accepted {
+                stream,
+                peer: IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
+                at: Instant::now(),
+                place,
+            }
+        };
+        let (blocked, _unread) = Worker::without_thread(1);
+        let (free, mut inbox) = Worker::without_thread(8);
+        let workers = [blocked, free];
+        // The first is the one with the fewest, and has room for one.
+        for _ in 0..4 {
+            hand_over(&workers, accepted()).await;
+        }
+        let mut came = 0;
+        while inbox.try_recv().is_ok() {
+            came += 1;
+        }
+        assert_eq!(came, 3);
+    }
 }

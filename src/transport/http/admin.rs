@@ -113,5 +113,5 @@ fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Re
     {
         return rejection.into_problem();
     }
-    page.answer(server)
+    page.answer(server, true)
 }

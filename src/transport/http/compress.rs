@@ -39,7 +39,12 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// The answer, in fewer bytes if it is one that is whole, long and of text.
-pub(super) async fn compressed(mut response: Response<Body>) -> Response<Body> {
+///
+/// `hold` counts a large body as unread until it is sent. Where that is refused the answer stays as it is.
+pub(super) async fn compressed(
+    mut response: Response<Body>,
+    hold: impl FnOnce(Bytes) -> Option<Bytes>,
+) -> Response<Body> {
     let headers = response.headers();
     let is_text = headers.get(CONTENT_TYPE).is_some_and(|media| {
         let media = media.to_str().unwrap_or_default();
@@ -75,7 +80,8 @@ pub(super) async fn compressed(mut response: Response<Body>) -> Response<Body> {
         let elsewhere = tokio::task::spawn_blocking(move || gzip(&plain));
         elsewhere.await.unwrap_or(None)
     };
-    let Some(squeezed) = squeezed.filter(|squeezed| squeezed.len() < plain.len()) else {
+    let squeezed = squeezed.filter(|squeezed| squeezed.len() < plain.len());
+    let Some(squeezed) = squeezed.and_then(hold) else {
         *response.body_mut() = plain.into();
         return response;
     };

@@ -196,6 +196,9 @@ pub struct HttpLimits {
     /// Streams of one HTTP/2 connection that its client takes back in a second, be they answered or not; beyond, it is told
     /// to calm down, and the connection ends. Default: 500.
     pub http2_resets_per_second: u32,
+    /// Maximum number of frames in a second, on one HTTP/2 connection, that carry nothing for a request: PRIORITY, SETTINGS,
+    /// PING, and those of unknown types. The connection of a client that sends more is closed. Default: 10000.
+    pub http2_control_frames_per_second: u32,
     /// Seconds after which an HTTP/2 client that says nothing is asked for a sign of life, and seconds that it has to
     /// give one. Default: 20.
     pub http2_ping_seconds: u32,
@@ -248,6 +251,7 @@ impl Default for HttpLimits {
             http2_streams: 100,
             http2_resets: 20,
             http2_resets_per_second: 500,
+            http2_control_frames_per_second: 10_000,
             http2_ping_seconds: 20,
         }
     }

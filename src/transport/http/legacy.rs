@@ -40,7 +40,10 @@ impl LegacyRequest<'_> {
             if !self.summary.takes_streams() {
                 return Err(Rejection::NotAcceptable);
             }
-            let opened = endpoint.server.open_legacy(entered.principal, MESSAGES);
+            let address = entered.client.map(|client| client.address);
+            let opened = endpoint
+                .server
+                .open_legacy(entered.principal, address, MESSAGES);
             let reply = opened.map_or_else(|refusal| refusal, Reply::Stream);
             return Ok(respond(reply, self.connection));
         }

@@ -27,8 +27,9 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// The page, for somebody who may see it.
-    pub(crate) fn answer(self, server: &Server) -> Response<Body> {
+    /// The page, for somebody who may see it. `near` is who asks from this machine or on the admin port, and is told what the
+    /// server waits for before it is ready.
+    pub(crate) fn answer(self, server: &Server, near: bool) -> Response<Body> {
         let telemetry = server.telemetry();
         let life = &*telemetry.life;
         match self {
@@ -40,12 +41,20 @@ impl Page {
             }
             Self::Ready => {
                 let ready = life.is_ready();
-                status(
-                    ready,
-                    &json!({"status": word(life), "ok": ready, "ready": ready}),
-                )
+                let mut page = json!({"status": word(life), "ok": ready, "ready": ready});
+                if near && !ready {
+                    page["waits_for"] = life.waits_for().into();
+                }
+                status(ready, &page)
             }
-            Self::Health => status(life.is_ready(), &health(server, telemetry)),
+            Self::Health => {
+                let ready = life.is_ready();
+                let mut page = health(server, telemetry);
+                if near && !ready {
+                    page["waits_for"] = life.waits_for().into();
+                }
+                status(ready, &page)
+            }
             Self::Details => {
                 let mut health = health(server, telemetry);
                 health["ready"] = life.is_ready().into();

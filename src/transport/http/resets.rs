@@ -1,23 +1,34 @@
-//! How often an HTTP/2 client takes streams back.
+//! How often an HTTP/2 client takes streams back, and how many frames it sends that are for nothing.
 //!
 //! hyper and h2 count the streams that are taken back before anybody has looked at them; one that is taken back a moment
 //! later costs as much and is counted by nobody (CVE-2023-44487). So the frames that come in are followed here, from
 //! header to header, and those that take a stream back (RST_STREAM, RFC 9113 section 6.4) are counted.
+//!
+//! So are frames that carry nothing for a request: PRIORITY, SETTINGS, PING, and those of types that are not known. They are
+//! legitimate now and then; in masses they only cost CPU time (RFC 9113 section 10.5).
 
 /// What a client says before its first frame (RFC 9113 section 3.4).
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// The header of a frame: length, type, flags, stream.
 const HEADER_BYTES: usize = 9;
+const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
 
 /// Follows the frames of one connection.
 #[derive(Debug)]
 pub(super) struct ResetWatch {
     /// More than that in a second are too many.
     limit: u32,
+    /// The same for frames that carry nothing for a request.
+    frames: u32,
     second: u32,
     /// How many there were in that second.
     count: u32,
+    /// Frames that carry nothing for a request, in that second.
+    idle: u32,
     /// Bytes until the next header.
     skip: usize,
     /// What has come of a header that came in parts.
@@ -32,15 +43,26 @@ pub(super) struct Resets {
     pub(super) count: u32,
     /// With them there are more in this second than there may be.
     pub(super) too_many: bool,
+    /// There are more frames in this second that carry nothing for a request than there may be.
+    pub(super) too_idle: bool,
+}
+
+/// Frames that are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    resets: u32,
+    idle: u32,
 }
 
 impl ResetWatch {
-    /// Nothing has come yet; `limit` are allowed in a second.
-    pub(super) fn new(limit: u32) -> Self {
+    /// Nothing has come yet; `limit` are allowed in a second, and `frames` that carry nothing for a request.
+    pub(super) fn new(limit: u32, frames: u32) -> Self {
         Self {
             limit,
+            frames,
             second: 0,
             count: 0,
+            idle: 0,
             skip: PREFACE_BYTES,
             header: [0; HEADER_BYTES],
             begun: 0,
@@ -50,20 +72,26 @@ impl ResetWatch {
     /// Follows what came next, in the second `now`.
     #[inline]
     pub(super) fn look(&mut self, bytes: &[u8], now: u32) -> Resets {
-        let count = self.follow(bytes);
-        if count == 0 {
+        let Counts {
+            resets: count,
+            idle,
+        } = self.follow(bytes);
+        if count == 0 && idle == 0 {
             return Resets {
                 count,
                 too_many: false,
+                too_idle: false,
             };
         }
         if self.second != now {
-            (self.second, self.count) = (now, 0);
+            (self.second, self.count, self.idle) = (now, 0, 0);
         }
         self.count = self.count.saturating_add(count);
+        self.idle = self.idle.saturating_add(idle);
         Resets {
             count,
-            too_many: self.limit < self.count,
+            too_many: count != 0 && self.limit < self.count,
+            too_idle: self.frames < self.idle,
         }
     }
 
@@ -72,8 +100,8 @@ impl ResetWatch {
         self.skip
     }
 
-    fn follow(&mut self, mut bytes: &[u8]) -> u32 {
-        let mut count = 0;
+    fn follow(&mut self, mut bytes: &[u8]) -> Counts {
+        let mut count = Counts::default();
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -100,7 +128,10 @@ impl ResetWatch {
                 }
             };
             self.skip = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
-            count += u32::from(header[3] == RST_STREAM);
+            let kind = header[3];
+            count.resets += u32::from(kind == RST_STREAM);
+            count.idle +=
+                u32::from(matches!(kind, PRIORITY | SETTINGS | PING) || CONTINUATION < kind);
         }
     }
 }
@@ -132,12 +163,12 @@ mod tests {
     fn frames_are_counted_however_they_are_cut() {
         let sent = streams(7);
         for size in 1..=sent.len() {
-            let mut watch = ResetWatch::new(100);
+            let mut watch = ResetWatch::new(100, 100);
             let seen = sent.chunks(size).map(|part| watch.look(part, 1).count);
             assert_eq!(seen.sum::<u32>(), 7, "{size}");
             assert_eq!(watch.rest_of_frame(), 0);
         }
-        let mut watch = ResetWatch::new(100);
+        let mut watch = ResetWatch::new(100, 100);
         watch.look(&streams(0), 1);
         watch.look(&frame(0, b"data")[..10], 1);
         assert_eq!(watch.rest_of_frame(), 3);
@@ -145,7 +176,7 @@ mod tests {
 
     #[test]
     fn so_many_in_a_second_and_not_one_more() {
-        let mut watch = ResetWatch::new(5);
+        let mut watch = ResetWatch::new(5, 100);
         assert!(!watch.look(&streams(5), 1).too_many);
         let one = frame(RST_STREAM, &[0; 4]);
         assert!(!watch.look(&one, 2).too_many, "another second");
@@ -155,5 +186,24 @@ mod tests {
         // What takes nothing back is told of nothing.
         assert!(!watch.look(&frame(0, b"data"), 2).too_many);
         assert!(watch.look(&one, 2).too_many);
+    }
+
+    #[test]
+    fn frames_that_are_for_nothing_are_bounded() {
+        for kind in [PRIORITY, SETTINGS, PING, 0x55] {
+            let mut watch = ResetWatch::new(5, 100);
+            watch.look(&streams(0), 1);
+            let one = frame(kind, &[0; 5]);
+            for _ in 0..99 {
+                assert!(!watch.look(&one, 1).too_idle);
+            }
+            assert!(watch.look(&one, 1).too_idle, "{kind}");
+            assert!(!watch.look(&one, 2).too_idle, "another second");
+        }
+        let mut watch = ResetWatch::new(5, 100);
+        watch.look(&streams(0), 1);
+        for _ in 0..1000 {
+            assert!(!watch.look(&frame(0, b"data"), 1).too_idle);
+        }
     }
 }

@@ -20,6 +20,7 @@ use super::openapi;
 use super::route::Rest;
 use super::service::Entered;
 use super::status::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
+use crate::limit::share_of;
 use crate::net::Body;
 use crate::server::{Local, Reply};
 use crate::telemetry::Seen;
@@ -58,7 +59,12 @@ impl RestRequest<'_> {
                 .await
                 .unwrap_or_else(Rejection::into_problem),
             Rest::OpenApi => match openapi::describe(endpoint, entered).await {
-                Ok(document) => json_response(StatusCode::OK, &document),
+                Ok(document) => held(
+                    endpoint,
+                    entered,
+                    StatusCode::OK,
+                    document.to_string().into(),
+                ),
                 Err(refusal) => refusal,
             },
             Rest::Info => json_response(StatusCode::OK, &endpoint.server.info()),
@@ -96,7 +102,7 @@ impl RestRequest<'_> {
 /// A page of the list of tools.
 async fn page(endpoint: &Endpoint, entered: &Entered<'_>, cursor: Option<&str>) -> Response<Body> {
     match list(endpoint, entered, cursor).await {
-        Outcome::Result(page) => response(StatusCode::OK, "application/json", page),
+        Outcome::Result(page) => held(endpoint, entered, StatusCode::OK, page),
         Outcome::Problem(response) => response,
     }
 }
@@ -259,6 +265,21 @@ pub(super) fn refuse(status: StatusCode, detail: &str) -> Response<Body> {
 
 fn problem_response(status: StatusCode, problem: &Value) -> Response<Body> {
     response(status, PROBLEM, problem.to_string().into())
+}
+
+/// JSON that was made for one caller, and counts as unread until it is sent.
+fn held(
+    endpoint: &Endpoint,
+    entered: &Entered<'_>,
+    status: StatusCode,
+    json: Bytes,
+) -> Response<Body> {
+    let address = entered.client.map(|client| client.address);
+    let share = share_of(entered.principal, address);
+    match endpoint.server.limits.hold_response(share, json) {
+        Ok(json) => response(status, "application/json", json),
+        Err(refused) => Rejection::Limited(refused).into_problem(),
+    }
 }
 
 fn json_response(status: StatusCode, value: &Value) -> Response<Body> {

@@ -48,7 +48,7 @@ pub(super) enum Guarded {
     Legacy,
     /// Tools for those who speak no MCP, and descriptions of the server.
     Rest(Rest),
-    /// What only whoever runs the server should see.
+    /// What operators look at. Every caller that has proved who it is may see it; on the admin port, everybody.
     Page(Page),
     /// What the application answers itself.
     Own,

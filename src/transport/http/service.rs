@@ -265,7 +265,11 @@ impl Router {
             Place::Open(_) if !route.has(&head.method) => {
                 return Rejection::MethodNotAllowed(route.methods).into_problem();
             }
-            Place::Open(Open::Page(page)) => return page.answer(&self.endpoint.server),
+            Place::Open(Open::Page(page)) => {
+                let client = connection.map(|connection| self.client(connection, &head.headers));
+                let near = client.is_some_and(|client| client.address.to_canonical().is_loopback());
+                return page.answer(&self.endpoint.server, near);
+            }
             Place::Open(Open::ResourceMetadata) => {
                 return self.resource_metadata(connection, head);
             }
@@ -368,7 +372,7 @@ impl Router {
             Guarded::Page(_) if entered.principal.kind() == PrincipalKind::Anonymous => {
                 Rejection::ForOperators.into_problem()
             }
-            Guarded::Page(page) => page.answer(&self.endpoint.server),
+            Guarded::Page(page) => page.answer(&self.endpoint.server, true),
             Guarded::Own => {
                 let mut request = Request::new(Bytes::new());
                 *request.method_mut() = method.clone();

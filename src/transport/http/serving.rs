@@ -27,6 +27,7 @@ use super::service::{Entered, Served};
 use super::status::{Rejection, Turned};
 use super::watch::Came;
 use crate::auth::Principal;
+use crate::limit::Limits;
 use crate::net::{Body, Peer};
 use crate::server::{Handled, Reply};
 use crate::telemetry::{HttpKey, HttpWatch, Wire};
@@ -302,7 +303,10 @@ impl Serving {
             },
         };
         if self.gzip {
-            response = Box::pin(compress::compressed(response)).await;
+            let limits = &router.endpoint.server.limits;
+            let share = Limits::share_of_address(self.terms.client.address);
+            let hold = |body| limits.hold_response(share, body).ok();
+            response = Box::pin(compress::compressed(response, hold)).await;
         }
         self.terms.finish(&self.served, response, origin)
     }

@@ -11,6 +11,7 @@ use super::connection::{ConnectionState, Phase};
 use super::resets::ResetWatch;
 use super::stream::Stream;
 use super::watch::{At, HeadWatch};
+use crate::limit::Limit;
 use crate::net;
 
 /// A socket that notes what happens on it.
@@ -35,12 +36,13 @@ pub(crate) struct Socket {
 pub(crate) type Guards = Box<dyn Send + Sync>;
 
 impl Socket {
-    /// `resets` is how many streams may be taken back in a second, over HTTP/2.
+    /// Over HTTP/2, how many streams may be taken back in a second, and how many frames may come that carry nothing for a
+    /// request.
     pub(crate) fn new(
         stream: Stream,
         state: Arc<ConnectionState>,
         guards: Guards,
-        resets: u32,
+        (resets, frames): (u32, u32),
     ) -> Self {
         let multiplexed = state.phase() == Phase::Multiplexed;
         Self {
@@ -48,7 +50,7 @@ impl Socket {
             guards: Some(guards),
             unread: false,
             watch: HeadWatch::default(),
-            resets: multiplexed.then(|| Box::new(ResetWatch::new(resets))),
+            resets: multiplexed.then(|| Box::new(ResetWatch::new(resets, frames))),
             unfinished: false,
             state,
             answered: false,
@@ -151,8 +153,11 @@ impl AsyncRead for Socket {
                 if 0 < resets.count {
                     socket.state.takes_back(resets.count);
                 }
-                if resets.too_many {
-                    socket.state.is_too_restless();
+                if resets.too_many || resets.too_idle {
+                    socket.state.is_too_restless(match resets.too_many {
+                        true => Limit::Http2ResetRate,
+                        false => Limit::Http2Frames,
+                    });
                     // Nothing of it is looked at: whoever drives the connection ends it.
                     buffer.set_filled(before);
                     return Poll::Pending;
@@ -257,7 +262,12 @@ mod tests {
         let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer.into(), 1_000);
         state.enter(Phase::Multiplexed);
         let state = Arc::new(state);
-        let socket = Socket::new(Stream::Plain(stream), Arc::clone(&state), Box::new(()), 10);
+        let socket = Socket::new(
+            Stream::Plain(stream),
+            Arc::clone(&state),
+            Box::new(()),
+            (10, 10_000),
+        );
         (socket, state, client)
     }
 

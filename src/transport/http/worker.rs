@@ -127,12 +127,40 @@ impl Worker {
         self.load.connections.load(Ordering::Relaxed)
     }
 
-    /// Hands over a socket.
-    pub(crate) async fn give(&self, accepted: Accepted) {
+    /// Hands over a socket, if there is room in the queue.
+    ///
+    /// # Errors
+    ///
+    /// The socket, if there is none. A worker that has ended takes it and closes it.
+    #[expect(clippy::result_large_err, reason = "it is handed to the next worker")]
+    pub(crate) fn offer(&self, accepted: Accepted) -> Result<(), Accepted> {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        if self.sockets.send(accepted).await.is_err() {
-            self.load.leave();
+        match self.sockets.try_send(accepted) {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(accepted)) => {
+                self.load.leave();
+                Err(accepted)
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => {
+                self.load.leave();
+                Ok(())
+            }
         }
+    }
+
+    /// A worker that serves nobody, and the queue of what is handed to it.
+    #[cfg(test)]
+    pub(super) fn without_thread(queue: usize) -> (Self, mpsc::Receiver<Accepted>) {
+        let (sockets, inbox) = mpsc::channel(queue);
+        let (stop, _) = oneshot::channel();
+        let worker = Self {
+            sockets,
+            load: Arc::default(),
+            connections: Arc::default(),
+            stop,
+            thread: thread::spawn(|| {}),
+        };
+        (worker, inbox)
     }
 
     /// The connection that has been idle for longest, for a second at least; of those from one network, if one is named.
@@ -445,17 +473,21 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     } else {
         Phase::Idle
     });
-    let resets = limits.http2_resets_per_second;
+    let resets = (
+        limits.http2_resets_per_second,
+        limits.http2_control_frames_per_second,
+    );
     let socket = Socket::new(stream, Arc::clone(&state), guards, resets);
     let hits = Arc::clone(&service.limits().hits);
     let served = Arc::new(Served::new(service, Arc::clone(&state)));
     if multiplexed {
         let connection = Multiplexed::new(socket, served, &limits);
         let Some(ended) = until_retired(connection, &drain, &state).await else {
-            hits.count(Limit::Http2ResetRate);
+            let limit = state.restless_for().unwrap_or(Limit::Http2ResetRate);
+            hits.count(limit);
             tracing::debug!(
-                setting = Limit::Http2ResetRate.setting(),
-                "a client takes streams back too often: its connection was closed"
+                limit = limit.setting(),
+                "a client makes work for nothing too often: its HTTP/2 connection was closed"
             );
             return;
         };

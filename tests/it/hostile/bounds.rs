@@ -281,6 +281,11 @@ fn bounds_that_cannot_be_meant_are_told_of_at_start() {
         ("http.limits.header_fields", 101, "16 to 100"),
         ("http.limits.http2_resets", 0, "1 to 1000"),
         ("http.limits.http2_resets_per_second", 0, "1 to 1000000"),
+        (
+            "http.limits.http2_control_frames_per_second",
+            99,
+            "100 to 1000000",
+        ),
         ("auth.key_bytes", 63, "64 to 512"),
         ("auth.token_bytes", 16_385, "1024 to 16384"),
         ("upstreams_reap_seconds", 0, "1 to 3600"),

@@ -341,3 +341,22 @@ fn lh_03_a_server_without_streams_says_so() {
     response.error(405, 405, "");
     assert_eq!(response.header("allow"), Some("POST, DELETE"));
 }
+
+#[test]
+fn one_address_without_a_name_has_so_many_streams() {
+    use crate::support::Stateless;
+    let server = announcing(|s| s.configured(|c| c.server.streams.per_address = Some(1))).server;
+    let session = server.session("2025-11-25");
+    let one = open(&server, &session);
+    let listen = Stateless::new("subscriptions/listen", json!({"notifications": {}}));
+    let refused = listen.send(&server);
+    assert_eq!(refused.status, 429);
+    let setting = &refused.json()["error"]["data"]["setting"];
+    assert_eq!(setting, "server.streams.per_address");
+    drop(one);
+    super::becomes(|| {
+        let mut again = server.connect();
+        again.send(listen.text());
+        again.receive_head().status == 200
+    });
+}

@@ -7,7 +7,6 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use url::{Position, Url};
 
@@ -15,7 +14,9 @@ use super::robots::{ROBOTS_BYTES_MAX, Robots, product};
 use super::{FetchConfig, charset, html};
 use crate::catalog::ToolError;
 use crate::limit::SectionHits;
-use crate::net::{Answer, Client, ClientBuilder, Deadlines, FetchError, Outgoing, Phase};
+use crate::net::{
+    Answer, Client, ClientBuilder, Deadlines, FairSemaphore, FetchError, Outgoing, Phase,
+};
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
 
 /// What is remembered of sites' rules, in bytes, and about how many sites that is.
@@ -42,7 +43,7 @@ pub(super) struct Pages {
     obeys_robots: bool,
     redirects: usize,
     timeout: Duration,
-    places: Semaphore,
+    places: FairSemaphore,
     sites: Cache<String, Remembered, Weight>,
     conversions: Blocking,
     hits: SectionHits,
@@ -202,7 +203,7 @@ impl Pages {
             obeys_robots: config.robots,
             redirects: config.redirects,
             timeout,
-            places: Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            places: FairSemaphore::new(config.concurrency),
             sites: Cache::with_weighter(SITES, SITES_BYTES_MAX, Weight),
             conversions: Blocking::new(CONVERSIONS, timeout),
             hits: SectionHits::default(),

@@ -20,7 +20,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
@@ -34,7 +34,7 @@ use super::rows::{Room, Rows};
 use super::tools::{Answer, Kind, Question};
 use crate::environment::Secret;
 use crate::limit::SectionHits;
-use crate::net;
+use crate::net::{self, FairSemaphore};
 
 /// The tables and views that there are.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
@@ -60,7 +60,7 @@ pub(super) struct Postgres {
     tls: MakeRustlsConnect,
     limits: SqlLimits,
     hits: SectionHits,
-    places: Semaphore,
+    places: FairSemaphore,
     idle: Arc<Mutex<Vec<Session>>>,
     thread: OnceLock<Thread>,
 }
@@ -107,7 +107,7 @@ impl Postgres {
             tls: tls(ca_file).map_err(|problem| (".ca_file", problem))?,
             limits: limits.clone(),
             hits,
-            places: Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            places: FairSemaphore::new(limits.concurrency),
             idle: Arc::default(),
             thread: OnceLock::new(),
         })
@@ -116,10 +116,10 @@ impl Postgres {
     pub(super) async fn ask(&self, question: Question) -> Result<Answer, SqlError> {
         let limit = self.limits.timeout();
         let asked = timeout(limit, async {
-            if self.places.available_permits() == 0 {
+            if self.places.is_exhausted() {
                 self.hits.count("concurrency");
             }
-            let place = self.places.acquire().await;
+            let place = self.places.acquire().await.map_err(|_| SqlError::Busy)?;
             let handle = self.thread()?;
             let session = match self.idle_session() {
                 Some(session) => session,
@@ -138,7 +138,7 @@ impl Postgres {
             answer
         });
         asked.await.unwrap_or_else(|_| {
-            if self.places.available_permits() == 0 {
+            if self.places.is_exhausted() {
                 Err(SqlError::Busy)
             } else {
                 self.hits.count("timeout_seconds");

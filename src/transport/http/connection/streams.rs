@@ -1,5 +1,6 @@
 //! What a connection of HTTP/2 is doing beyond what all do.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 use std::task::Context;
 
@@ -22,8 +23,8 @@ pub(crate) struct Streams {
     room: AtomicU32,
     /// Streams have begun since the connection was looked at, and nothing is read or written until it is once more.
     begun: AtomicBool,
-    /// They were taken back too often, and the connection is let go of.
-    restless: AtomicBool,
+    /// The limit because of which the connection is let go of.
+    restless: OnceLock<Limit>,
     /// How many have no answer yet.
     open: AtomicU32,
     /// Answers that are on their way.
@@ -41,7 +42,7 @@ impl Default for Streams {
         Self {
             room: AtomicU32::new(0),
             begun: AtomicBool::new(false),
-            restless: AtomicBool::new(false),
+            restless: OnceLock::new(),
             open: AtomicU32::new(0),
             sendings: Sendings::default(),
             retires: AtomicBool::new(false),
@@ -94,15 +95,20 @@ impl ConnectionState {
         self.streams.look_at.store(second, Relaxed);
     }
 
-    /// Streams are taken back too often.
-    pub(crate) fn is_too_restless(&self) {
-        self.streams.restless.store(true, Relaxed);
+    /// Streams are taken back too often, or too many frames carry nothing.
+    pub(crate) fn is_too_restless(&self, limit: Limit) {
+        let _ = self.streams.restless.set(limit);
+    }
+
+    /// The limit because of which the connection is let go of, if it is.
+    pub(crate) fn restless_for(&self) -> Option<Limit> {
+        self.streams.restless.get().copied()
     }
 
     /// Whether [`is_too_restless`](Self::is_too_restless) was called.
     #[inline]
     pub(crate) fn is_restless(&self) -> bool {
-        self.streams.restless.load(Relaxed)
+        self.streams.restless.get().is_some()
     }
 
     /// The connection is looked at, and may be read from for a while.
