@@ -28,12 +28,15 @@ use serde_json::Value;
 use crate::catalog::InvalidArguments;
 
 mod explain;
+mod formats;
 mod generate;
 mod mirrored;
 mod plain;
 mod sameness;
 mod survey;
+mod variants;
 
+pub(crate) use formats::{without_number_formats, without_rust_formats};
 pub(super) use generate::{inline, of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;

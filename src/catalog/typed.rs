@@ -240,7 +240,10 @@ pub struct Described {
 }
 
 impl Described {
-    pub fn new<A: JsonSchema>(definition: Definition, output_schema: Option<Value>) -> Self {
+    pub fn new<A: JsonSchema + DeserializeOwned>(
+        definition: Definition,
+        output_schema: Option<Value>,
+    ) -> Self {
         Self::by(definition, schema::of_arguments::<A>, output_schema)
     }
 
@@ -263,10 +266,22 @@ impl Described {
             definition.output_schema = output_schema;
         }
         let kept = |schema: &Value| schema::says_no_more_than_type(schema);
+        let checks_output = output_from_type && definition.output_schema.as_ref().is_none_or(kept);
+        let checks_arguments = from_type && kept(&definition.input_schema);
+        if from_type {
+            schema::without_rust_formats(&mut definition.input_schema);
+        }
+        if let Some(output) = definition
+            .output_schema
+            .as_mut()
+            .filter(|_| output_from_type)
+        {
+            schema::without_rust_formats(output);
+        }
         Self {
-            checks_output: output_from_type && definition.output_schema.as_ref().is_none_or(kept),
-            checks_arguments: from_type && schema::says_no_more_than_type(&definition.input_schema),
             definition,
+            checks_arguments,
+            checks_output,
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Config;
+use crate::catalog::schema::without_rust_formats;
 
 /// When a changed setting takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,6 +53,7 @@ const RELOAD: &str = "x-reload";
 /// The JSON Schema of the configuration file.
 pub fn schema() -> Value {
     let mut schema = RAW.clone();
+    without_rust_formats(&mut schema);
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".to_owned(), "Longshore configuration".into());
         // Where a JSON file says which schema it has.
@@ -403,6 +405,13 @@ mod tests {
         let properties = &schema["$defs"]["HttpConfig"]["properties"];
         assert_eq!(properties["port"][RELOAD], "restart");
         assert_eq!(properties["port"]["default"], 3000);
+        // `uint16` is no format of JSON Schema.
+        assert_eq!(properties["port"].get("format"), None);
+        assert_eq!(properties["port"]["maximum"], 65_535);
+        for format in ["uint", "int32", "int64", "float", "double"] {
+            let format = format!(r#""format":"{format}"#);
+            assert!(!schema.to_string().contains(&format), "{format}");
+        }
     }
 
     #[test]

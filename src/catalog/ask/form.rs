@@ -1,6 +1,7 @@
 //! Forms: the few schemas that a person can be shown.
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::secret::names_a_secret;
@@ -78,7 +79,7 @@ impl Form {
     /// # Errors
     ///
     /// The type has something that no form has, such as a struct within a struct, or asks for a secret.
-    pub fn of<T: JsonSchema>() -> Result<Self, FormError> {
+    pub fn of<T: JsonSchema + DeserializeOwned>() -> Result<Self, FormError> {
         let mut schema = schema::of_arguments::<T>();
         let definitions = schema["$defs"].take();
         if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {

@@ -2,33 +2,55 @@
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::says_no_more_than_type;
+use super::variants::{Refusal, flatten};
+use crate::catalog::Arguments;
 
 /// The schema of a tool's arguments, as its type has it.
 ///
 /// Members that may be left out lose the `null` that `Option` adds: deserialising takes `null` for nothing
 /// all the same, and models are told one way instead of two. Where the arguments are checked against the
 /// schema itself the `null` stays, so that it is accepted there as well.
-pub(crate) fn of_arguments<A: JsonSchema>() -> Value {
-    finished_arguments(&A::schema_name(), A::json_schema)
+pub(crate) fn of_arguments<A: JsonSchema + DeserializeOwned>() -> Value {
+    finished_arguments(&A::schema_name(), A::json_schema, refusal::<A>)
+}
+
+/// Why a type refuses arguments.
+fn refusal<A: DeserializeOwned>(sample: Value) -> Option<String> {
+    let Value::Object(sample) = sample else {
+        return None;
+    };
+    let refused = Arguments::from(sample).parse::<A>().err()?;
+    Some(refused.to_string())
 }
 
 /// The schema of what a tool returns.
 pub(crate) fn of_output<R: JsonSchema>() -> Value {
-    root(
-        SchemaSettings::draft2020_12().for_serialize(),
-        &R::schema_name(),
-        R::json_schema,
-    )
+    finished_output(&R::schema_name(), R::json_schema)
+}
+
+/// What does not depend on the type.
+#[inline(never)]
+fn finished_output(type_name: &str, generate: fn(&mut SchemaGenerator) -> Schema) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = root(settings, type_name, generate);
+    flatten(&mut schema, None);
+    schema
 }
 
 /// What does not depend on the type, of which there are many.
 #[inline(never)]
-fn finished_arguments(type_name: &str, generate: fn(&mut SchemaGenerator) -> Schema) -> Value {
+fn finished_arguments(
+    type_name: &str,
+    generate: fn(&mut SchemaGenerator) -> Schema,
+    refusal: Refusal,
+) -> Value {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut schema = root(settings, type_name, generate);
+    flatten(&mut schema, Some(refusal));
     inline_mirrored(&mut schema);
     let mut without_null = schema.clone();
     for_each_optional(&mut without_null, |_| true);

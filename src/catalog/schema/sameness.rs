@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 /// values, enumerated strings, and the ranges that integer formats stand for. Lengths, patterns, other
 /// ranges, `uniqueItems`, alternatives and whatever is not known here make it false.
 ///
+/// Ranges are told by the formats that `schemars` gives to integers, such as `uint8`. Tools offer their schemas without those,
+/// so this is asked before they are removed.
+///
 /// It looks at the schema alone. A schema that was bent by hand, with `#[schemars(with = ...)]`,
 /// `#[schemars(extend("enum" = ...))]` or a `JsonSchema` of one's own, may say in these same words what the
 /// type does not; such a type has to refuse it in its own `Deserialize`.

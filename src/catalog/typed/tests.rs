@@ -118,11 +118,11 @@ fn primitive_parameters_have_the_schemas_of_their_types() {
                 "text": {"type": "string"},
                 "letter": {"type": "string", "minLength": 1, "maxLength": 1},
                 "yes": {"type": "boolean"},
-                "byte": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255},
-                "count": {"type": "integer", "format": "uint64", "minimum": 0},
-                "index": {"type": "integer", "format": "uint", "minimum": 0},
-                "signed": {"type": "integer", "format": "int32"},
-                "ratio": {"type": "number", "format": "float"},
+                "byte": {"type": "integer", "minimum": 0, "maximum": 255},
+                "count": {"type": "integer", "minimum": 0},
+                "index": {"type": "integer", "minimum": 0},
+                "signed": {"type": "integer", "minimum": -2_147_483_648_i64, "maximum": 2_147_483_647},
+                "ratio": {"type": "number"},
             },
             "required": ["text", "letter", "yes", "byte", "count", "index", "signed", "ratio"],
             "additionalProperties": false,
@@ -143,7 +143,7 @@ fn composite_parameters_keep_their_definitions() {
                 "tags": {"type": "array", "items": {"type": "string"}},
                 "pair": {
                     "type": "array",
-                    "prefixItems": [{"type": "integer", "format": "int64"}, {"type": "string"}],
+                    "prefixItems": [{"type": "integer"}, {"type": "string"}],
                     "minItems": 2,
                     "maxItems": 2
                 },
@@ -163,10 +163,9 @@ fn composite_parameters_keep_their_definitions() {
                     "properties": {
                         "latitude": {
                             "description": "Degrees north.",
-                            "type": "number",
-                            "format": "double"
+                            "type": "number"
                         },
-                        "longitude": {"type": "number", "format": "double"},
+                        "longitude": {"type": "number"},
                         "displayName": {"type": ["string", "null"]},
                     },
                     "additionalProperties": false,
@@ -185,6 +184,58 @@ fn composite_parameters_keep_their_definitions() {
     assert!(composites.checks_arguments());
 }
 
+/// Where an order is.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// Not paid yet.
+    Open,
+    Paid,
+    Shipped,
+    /// Sent back.
+    Returned,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+struct Order {
+    id: std::num::NonZeroU8,
+    at: std::net::IpAddr,
+    /// Recursion ends.
+    replaces: Option<Box<Order>>,
+    history: Vec<(String, Status)>,
+}
+
+#[tool]
+async fn orders(orders: Vec<Order>, status: Option<Status>) -> Status {
+    status.unwrap_or_else(|| panic!("{orders:?}"))
+}
+
+#[test]
+fn variants_are_one_list_of_constants_in_the_order_that_is_declared() {
+    let status = json!({
+        "description": "Where an order is.",
+        "oneOf": [
+            {"description": "Not paid yet.", "type": "string", "const": "open"},
+            {"type": "string", "const": "paid"},
+            {"type": "string", "const": "shipped"},
+            {"description": "Sent back.", "type": "string", "const": "returned"},
+        ]
+    });
+    assert_eq!(input(&orders)["$defs"]["Status"], status);
+    Compiled::input(input(&orders)).expect("is sound");
+    // The type of a result is not read, so its undocumented variants come first.
+    let mut names: Vec<_> = output(&orders)["oneOf"]
+        .as_array()
+        .expect("variants")
+        .iter()
+        .map(|variant| variant["const"].as_str().expect("a constant").to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["open", "paid", "returned", "shipped"]);
+}
+
 #[test]
 fn optional_parameters_are_not_required_and_have_no_null() {
     assert_eq!(input(&optional).get("required"), None);
@@ -194,8 +245,8 @@ fn optional_parameters_are_not_required_and_have_no_null() {
             "unit": {"description": "Left out, it is metric.", "$ref": "#/$defs/Unit"},
             "place": {"$ref": "#/$defs/Place"},
             "tense": {"$ref": "#/$defs/Tense"},
-            "count": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255},
-            "limit": {"type": "integer", "format": "uint32", "minimum": 0, "default": 10},
+            "count": {"type": "integer", "minimum": 0, "maximum": 255},
+            "limit": {"type": "integer", "minimum": 0, "default": 10, "maximum": 4_294_967_295_u32},
             "language": {"type": "string", "default": "en"},
             "tags": {"type": "array", "items": {"type": "string"}, "default": []},
         })
@@ -243,14 +294,14 @@ async fn parameters_can_be_renamed_described_bounded_and_mirrored() {
             "from": {"type": "string"},
             "to": {"type": "string", "description": "Whereto."},
             // It says more than the type, so the server checks it, and is told of `null`.
-            "passengers": {"type": ["integer", "null"], "format": "uint8", "minimum": 1, "maximum": 5},
+            "passengers": {"type": ["integer", "null"], "minimum": 1, "maximum": 5},
             "region": {
                 "description": "How hot it is.",
                 "type": "string",
                 "enum": ["celsius", "fahrenheit"],
                 "x-mcp-header": "Region"
             },
-            "count": {"type": "integer", "format": "int64", "x-mcp-header": "Count"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
             "type": {"type": "boolean"},
         })
     );
@@ -282,7 +333,7 @@ async fn unknown_arguments_are_refused_unless_opted_out() {
     assert!(call(&nothing, json!({"a": 1})).await.is_err());
     assert_eq!(
         *input(&open),
-        json!({"type": "object", "properties": {"a": {"type": "integer", "format": "int64"}}})
+        json!({"type": "object", "properties": {"a": {"type": "integer"}}})
     );
     assert_eq!(call(&open, json!({"a": 1, "b": 2})).await, text("Some(1)"));
 }
@@ -299,8 +350,8 @@ fn a_flattened_struct_is_the_input_schema() {
         json!({
             "type": "object",
             "properties": {
-                "latitude": {"description": "Degrees north.", "type": "number", "format": "double"},
-                "longitude": {"type": "number", "format": "double"},
+                "latitude": {"description": "Degrees north.", "type": "number"},
+                "longitude": {"type": "number"},
                 "displayName": {"type": "string"},
             },
             "required": ["latitude", "longitude"],
@@ -382,10 +433,9 @@ fn a_structured_result_has_the_schema_of_its_type() {
                 "properties": {
                     "latitude": {
                         "description": "Degrees north.",
-                        "type": "number",
-                        "format": "double"
+                        "type": "number"
                     },
-                    "longitude": {"type": "number", "format": "double"},
+                    "longitude": {"type": "number"},
                     "displayName": {"type": ["string", "null"]},
                 },
                 "additionalProperties": false,
@@ -426,11 +476,8 @@ async fn a_tool_written_by_hand_is_like_one_written_by_the_macro() {
         Ok(add.a + add.b)
     });
     assert!(sum.checks_arguments());
-    assert_eq!(
-        input(&sum)["properties"]["a"],
-        json!({"type": "integer", "format": "int64"})
-    );
-    assert_eq!(output(&sum), json!({"type": "integer", "format": "int64"}));
+    assert_eq!(input(&sum)["properties"]["a"], json!({"type": "integer"}));
+    assert_eq!(output(&sum), json!({"type": "integer"}));
     let written = Output::structured(&3).map_err(|e| e.to_string());
     assert_eq!(call(&sum, json!({"a": 1, "b": 2})).await, written);
     let error = sum

@@ -30,7 +30,7 @@ use super::http::annotations_of;
 use super::name::{sanitized, shortened};
 use super::promise::Promise;
 use super::response;
-use crate::catalog::schema::Compiled;
+use crate::catalog::schema::{Compiled, without_number_formats};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 
 /// A tool that calls one operation.
@@ -283,6 +283,10 @@ impl<'a> Import<'a> {
             output: output.then_some(self.config.output_schema_bytes),
         };
         let mut parts = Operation::new(self.document, item, operation, &method, path, bytes)?;
+        without_number_formats(&mut parts.input_schema);
+        if let Some(output) = &mut parts.output_schema {
+            without_number_formats(output);
+        }
         sound(&mut parts.input_schema)?;
         let own = match self.config.server {
             Some(_) => None,

@@ -663,3 +663,31 @@ async fn references_of_a_fetched_document_are_fetched() {
     assert!(schema.contains(r#""const":5"#), "{schema}");
     assert_eq!(seen.lock().expect("no panic").len(), 2, "each is read once");
 }
+
+#[test]
+fn formats_of_numbers_are_not_passed_on() {
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "a", "version": "1"}, "servers": [{"url": "https://api.example.com"}],
+        "paths": {"/a": {"get": {
+            "operationId": "a",
+            "parameters": [
+                {"name": "n", "in": "query", "schema": {"type": "integer", "format": "int32"}},
+                {"name": "t", "in": "query", "schema": {"type": "string", "format": "date-time"}},
+            ],
+            "responses": {"200": {"content": {"application/json": {"schema": {
+                "type": "object", "properties": {"x": {"type": "number", "format": "double"}},
+            }}}}},
+        }}},
+    });
+    let collector = import_with(document, json!({}));
+    let definition = collector.offered.tools[0].definition();
+    let arguments = &definition.input_schema["properties"];
+    assert_eq!(arguments["n"], json!({"type": "integer"}));
+    assert_eq!(arguments["t"]["format"], "date-time");
+    let output = definition
+        .output_schema
+        .as_ref()
+        .expect("a schema")
+        .to_string();
+    assert!(!output.contains("double"), "{output}");
+}

@@ -176,7 +176,7 @@ fn tool_10_listings_hold_what_each_revision_knows() {
         listed["tools"].clone()
     };
     let input = r#""inputSchema":{"type":"object","additionalProperties":false,"properties":{"place":{"type":"string"}},"required":["place"]}"#;
-    let output = r#""outputSchema":{"type":"object","properties":{"degrees":{"type":"number","format":"double"}},"required":["degrees"]}"#;
+    let output = r#""outputSchema":{"type":"object","properties":{"degrees":{"type":"number"}},"required":["degrees"]}"#;
     let hints = r#""annotations":{"readOnlyHint":true"#;
     let head = r#"{"name":"weather""#;
     let says = r#""description":"Reports the weather.""#;
