@@ -84,6 +84,11 @@ impl Bound {
         self.http.has_playground()
     }
 
+    /// The reason why there is no such page, where no setting decides it.
+    pub(crate) fn playground_is_off_because(&self) -> Option<&'static str> {
+        self.http.playground_is_off_because()
+    }
+
     /// Says in the log where the server is and what it serves.
     pub(crate) fn announce(&self) {
         let tools = self.tool_count();
@@ -91,6 +96,13 @@ impl Bound {
             Some(address) => {
                 let scheme = self.scheme();
                 tracing::info!(url = %format_args!("{scheme}://{address}/mcp"), tools, "serving");
+                if let Some(reason) = self.playground_is_off_because() {
+                    tracing::info!(
+                        setting = "http.playground",
+                        reason,
+                        "the playground is off: http.playground = true serves a page for browsers at /"
+                    );
+                }
             }
             None => match self.unix_socket() {
                 Some(path) => tracing::info!(path = %path.display(), tools, "serving"),

@@ -42,7 +42,7 @@ pub(super) fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: b
     if http.allowed_hosts.is_empty() && http.public_url.is_none() {
         tracing::warn!(
             setting = "http.allowed_hosts",
-            "requests for any host are answered; pages of web origins may call only if http.allowed_origins has them"
+            "requests for any host are answered; pages that this server serves may call under an IP address or localhost, pages of other servers only if http.allowed_origins has them"
         );
     }
     if !keys_are_shared {

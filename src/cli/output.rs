@@ -121,7 +121,11 @@ fn filter(level: &str) -> Result<Targets, AppError> {
 /// Says where the server is and how to reach it, at a glance.
 pub(super) fn greet(bound: &Bound, address: SocketAddr, toolsets: &str) {
     let root = root_url(bound.scheme(), address);
-    let page = bound.has_playground();
+    let page = match bound.playground_is_off_because() {
+        Some(reason) => Page::Off(reason),
+        None if bound.has_playground() => Page::Served,
+        None => Page::Unwanted,
+    };
     let metrics = bound.admin_address().map(|admin| root_url("http", admin));
     eprintln!(
         "{}",
@@ -168,11 +172,21 @@ pub(super) fn greet_over_stdio(tools: usize) {
     }
 }
 
+/// The page for trying what is served.
+#[derive(Clone, Copy)]
+enum Page {
+    Served,
+    /// Off by default, for this reason.
+    Off(&'static str),
+    /// Switched off.
+    Unwanted,
+}
+
 fn greeting(
     root: &str,
     address: SocketAddr,
     (toolsets, tools): (&str, usize),
-    page: bool,
+    page: Page,
     metrics: Option<String>,
 ) -> String {
     let version = env!("CARGO_PKG_VERSION");
@@ -191,14 +205,17 @@ fn greeting(
         String::new()
     };
     let page = match page {
-        true => format!("  browse   {root}\n"),
-        false => String::new(),
+        Page::Served => format!("  browse   {root}\n"),
+        Page::Off(reason) => format!(
+            "  browse   off, because {reason}; http.playground = true serves a page for browsers\n"
+        ),
+        Page::Unwanted => String::new(),
     };
     let metrics = metrics.map_or_else(String::new, |admin| format!("  metrics  {admin}metrics\n"));
     format!(
         "\n  Longshore {version} serves {tools}{toolsets} at {url}\n\n\
          {everywhere}{page}  \
-           try it   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list\n  \
+           try it   npx @modelcontextprotocol/inspector@latest --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
            health   {root}health\n\
          {metrics}  \
@@ -239,7 +256,7 @@ pub(super) fn complain(error: &dyn Display, audience: Audience) {
 mod tests {
     use super::*;
 
-    fn shown(address: SocketAddr, tools: usize, page: bool) -> String {
+    fn shown(address: SocketAddr, tools: usize, page: Page) -> String {
         greeting(
             &root_url("http", address),
             address,
@@ -254,7 +271,7 @@ mod tests {
         let root = "http://127.0.0.1:3000/";
         let address = SocketAddr::from(([127, 0, 0, 1], 3000));
         let admin = Some("http://127.0.0.1:9464/".to_owned());
-        let shown = greeting(root, address, ("demo", 7), false, admin);
+        let shown = greeting(root, address, ("demo", 7), Page::Unwanted, admin);
         assert!(
             shown.contains("\n  metrics  http://127.0.0.1:9464/metrics\n  stop"),
             "{shown}"
@@ -285,26 +302,28 @@ mod tests {
 
     #[test]
     fn the_greeting_is_as_the_readme_shows_it() {
-        let shown = shown(SocketAddr::from(([127, 0, 0, 1], 3000)), 7, true);
+        let shown = shown(SocketAddr::from(([127, 0, 0, 1], 3000)), 7, Page::Served);
         let readme = include_str!("../../README.md");
         assert!(readme.contains(shown.trim_matches('\n')), "{shown}");
     }
 
     #[test]
     fn the_address_that_is_shown_can_be_connected_to() {
-        let everywhere = shown(SocketAddr::from(([0, 0, 0, 0], 80)), 1, false);
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 80));
+        let everywhere = shown(everywhere, 1, Page::Off("it is public"));
         assert!(
             everywhere.contains("1 tool (demo) at http://127.0.0.1:80/mcp\n"),
             "{everywhere}"
         );
         assert!(
             everywhere.contains("every address of this machine, port 80\n")
-                && !everywhere.contains("browse"),
+                && everywhere
+                    .contains("browse   off, because it is public; http.playground = true"),
             "{everywhere}"
         );
-        let v6 = shown(SocketAddr::from(([0; 16], 80)), 2, false);
+        let v6 = shown(SocketAddr::from(([0; 16], 80)), 2, Page::Unwanted);
         assert!(
-            v6.contains("http://[::1]:80/mcp") && !v6.contains("0.0.0.0"),
+            v6.contains("http://[::1]:80/mcp") && !v6.contains("0.0.0.0") && !v6.contains("browse"),
             "{v6}"
         );
     }

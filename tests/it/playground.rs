@@ -57,6 +57,57 @@ fn there_is_none_where_a_setting_says_so() {
         page.header("content-type"),
         Some("application/problem+json")
     );
+    assert!(page.body.contains("(http.playground)"), "{}", page.body);
+    assert!(
+        page.body.contains(r#""setting":"http.playground""#),
+        "{}",
+        page.body
+    );
+}
+
+#[test]
+fn http_01_http_08_the_page_may_call_beyond_loopback_but_not_under_a_name_of_anybodys() {
+    let beyond = |c: &mut longshore::Config| {
+        c.http.host = [0, 0, 0, 0].into();
+        c.http.insecure = true;
+        c.http.playground = Some(true);
+    };
+    let call = |server: &Running, host: &str, origin: &str| {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+        let text = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        server.connect().send(text).receive()
+    };
+    let server = Serve::demo_with(beyond);
+    for own in ["localhost:8081", "127.0.0.1:49153", "192.168.1.20:8080"] {
+        let page = get(&server, &format!("host: {own}\r\n"));
+        assert_eq!(page.status, 200, "{own}");
+        let answer = call(&server, own, &format!("http://{own}"));
+        assert_eq!(answer.status, 200, "{own}: {}", answer.body);
+    }
+    let rebound = call(&server, "evil.example.com", "http://evil.example.com");
+    assert_eq!(rebound.status, 403);
+    assert!(
+        rebound.body.contains(r#""setting":"http.allowed_hosts""#),
+        "{}",
+        rebound.body
+    );
+    let foreign = call(&server, "localhost:8081", "http://evil.example.com");
+    assert_eq!(foreign.status, 403);
+    assert!(
+        foreign.body.contains(r#""setting":"http.allowed_origins""#),
+        "{}",
+        foreign.body
+    );
+    let named = Serve::demo_with(|c| {
+        beyond(c);
+        c.http.allowed_hosts = vec!["mcp.example.com".to_owned()];
+    });
+    let answer = call(&named, "mcp.example.com", "https://mcp.example.com");
+    assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
 #[test]

@@ -40,12 +40,13 @@ pub struct HttpConfig {
     /// Listen on other addresses than loopback although nothing proves who calls. Default: false.
     pub insecure: bool,
     /// Values of `Host` to answer to, such as `mcp.example.com` or `mcp.example.com:8080`; without a port,
-    /// any port. That of `public_url` is one of them. Default: on loopback its own names, elsewhere all.
+    /// any port. That of `public_url` is one of them. Pages that this server serves under these names may call it. Default: on
+    /// loopback its own names, elsewhere all.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_hosts: Vec<String>,
     /// Web origins whose pages may call and read the answers (CORS), such as `https://app.example.com`; also `http://localhost:5173` for a
-    /// page of another port of this machine. Default: on loopback pages from loopback, and those of `public_url`, are not refused, elsewhere those
-    /// of `public_url` alone; none of another origin reads an answer. Clients that are no browsers send no origin and are not affected.
+    /// page of another port of this machine. Default: on loopback pages from loopback are not refused; everywhere those of `public_url`, and those that
+    /// this server serves under an IP address, `localhost` or a name of `allowed_hosts`; none of another origin reads an answer. Clients that are no browsers send no origin and are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
     /// The URL under which clients reach this server, such as `https://mcp.example.com`; with a path, if a proxy adds

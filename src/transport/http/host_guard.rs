@@ -1,5 +1,6 @@
 //! Whom the server answers to: the guard against pages that call it behind their visitors' backs.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -25,6 +26,8 @@ pub(crate) struct HostGuard {
     origins: Vec<String>,
     /// Pages from loopback may call too.
     local_origins: bool,
+    /// Names from `http.allowed_hosts`. Pages that this server serves under them may call it.
+    named: Vec<HostPattern>,
     /// Refusals are told in the log, and not all of them.
     told: Told,
 }
@@ -96,6 +99,11 @@ impl HostGuard {
                 .map(str::to_ascii_lowercase)
                 .collect(),
             local_origins: local,
+            named: config
+                .allowed_hosts
+                .iter()
+                .filter_map(|text| HostPattern::parse(text))
+                .collect(),
             told: Told {
                 beginning: Instant::now(),
                 next: AtomicU64::new(0),
@@ -142,8 +150,7 @@ impl HostGuard {
         }
         match fields.origin.value()? {
             None => Ok(()),
-            Some(origin) if self.allows_origin(origin) => Ok(()),
-            Some(_) => Err(Rejection::OriginForeign),
+            Some(origin) => self.check_origin(origin, host),
         }
     }
 
@@ -178,21 +185,48 @@ impl HostGuard {
         }
     }
 
-    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+    /// Checks an `Origin` against the configuration and the request's host.
+    ///
+    /// A page that this server has served itself may call it under an IP address, `localhost` and the names of
+    /// `http.allowed_hosts`. Equality of `Origin` and `Host` alone is not enough: DNS rebinding makes both the attacker's
+    /// name. It needs a name, though, so an address literal cannot be rebound, and browsers resolve `localhost` themselves.
+    #[cold]
+    fn check_origin(&self, origin: &HeaderValue, host: &[u8]) -> Result<(), Rejection> {
+        let foreign = Err(Rejection::OriginForeign);
         let Ok(origin) = origin.to_str() else {
-            return false;
+            return foreign;
         };
         let origin = origin.to_ascii_lowercase();
         if self.origins.contains(&origin) {
-            return true;
+            return Ok(());
         }
-        let authority = origin
-            .strip_prefix("http://")
-            .or_else(|| origin.strip_prefix("https://"));
-        self.local_origins
-            && authority
-                .and_then(split_host)
-                .is_some_and(|(host, _)| LOCAL_HOSTS.contains(&host))
+        let parts = origin
+            .split_once("://")
+            .and_then(|(scheme, authority)| Some((default_port(scheme)?, split_host(authority)?)));
+        let Some((default_port, (name, port))) = parts else {
+            return foreign;
+        };
+        if self.local_origins && LOCAL_HOSTS.contains(&name) {
+            return Ok(());
+        }
+        let own = std::str::from_utf8(host).ok().and_then(split_host);
+        let is_same = own.is_some_and(|(own_name, own_port)| {
+            own_name.eq_ignore_ascii_case(name)
+                && own_port.unwrap_or(default_port) == port.unwrap_or(default_port)
+        });
+        if !is_same {
+            return foreign;
+        }
+        let port = Some(port.unwrap_or(default_port));
+        let is_own = |own: &HostPattern| own.matches(name, port);
+        if is_never_rebound(name) || self.named.iter().any(is_own) {
+            return Ok(());
+        }
+        // The name of `http.public_url`, with another scheme or port.
+        if self.hosts.is_some() {
+            return foreign;
+        }
+        Err(Rejection::OriginUnnamed)
     }
 }
 
@@ -208,6 +242,24 @@ impl HostPattern {
     #[inline]
     fn matches(&self, host: &str, port: Option<u16>) -> bool {
         (self.port.is_none() || self.port == port) && self.host.eq_ignore_ascii_case(host)
+    }
+}
+
+/// The port that an origin of this scheme leaves out. `None` if pages do not have such an origin.
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    }
+}
+
+/// Whether no DNS server decides what a host name in lower case leads to.
+fn is_never_rebound(name: &str) -> bool {
+    let v6 = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+    match v6 {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => name == "localhost" || name.parse::<Ipv4Addr>().is_ok(),
     }
 }
 
@@ -449,11 +501,84 @@ mod tests {
         ] {
             assert_eq!(origin(&listed, bad), Err(Rejection::OriginForeign), "{bad}");
         }
+        // The origins that are listed are those of other servers; this one's own page needs no listing.
+        let own = headers(&[(HOST, "10.0.0.7:8080"), (ORIGIN, "http://10.0.0.7:8080")]);
+        assert_eq!(check(&listed, "/mcp", &own), Ok(()));
         let twice = headers(&[
             (HOST, "localhost"),
             (ORIGIN, "http://localhost"),
             (ORIGIN, "http://localhost"),
         ]);
         assert_eq!(check(&local(), "/", &twice), Err(Rejection::HeaderRepeated));
+    }
+
+    #[test]
+    fn http_01_http_08_beyond_loopback_its_own_page_may_call_where_no_dns_is_asked() {
+        let from = |guard: &HostGuard, host, origin| {
+            check(guard, "/mcp", &headers(&[(HOST, host), (ORIGIN, origin)]))
+        };
+        let open = public(&[], &[]);
+        for (host, origin) in [
+            ("localhost:8080", "http://localhost:8080"),
+            ("LOCALHOST:8080", "http://localhost:8080"),
+            ("127.0.0.1:49153", "http://127.0.0.1:49153"),
+            ("192.168.1.20", "http://192.168.1.20"),
+            ("192.168.1.20:80", "http://192.168.1.20"),
+            ("192.168.1.20:443", "https://192.168.1.20"),
+            ("[2001:db8::1]:8080", "http://[2001:db8::1]:8080"),
+        ] {
+            assert_eq!(from(&open, host, origin), Ok(()), "{host} {origin}");
+        }
+        // DNS rebinding makes both the same, and they are a name.
+        for (host, origin) in [
+            ("evil.example.com:8080", "http://evil.example.com:8080"),
+            ("127.0.0.1.evil.com", "http://127.0.0.1.evil.com"),
+            ("localhost.evil.com", "http://localhost.evil.com"),
+            ("0x7f.1", "http://0x7f.1"),
+            ("[::g]", "http://[::g]"),
+        ] {
+            let refused = from(&open, host, origin);
+            let unnamed = [Err(Rejection::OriginUnnamed), Err(Rejection::HostInvalid)];
+            assert!(unnamed.contains(&refused), "{host} {origin}: {refused:?}");
+        }
+        // Another port is another server, and so is another scheme.
+        for (host, origin) in [
+            ("localhost:8080", "http://localhost:8081"),
+            ("localhost:8080", "http://127.0.0.1:8080"),
+            ("localhost:8080", "http://evil.example.com"),
+            ("192.168.1.20:80", "https://192.168.1.20"),
+            ("localhost:8080", "ftp://localhost:8080"),
+            ("localhost:8080", "null"),
+            ("localhost:8080", "http://localhost:8080/"),
+            ("localhost:8080", "http://me@localhost:8080"),
+        ] {
+            let refused = from(&open, host, origin);
+            assert_eq!(refused, Err(Rejection::OriginForeign), "{host} {origin}");
+        }
+        let named = public(&["mcp.example.com", "other.example.com:8080"], &[]);
+        for (host, origin, expected) in [
+            ("mcp.example.com", "https://mcp.example.com", Ok(())),
+            ("MCP.example.com", "http://mcp.example.com", Ok(())),
+            ("mcp.example.com:81", "http://mcp.example.com:81", Ok(())),
+            (
+                "mcp.example.com",
+                "https://other.example.com:8080",
+                Err(Rejection::OriginForeign),
+            ),
+            ("localhost", "http://localhost", Err(Rejection::HostForeign)),
+        ] {
+            assert_eq!(from(&named, host, origin), expected, "{host} {origin}");
+        }
+        // A tunnel that ends at this machine.
+        let tunnel = HostGuard::new(&HttpConfig {
+            allowed_hosts: vec!["abc.tunnel.example".to_owned()],
+            ..HttpConfig::default()
+        });
+        let page = "https://abc.tunnel.example";
+        assert_eq!(from(&tunnel, "abc.tunnel.example", page), Ok(()));
+        assert_eq!(
+            from(&tunnel, "localhost", page),
+            Err(Rejection::OriginForeign)
+        );
     }
 }

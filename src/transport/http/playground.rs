@@ -32,11 +32,24 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 });
 
 impl HttpConfig {
-    /// Whether there is such a page: where nobody says, for those alone who sit at the machine.
+    /// Returns true if there is such a page. By default it is for those alone who sit at the machine.
     pub(crate) fn has_playground(&self) -> bool {
         self.playground.unwrap_or_else(|| {
-            self.host.is_loopback() && self.unix_socket.is_none() && self.public_url.is_none()
+            self.unix_socket.is_none() && self.playground_is_off_because().is_none()
         })
+    }
+
+    /// The reason why there is no such page, where no setting decides it.
+    pub(crate) fn playground_is_off_because(&self) -> Option<&'static str> {
+        if self.playground.is_some() || self.unix_socket.is_some() {
+            None
+        } else if !self.host.is_loopback() {
+            Some("the server listens beyond loopback")
+        } else if self.public_url.is_some() {
+            Some("http.public_url is set")
+        } else {
+            None
+        }
     }
 }
 
@@ -86,6 +99,7 @@ mod tests {
         ] {
             assert!(!PAGE.contains(foreign), "{foreign}");
         }
+        assert!(PAGE.len() < 60 * 1024, "{} bytes", PAGE.len());
         assert!(!within(PAGE, "<script>", "</script>").is_empty());
         assert!(!within(PAGE, "<style>", "</style>").is_empty());
     }
@@ -104,6 +118,15 @@ mod tests {
             ..HttpConfig::default()
         };
         assert!(!behind_a_proxy.has_playground());
+        assert_eq!(local.playground_is_off_because(), None);
+        assert_eq!(
+            everywhere.playground_is_off_because(),
+            Some("the server listens beyond loopback")
+        );
+        assert_eq!(
+            behind_a_proxy.playground_is_off_because(),
+            Some("http.public_url is set")
+        );
         for said in [true, false] {
             for config in [&local, &everywhere, &behind_a_proxy] {
                 let config = HttpConfig {
@@ -111,6 +134,7 @@ mod tests {
                     ..config.clone()
                 };
                 assert_eq!(config.has_playground(), said);
+                assert_eq!(config.playground_is_off_because(), None);
             }
         }
     }

@@ -180,7 +180,10 @@ impl Router {
     /// Answers a request that is not looked at any further.
     #[cold]
     pub(super) fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
-        if matches!(rejection, Rejection::HostForeign | Rejection::OriginForeign) {
+        if matches!(
+            rejection,
+            Rejection::HostForeign | Rejection::OriginForeign | Rejection::OriginUnnamed
+        ) {
             self.guard.report(rejection.setting(), &head.headers);
         }
         let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
@@ -256,10 +259,11 @@ impl Router {
         let guarded = match route.place() {
             Place::Guarded(guarded) => guarded,
             Place::Open(Open::Playground) => {
-                // Whoever posts a message here is told where to.
-                return match self.endpoint.config.has_playground() && route.has(&head.method) {
+                return match self.endpoint.config.has_playground() {
+                    // Whoever posts a message here is told where to.
+                    _ if !route.has(&head.method) => Rejection::NotFound.into_problem(),
                     true => playground::page(),
-                    false => Rejection::NotFound.into_problem(),
+                    false => Rejection::NoPlayground.into_problem(),
                 };
             }
             Place::Open(_) if !route.has(&head.method) => {

@@ -29,11 +29,15 @@ pub(crate) enum Rejection {
     HostInvalid,
     HostForeign,
     OriginForeign,
+    /// A page of this server, under a name that no setting has.
+    OriginUnnamed,
     /// A header that may stand there once is there twice.
     HeaderRepeated,
     /// The name of a header that others may take for another one.
     HeaderName,
     NotFound,
+    /// The page for trying what is served, where it is switched off.
+    NoPlayground,
     /// A handler of the application's own broke.
     Internal,
     /// Nothing on the admin port.
@@ -69,9 +73,11 @@ impl Rejection {
             | Self::HeaderName
             | Self::SessionIdMissing
             | Self::BodyBroken => StatusCode::BAD_REQUEST,
-            Self::HostForeign | Self::OriginForeign | Self::ForOperators => StatusCode::FORBIDDEN,
+            Self::HostForeign | Self::OriginForeign | Self::OriginUnnamed | Self::ForOperators => {
+                StatusCode::FORBIDDEN
+            }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NotFound | Self::NoPage => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoPlayground | Self::NoPage => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Limited(refused) => limited_status(refused),
@@ -92,11 +98,17 @@ impl Rejection {
             Self::HostInvalid => "The Host header is not a host name with an optional port",
             Self::HostForeign => "This server does not answer to that Host",
             Self::OriginForeign => "Pages of that Origin may not call this server",
+            Self::OriginUnnamed => {
+                "Pages of this server may call it under localhost or an IP address; to use it in a browser under a name, add the name to http.allowed_hosts"
+            }
             Self::HeaderRepeated => "A header appears more than once that may appear once",
             Self::HeaderName => {
                 "The name of a header has an underscore, which others may take for a hyphen"
             }
             Self::NotFound => "There is nothing at this path; the MCP endpoint is /mcp",
+            Self::NoPlayground => {
+                "The playground is off here (http.playground); the MCP endpoint is /mcp"
+            }
             Self::Internal => "The server is at fault; its log says more",
             Self::NoPage => {
                 "There is nothing at this path; there are /metrics, /health, /health/detailed, /livez, /readyz and /startupz"
@@ -123,7 +135,8 @@ impl Rejection {
             Self::TargetTooLong => Some("http.limits.target_bytes"),
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
             Self::TooManyHeaders => Some("http.limits.header_fields"),
-            Self::HostForeign => Some("http.allowed_hosts"),
+            Self::HostForeign | Self::OriginUnnamed => Some("http.allowed_hosts"),
+            Self::NoPlayground => Some("http.playground"),
             Self::OriginForeign => Some("http.allowed_origins"),
             Self::ForOperators => Some("http.admin.port"),
             Self::BodyTooLarge => Some("http.limits.body_bytes"),
@@ -157,9 +170,9 @@ impl Rejection {
             Self::Limited(refused) => Reason::Limit(refused.limit.setting()),
             Self::HostMissing | Self::HostInvalid => Reason::Host,
             Self::HostForeign => Reason::HostForeign,
-            Self::OriginForeign => Reason::Origin,
+            Self::OriginForeign | Self::OriginUnnamed => Reason::Origin,
             Self::HeaderRepeated | Self::HeaderName | Self::Target => Reason::Head,
-            Self::NotFound | Self::NoPage | Self::ForOperators => Reason::Path,
+            Self::NotFound | Self::NoPlayground | Self::NoPage | Self::ForOperators => Reason::Path,
             Self::MethodNotAllowed(_) => Reason::PathMethod,
             Self::ContentType | Self::ContentEncoding => Reason::MediaType,
             Self::NotAcceptable => Reason::NotAcceptable,
