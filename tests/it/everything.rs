@@ -22,7 +22,7 @@ fn text(server: &Running, tool: &str, arguments: Value) -> String {
         .to_owned()
 }
 
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAKAAAABkBAMAAADzmCa8AAAAJFBMVEUYIEg6NGhuRniyXHDohlz4vm7/7KoSOlweVHY8KCQeFhj///8O4UfIAAABg0lEQVR42u3WPU7EMBAFYF+BK1DSbse2iIKtEWBayA1QToC0V3ALpKFNqHw5kviHsDuZiMlLsFZ+XWLvp5mMLa1SOTk5/5EzcDKYwdMEz8HJYAbTBi/eZOBmLJfvG0k4sE4etGmD2xas0aBFgnYRsMaB22VAQc/qio61Nx8t2NCr10UXckkEOo8WR8CdBy256r3iCQQWBSOqsY492Iw3TDc9BVoMuOPAgUf0PAk2XIFEiWqs48VAy3VM9KxuiTx2kK4c+HWw+Bt8PvwtCfbRFf3+z+DnUap5oD4C57bMFygANVugZChsgUmAmutYdA65AifBfUwZM+edwjA/7yTga+xvFRD+DVMAX2LLqCkH7w40FPix4UEJE1q+R00ZDiZ/l+PdWwc8ybscLzNsyvChrHuXjSSu4wdqKRGQSSIg13I7ImMGkzJmML3uIU7Ub+v2uYO4J7b1d9k/h8XBIQhGz4SfxW0lsa1MBHSXmQbh31AE+nLXAWVDcX9EgFOGg8yxQX/Db18ds6nxKrRSAAAAAElFTkSuQmCC";
 
 #[test]
 fn contents_are_those_that_are_prescribed() {
@@ -78,7 +78,10 @@ fn every_tool_can_be_seen_and_the_first_one_called_without_arguments() {
         .send(&server)
         .result();
     let tools = listed["tools"].as_array().expect("tools");
-    assert_eq!(tools[0]["name"], "test_simple_text");
+    let names: Vec<_> = tools.iter().map(|tool| tool["name"].clone()).collect();
+    assert_eq!(names[..2], ["throw_dice", "weather"]);
+    let thrown = call(&server, "throw_dice", json!({}));
+    assert!(thrown["content"].is_array(), "{thrown}");
     for tool in tools {
         assert!(tool["description"].is_string(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");

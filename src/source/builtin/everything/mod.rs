@@ -20,30 +20,31 @@ use crate::catalog::{Announcer, IntoPrompt as _, IntoResource as _, IntoTool as 
 pub(super) fn toolset(announcer: &Announcer) -> Toolset {
     Toolset {
         tools: vec![
-            // The suite calls the first tool that there is without arguments.
+            // What is worth a look comes first. The suite calls the very first without arguments.
+            apps::throw_dice.into_tool(),
+            structured::weather.into_tool(),
+            contents::annotated_message.into_tool(),
+            reports::long_operation.into_tool(),
+            structured::primes.into_tool(),
+            contents::resource_links.into_tool(),
+            arguments::echo.into_tool(),
+            structured::who_am_i.into_tool(),
+            reports::all_levels.into_tool(),
+            structured::metadata.into_tool(),
+            // What the suite calls, and everything else.
             contents::test_simple_text.into_tool(),
             contents::test_image_content.into_tool(),
             contents::test_audio_content.into_tool(),
             contents::test_embedded_resource.into_tool(),
             contents::test_multiple_content_types.into_tool(),
             contents::test_error_handling.into_tool(),
-            contents::annotated_message.into_tool(),
-            contents::resource_links.into_tool(),
-            structured::weather.into_tool(),
-            structured::primes.into_tool(),
-            structured::metadata.into_tool(),
-            structured::who_am_i.into_tool(),
-            arguments::echo.into_tool(),
             arguments::json_schema_2020_12_tool(),
-            // And the first one that has a mirrored argument.
+            // The first one that has a mirrored argument, which the suite looks for.
             arguments::test_custom_header.into_tool(),
             arguments::run_query.into_tool(),
             reports::test_tool_with_progress.into_tool(),
             reports::test_tool_with_logging.into_tool(),
             reports::test_logging_tool.into_tool(),
-            reports::long_operation.into_tool(),
-            reports::all_levels.into_tool(),
-            apps::throw_dice.into_tool(),
             changes::test_trigger_tool_change(announcer),
             changes::test_trigger_prompt_change(announcer),
             changes::touch_watched_resource(announcer),
@@ -97,5 +98,5 @@ pub(super) fn toolset(announcer: &Announcer) -> Toolset {
     }
 }
 
-/// A picture of one pixel, as Base64.
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+/// An image of 160 by 100 pixels, as Base64: a boat before sunset.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAKAAAABkBAMAAADzmCa8AAAAJFBMVEUYIEg6NGhuRniyXHDohlz4vm7/7KoSOlweVHY8KCQeFhj///8O4UfIAAABg0lEQVR42u3WPU7EMBAFYF+BK1DSbse2iIKtEWBayA1QToC0V3ALpKFNqHw5kviHsDuZiMlLsFZ+XWLvp5mMLa1SOTk5/5EzcDKYwdMEz8HJYAbTBi/eZOBmLJfvG0k4sE4etGmD2xas0aBFgnYRsMaB22VAQc/qio61Nx8t2NCr10UXckkEOo8WR8CdBy256r3iCQQWBSOqsY492Iw3TDc9BVoMuOPAgUf0PAk2XIFEiWqs48VAy3VM9KxuiTx2kK4c+HWw+Bt8PvwtCfbRFf3+z+DnUap5oD4C57bMFygANVugZChsgUmAmutYdA65AifBfUwZM+edwjA/7yTga+xvFRD+DVMAX2LLqCkH7w40FPix4UEJE1q+R00ZDiZ/l+PdWwc8ybscLzNsyvChrHuXjSSu4wdqKRGQSSIg13I7ImMGkzJmML3uIU7Ub+v2uYO4J7b1d9k/h8XBIQhGz4SfxW0lsa1MBHSXmQbh31AE+nLXAWVDcX9EgFOGg8yxQX/Db18ds6nxKrRSAAAAAElFTkSuQmCC";
