@@ -22,11 +22,15 @@ use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
 use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
-use crate::server::{Admission, SEARCH_VERBS, Server, ServerConfig, ServerParts, Shared};
+use crate::server::{
+    Admission, SEARCH_VERBS, STATE_KINDS, Server, ServerConfig, ServerParts, Shared,
+};
 #[cfg(feature = "cli")]
 use crate::source::Tokens;
-use crate::state::{OpenStateError, SharedState, State};
-use crate::telemetry::{BUILD, CONNECTIONS, DRAINING, GENERATION, Telemetry};
+use crate::state::{OpenStateError, SharedState, State, Usage};
+use crate::telemetry::{
+    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, STATE_ENTRIES, STATE_MEMORY, Telemetry,
+};
 use crate::transport::http::{AdminListener, Listener, Tls};
 
 impl App {
@@ -267,6 +271,7 @@ impl App {
             true => state.counted(&telemetry.metrics),
             false => state,
         };
+        show_state(&state, &telemetry.metrics);
         let tokens = &self.offers.tokens;
         tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         let gathered = self.offers.gather(config)?;
@@ -371,6 +376,27 @@ fn open_state(
     };
     let state = SharedState::new(store, within);
     Ok(Opened { state, is_shared })
+}
+
+/// Has operators see what a state in memory takes.
+fn show_state(state: &SharedState, metrics: &Metrics) {
+    // What is elsewhere takes nothing here.
+    if state.usage().is_empty() {
+        return;
+    }
+    for kind in STATE_KINDS {
+        let read = |of: fn(&Usage) -> usize| {
+            let state = state.clone();
+            move || {
+                let usage = state.usage();
+                let known = usage.iter().find(|usage| usage.kind == kind);
+                known.map_or(0.0, |usage| of(usage) as f64)
+            }
+        };
+        let labels = [("kind", kind)];
+        metrics.read(&STATE_MEMORY, &labels, read(|usage| usage.bytes));
+        metrics.read(&STATE_ENTRIES, &labels, read(|usage| usage.entries));
+    }
 }
 
 /// Where a server with this configuration keeps tokens, for a command that looks after them.

@@ -261,6 +261,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         (config.audit.queue == 0, "audit.queue"),
         (config.state.memory_bytes == 0, "state.memory_bytes"),
         (config.state.timeout_ms == 0, "state.timeout_ms"),
+        (config.state.share_percent == 0, "state.share_percent"),
         (
             config.server.streams.life_seconds == 0,
             "server.streams.life_seconds",
@@ -280,6 +281,12 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
                 "give it at least 1, or leave it out for the default",
             );
         }
+    }
+    if 100 < config.state.share_percent {
+        find(
+            format!("state.share_percent is {}", config.state.share_percent),
+            "give it at most 100: nobody has more than the whole",
+        );
     }
     let per_session = config.server.questions.per_session;
     if PER_SESSION_MAX < per_session {

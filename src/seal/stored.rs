@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::KeyRing;
-use crate::state::{Heard, Keep, LogPage, State, StateFuture, Subscription};
+use crate::state::{Claim, Heard, Keep, LogPage, State, StateFuture, Subscription, Usage};
 
 /// A store whose content is sealed.
 pub(crate) struct SealedState {
@@ -144,6 +144,22 @@ impl State for SealedState {
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
         self.store.publish(channel, self.seal(channel, &message))
+    }
+
+    fn remove_all<'a>(&'a self, prefix: &'a str) -> StateFuture<'a, ()> {
+        self.store.remove_all(prefix)
+    }
+
+    fn claimed(&self, claim: Claim<'_>) -> Option<Arc<dyn State>> {
+        Some(Arc::new(Self {
+            store: self.store.claimed(claim)?,
+            keys: Arc::clone(&self.keys),
+            told: Arc::clone(&self.told),
+        }))
+    }
+
+    fn usage(&self) -> Vec<Usage> {
+        self.store.usage()
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {

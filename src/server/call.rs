@@ -274,13 +274,15 @@ impl<T: Send + 'static> Running<T> {
         let timeout = terms.timeout;
         let (stop, stopped) = AbortHandle::new_pair();
         let call = Abortable::new(call, stopped);
+        let place = inflight.enter(context, stop);
+        let number = place.number;
         let call = Self::Own {
             call,
             deadline: Box::pin(tokio::time::sleep(timeout)),
             timeout,
             context: Arc::clone(context),
             asked: None,
-            place: inflight.enter(context, stop),
+            place,
             _held: held,
         };
         if terms.on_disconnect == OnDisconnect::Cancel {
@@ -291,7 +293,7 @@ impl<T: Send + 'static> Running<T> {
         let task = tokio::spawn(async move {
             let _ = sender.send(call.await);
         });
-        inflight.remember(context, task.abort_handle());
+        inflight.remember(number, context, task.abort_handle());
         Self::Task(receiver)
     }
 }
@@ -453,7 +455,15 @@ struct Calls {
     stoppable: HashMap<u64, AbortHandle>,
     begun: u64,
     /// Those that outlive their request, by session and id.
-    by_id: HashMap<(Arc<str>, RequestId), (Arc<CallContext>, TaskHandle)>,
+    by_id: HashMap<(Arc<str>, RequestId), Cancellable>,
+}
+
+/// A call that is cancelled by its id.
+#[derive(Debug)]
+struct Cancellable {
+    number: u64,
+    context: Arc<CallContext>,
+    task: TaskHandle,
 }
 
 /// One call's entry among those that run.
@@ -504,11 +514,16 @@ impl Inflight {
         }
     }
 
-    fn remember(&self, context: &Arc<CallContext>, task: TaskHandle) {
-        if !task.is_finished() {
-            self.calls()
-                .by_id
-                .insert(key(context), (Arc::clone(context), task));
+    /// Has a call be cancelled by its id, unless it has left already: it may have ended on another thread.
+    fn remember(&self, number: u64, context: &Arc<CallContext>, task: TaskHandle) {
+        let mut calls = self.calls();
+        if calls.stoppable.contains_key(&number) {
+            let call = Cancellable {
+                number,
+                context: Arc::clone(context),
+                task,
+            };
+            calls.by_id.insert(key(context), call);
         }
     }
 
@@ -520,12 +535,13 @@ impl Inflight {
     ) -> BoxedCall<Reply> {
         let (stop, stopped) = AbortHandle::new_pair();
         let place = self.enter(context, stop);
+        let number = place.number;
         let task = tokio::spawn(async move {
             let answer = Abortable::new(answer, stopped).await;
             drop(place);
             answer
         });
-        self.remember(context, task.abort_handle());
+        self.remember(number, context, task.abort_handle());
         let id = context.request_id.clone();
         Box::pin(async move {
             match task.await {
@@ -548,7 +564,7 @@ impl Inflight {
         self.calls().by_id.retain(|(of, _), call| {
             let stays = **of != *session;
             if !stays {
-                found.push((Arc::clone(&call.0), call.1.clone()));
+                found.push((Arc::clone(&call.context), call.task.clone()));
             }
             stays
         });
@@ -562,7 +578,7 @@ impl Inflight {
     pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));
         let found = self.calls().by_id.remove(&key);
-        if let Some((context, task)) = &found {
+        if let Some(Cancellable { context, task, .. }) = &found {
             context.outlet.cancel();
             task.abort();
         }
@@ -611,7 +627,11 @@ fn key(context: &CallContext) -> (Arc<str>, RequestId) {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut calls = self.inflight.calls();
-        calls.by_id.remove(&self.key);
+        // The id may have been used again since.
+        let known = calls.by_id.get(&self.key);
+        if known.is_some_and(|call| call.number == self.number) {
+            calls.by_id.remove(&self.key);
+        }
         calls.stoppable.remove(&self.number);
         drop(calls);
         self.inflight.leave();

@@ -159,6 +159,7 @@ impl Server {
         let ended = Ended::by(session, caller);
         self.revoked.end(&ended, local.now());
         self.end_work_of(&session.log_name);
+        self.streams.forget_session(&session.log_name);
         self.streams.state_fact(Fact::Ended(ended));
         let life = local.now().saturating_sub(session.issued);
         self.session_life.record(Duration::from_secs(life));
@@ -171,8 +172,9 @@ impl Server {
         self.end_work_of(&ended.log_name());
     }
 
-    /// Ends the questions and standing streams of a session. Its calls come to their own end.
+    /// Ends the questions and standing streams of a session, and forgets what it has set. Its calls come to their own end.
     pub(super) fn end_work_of(&self, session: &str) {
+        self.levels.forget(session);
         self.inflight.questions.end_session(session);
         self.streams.end_session(session);
     }

@@ -116,6 +116,7 @@ impl Server {
             speaks(watch, Revision::V2026_07_28, None);
             let caller = Caller {
                 principal: head.principal,
+                address: head.peer.map(|peer| peer.address),
                 revision: Revision::V2026_07_28,
                 session: None,
                 on_disconnect: OnDisconnect::Cancel,
@@ -162,6 +163,7 @@ impl Server {
         speaks(watch, session.revision, Some(&session.log_name));
         let caller = Caller {
             principal: head.principal,
+            address: head.peer.map(|peer| peer.address),
             revision: session.revision,
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
@@ -232,6 +234,7 @@ impl Server {
         }
         let caller = Caller {
             principal: head.principal,
+            address: head.peer.map(|peer| peer.address),
             revision: session.revision,
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,

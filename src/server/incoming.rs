@@ -57,6 +57,8 @@ impl Headers<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     pub(super) principal: &'a Arc<Principal>,
+    /// The client's address, over HTTP.
+    pub(super) address: Option<IpAddr>,
     pub(super) revision: Revision,
     /// The session's name for logs.
     pub(super) session: Option<&'a Arc<str>>,

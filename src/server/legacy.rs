@@ -337,6 +337,7 @@ impl Drop for LegacyStream {
         self.server.legacy.all().remove(&self.id);
         if let Some(session) = self.session.peer.session() {
             self.server.end_work_of(&session.log_name);
+            self.server.streams.forget_session(&session.log_name);
             self.server.inflight.cancel_all(&session.log_name);
         }
     }

@@ -42,9 +42,19 @@ impl Levels {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if SESSIONS_MAX <= of.len() {
             of.clear();
+            of.shrink_to_fit();
         }
         of.insert(Arc::clone(session), level);
         self.any.store(true, Ordering::Release);
+    }
+
+    /// A session was ended.
+    pub(super) fn forget(&self, session: &str) {
+        if self.any.load(Ordering::Acquire) {
+            let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+            of.remove(session);
+            self.any.store(!of.is_empty(), Ordering::Release);
+        }
     }
 }
 

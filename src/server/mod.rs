@@ -36,6 +36,7 @@ mod rounds;
 mod run;
 mod search;
 mod seen;
+mod share;
 mod skills;
 mod stateless;
 mod stdio;
@@ -70,6 +71,7 @@ pub use questions::{QuestionConfig, QuestionCounts};
 pub(crate) use reply::{Answer, Refusal, Reply, limited};
 pub use search::SearchConfig;
 pub(crate) use search::VERBS as SEARCH_VERBS;
+pub(crate) use share::STATE_KINDS;
 pub(crate) use stdio::StdioPeer;
 pub use streams::StreamsConfig;
 pub(crate) use streams::{Part, Parts, Said};
@@ -224,7 +226,7 @@ impl Server {
         Questions::show(&inflight, metrics, &labels);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
-            shared.state.clone(),
+            (shared.state.clone(), shared.is_shared),
             mount,
             Arc::clone(&inflight),
             shared.announcer.interest(),

@@ -129,6 +129,7 @@ impl Server {
         speaks(watch, Revision::V2026_07_28, None);
         Caller {
             principal,
+            address: None,
             revision: Revision::V2026_07_28,
             session: None,
             on_disconnect: OnDisconnect::Cancel,

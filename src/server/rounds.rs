@@ -12,6 +12,7 @@ use super::call::Interrupted;
 use super::generation::Generation;
 use super::questions::count;
 use super::reply::{Refusal, Reply, begin};
+use super::share::{Kind, owner_of};
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Server};
 use crate::catalog::{
@@ -237,9 +238,10 @@ impl Server {
         let sealed = state.seal_to_keep(&self.keys, binding, expires).ok()?;
         let (server, id) = (Arc::clone(self), id.to_owned());
         let (principal, target) = (binding.principal.to_owned(), binding.target);
+        let owner = owner_of(context.principal(), context.address);
         Some(Handled::Later(Box::pin(async move {
             let kept = server
-                .keep_journal(&sealed, Duration::from_secs(life))
+                .keep_journal(&sealed, Duration::from_secs(life), owner.as_deref())
                 .await;
             let name = match kept {
                 Ok(name) => name,
@@ -264,7 +266,13 @@ impl Server {
     }
 
     /// Keeps a sealed journal in the state that replicas share. Returns under which name.
-    async fn keep_journal(&self, sealed: &str, life: Duration) -> Result<[u8; 16], StateError> {
+    async fn keep_journal(
+        &self,
+        sealed: &str,
+        life: Duration,
+        owner: Option<&str>,
+    ) -> Result<[u8; 16], StateError> {
+        let state = Kind::Journal.of(&self.state, owner);
         let name = random_bytes();
         let log = self.journal(name);
         let keep = Keep {
@@ -275,7 +283,7 @@ impl Server {
         };
         for part in sealed.as_bytes().chunks(KEPT_PART_BYTES) {
             let part = Bytes::copy_from_slice(part);
-            self.state.append(&log, part, keep).await?;
+            state.append(&log, part, keep).await?;
         }
         Ok(name)
     }

@@ -169,6 +169,7 @@ impl Server {
         speaks(watch, revision, session.map(|session| &session.log_name));
         Caller {
             principal,
+            address: None,
             revision,
             session: session.map(|session| &session.log_name),
             // There is no disconnecting from one request only.

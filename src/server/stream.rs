@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Handled;
 use super::call::{Inflight, Outcome, Running, StreamHold};
 use super::reply::{Answer, Refusal, Reply};
+use super::share;
 use super::streams::{Part, Parts};
 use crate::catalog::CallContext;
 use crate::telemetry::WatchedLater;
@@ -64,6 +65,11 @@ impl CallStream {
     /// The session that the call belongs to.
     pub(super) fn session(&self) -> Option<&Arc<str>> {
         self.context.session.as_ref()
+    }
+
+    /// Whose share of the state it takes.
+    pub(super) fn owner(&self) -> Option<String> {
+        share::owner_of(&self.context.principal, self.context.address)
     }
 
     /// The id of its request as JSON.

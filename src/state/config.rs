@@ -25,6 +25,9 @@ pub struct StateConfig {
     pub prefix: String,
     /// How much the state may take in memory, in bytes, where it is kept there. Default: 67108864, 64 MiB.
     pub memory_bytes: usize,
+    /// Maximum share of `memory_bytes` that running tasks, unread messages to tasks and pending elicitations of one
+    /// principal, or of one unauthenticated client address, may take, in per cent from 1 to 100. Default: 25.
+    pub share_percent: u8,
     /// How long one call of the store may take, in milliseconds. Default: 100.
     pub timeout_ms: u64,
     /// Certificates for servers that are reached over TLS.
@@ -61,6 +64,7 @@ impl Default for StateConfig {
             url: None,
             prefix: "longshore:".to_owned(),
             memory_bytes: 64 * 1024 * 1024,
+            share_percent: 25,
             timeout_ms: 100,
             tls: StateTlsConfig::default(),
         }

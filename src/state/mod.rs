@@ -102,6 +102,45 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
 
     /// Listens to a channel from now on.
     fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>>;
+
+    /// Removes everything whose key begins with a prefix. A store that would have to look at all its keys for it does
+    /// nothing, and leaves them to expire.
+    fn remove_all<'a>(&'a self, _prefix: &'a str) -> StateFuture<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Returns a view of the same store: what is created through it belongs to an owner. `None` if the store does not
+    /// divide its room among owners.
+    fn claimed(&self, _claim: Claim<'_>) -> Option<Arc<dyn State>> {
+        None
+    }
+
+    /// Returns what the store takes of this process's memory, by kind.
+    fn usage(&self) -> Vec<Usage> {
+        Vec::new()
+    }
+}
+
+/// The owner and the kind of entries of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The principal or client address whose share they take. `None` if they belong to no caller.
+    pub owner: Option<&'a str>,
+    /// What they are, for metrics.
+    pub kind: &'static str,
+    /// Whether a store that is full may drop values before they expire. Logs say that with [`Keep::may_go`].
+    pub may_go: bool,
+}
+
+/// What entries of one kind take of this process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The kind, as [`Claim::kind`] names it.
+    pub kind: &'static str,
+    /// Their keys and contents, in bytes.
+    pub bytes: usize,
+    /// How many there are.
+    pub entries: usize,
 }
 
 /// What a store answers.
@@ -194,8 +233,11 @@ pub enum StateError {
         max: usize,
     },
     /// There is no room left.
-    #[error("the shared state is full")]
+    #[error("the state in memory is full (state.memory_bytes)")]
     Full,
+    /// The owner of what was to be written has no room left.
+    #[error("the caller has used up its share of the state in memory (state.share_percent)")]
+    Share,
     /// The key holds something of another kind.
     #[error("a key of the shared state holds something of another kind than was expected")]
     WrongType,
@@ -244,7 +286,10 @@ pub enum OpenStateError {
 /// The store that is configured. Nothing is connected yet.
 pub(crate) fn open(config: &StateConfig) -> Result<Arc<dyn State>, OpenStateError> {
     if config.url.is_none() {
-        return Ok(Arc::new(Memory::new(config.memory_bytes)));
+        return Ok(Arc::new(Memory::with_share(
+            config.memory_bytes,
+            config.share_percent,
+        )));
     }
     #[cfg(feature = "redis")]
     return Ok(Arc::new(Redis::new(config)?));

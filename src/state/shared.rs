@@ -10,7 +10,8 @@ use bytes::Bytes;
 use crate::telemetry::{Counter, Metrics, STATE_REQUESTS};
 
 use super::{
-    ENTRY_MAX_BYTES, KEY_MAX_BYTES, Keep, LogPage, State, StateError, Subscription, VALUE_MAX_BYTES,
+    Claim, ENTRY_MAX_BYTES, KEY_MAX_BYTES, Keep, LogPage, State, StateError, Subscription, Usage,
+    VALUE_MAX_BYTES,
 };
 
 /// A [`State`] whose calls end in time.
@@ -41,6 +42,33 @@ impl SharedState {
         let counter = |outcome| metrics.counter(&STATE_REQUESTS, &[("outcome", outcome)]);
         (self.answered, self.failed) = (counter("answered"), counter("failed"));
         self
+    }
+
+    /// [`State::claimed`]; the same store if that has no shares.
+    #[must_use]
+    pub(crate) fn claimed(&self, claim: Claim<'_>) -> Self {
+        match self.store.claimed(claim) {
+            None => self.clone(),
+            Some(store) => Self {
+                store,
+                ..self.clone()
+            },
+        }
+    }
+
+    /// [`State::usage`].
+    pub fn usage(&self) -> Vec<Usage> {
+        self.store.usage()
+    }
+
+    /// [`State::remove_all`].
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with the store.
+    pub async fn remove_all(&self, prefix: &str) -> Result<(), StateError> {
+        check(prefix.len(), KEY_MAX_BYTES)?;
+        self.in_time(self.store.remove_all(prefix)).await
     }
 
     /// [`State::get`].

@@ -204,6 +204,18 @@ pub(crate) const STATE_REQUESTS: Instrument = Instrument::counter(
     "{request}",
     "Requests to the state that replicas share, by whether it answered",
 );
+/// By kind. Only of a state in memory.
+pub(crate) const STATE_MEMORY: Instrument = Instrument::gauge(
+    "longshore.state.memory",
+    "By",
+    "Memory that the state in this process takes, by kind of what is kept",
+);
+/// By kind. Only of a state in memory.
+pub(crate) const STATE_ENTRIES: Instrument = Instrument::gauge(
+    "longshore.state.entries",
+    "{entry}",
+    "Entries of the state in this process, by kind of what is kept",
+);
 /// Of the conventions for MCP: an upstream's answers, as its client sees them.
 pub(crate) const CLIENT_DURATION: Instrument = Instrument::timing(
     "mcp.client.operation.duration",
@@ -317,6 +329,8 @@ pub(crate) const ALL: &[&Instrument] = &[
     &CLIENT_DURATION,
     &CLIENT_SESSION_DURATION,
     &STATE_REQUESTS,
+    &STATE_MEMORY,
+    &STATE_ENTRIES,
     &KEYS_AGE,
     &LOG_DROPPED,
     &LOG_CUT,

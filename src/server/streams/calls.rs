@@ -27,8 +27,9 @@ use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::random_bytes;
 use crate::server::Answer;
 use crate::server::call::{Resumption, Terms};
+use crate::server::share::Kind;
 use crate::server::stream::CallStream;
-use crate::state::{ENTRY_MAX_BYTES, Keep, StateError};
+use crate::state::{ENTRY_MAX_BYTES, Keep, SharedState, StateError};
 use crate::telemetry::WatchedLater;
 
 /// A call's stream on this replica: that of a call that runs here, or one that somebody follows here.
@@ -40,6 +41,8 @@ pub(super) struct Live {
     is_here: AtomicBool,
     /// Somebody follows it on another replica.
     is_followed_elsewhere: AtomicBool,
+    /// Its session was ended: nobody can come back to it.
+    is_abandoned: AtomicBool,
     /// Wakes the holder when it is one no longer.
     waker: AtomicWaker,
     /// There is something new in the log.
@@ -63,6 +66,11 @@ impl Live {
     pub(super) fn taken_elsewhere(&self) {
         self.is_followed_elsewhere.store(true, Ordering::Release);
         self.take();
+    }
+
+    /// Its session was ended, and what is said is not kept any more.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
     }
 
     /// Another replica has put something into the log.
@@ -103,21 +111,34 @@ impl Streams {
             _ => None,
         };
         let life = Duration::from_secs(self.config.replay_seconds);
+        let keep = Keep {
+            entries: self.config.replay_events,
+            bytes: self.config.replay_bytes,
+            life: life + terms.timeout,
+            may_go: true,
+        };
+        let log = self.names.events(&session, stream);
+        let owner = call.owner();
+        let state = Kind::Stream.of(&self.state, owner.as_deref());
+        // Every log begins with an entry, so that there is a place before its first message.
+        let begins = Bytes::from_static(&[BEGINNING]);
+        let writing = Writing::new(
+            (self, &state),
+            (log.clone(), keep),
+            BEGINNING,
+            Said::Nothing,
+            begins,
+        );
         Box::new(Resumable {
             is_primed: terms.resumption == Resumption::Primed,
             leaves_at: poll_after.map(|after| Instant::now() + after),
             leaves: false,
             calling: Some(Calling {
-                log: self.names.events(&session, stream),
-                keep: Keep {
-                    entries: self.config.replay_events,
-                    bytes: self.config.replay_bytes,
-                    life: life + terms.timeout,
-                    may_go: true,
-                },
-                // Every log begins with an entry, so that there is a place before its first message.
-                writing: Some(Writing::begin(self, &session, stream, terms, life)),
+                log,
+                keep,
+                writing: Some(writing),
                 streams: Arc::clone(self),
+                state,
                 session,
                 stream,
                 live,
@@ -162,6 +183,8 @@ impl Streams {
 /// A call, and what becomes of what it says.
 struct Calling {
     streams: Arc<Streams>,
+    /// The state, with what is written there counted for the caller.
+    state: SharedState,
     session: Arc<str>,
     stream: u64,
     live: Arc<Live>,
@@ -201,39 +224,14 @@ const LAST_TRIES: Duration = Duration::from_secs(3);
 pub(super) const UNKEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Writing {
-    fn begin(
-        streams: &Arc<Streams>,
-        session: &str,
-        stream: u64,
-        terms: Terms,
-        life: Duration,
-    ) -> Self {
-        let keep = Keep {
-            entries: streams.config.replay_events,
-            bytes: streams.config.replay_bytes,
-            life: life + terms.timeout,
-            may_go: true,
-        };
-        let log = streams.names.events(session, stream);
-        Self::new(
-            streams,
-            log,
-            keep,
-            BEGINNING,
-            Said::Nothing,
-            Bytes::from_static(&[BEGINNING]),
-        )
-    }
-
     fn new(
-        streams: &Arc<Streams>,
-        log: String,
-        keep: Keep,
+        (streams, state): (&Streams, &SharedState),
+        (log, keep): (String, Keep),
         kind: u8,
         said: Said,
         entry: Bytes,
     ) -> Self {
-        let state = streams.state.clone();
+        let state = state.clone();
         let bytes = entry.len() as u64;
         streams.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
         let put = entry.clone();
@@ -279,6 +277,7 @@ impl Calling {
             if self.is_over {
                 return Poll::Ready(None);
             }
+            self.is_kept &= !self.live.is_abandoned.load(Ordering::Acquire);
             let Poll::Ready(part) = self.call.poll_next(cx) else {
                 return Poll::Pending;
             };
@@ -300,8 +299,9 @@ impl Calling {
             if self.is_over {
                 self.keep.life = Duration::from_secs(self.streams.config.replay_seconds);
             }
-            let (log, keep) = (self.log.clone(), self.keep);
-            self.writing = Some(Writing::new(&self.streams, log, keep, kind, said, entry));
+            let place = (self.log.clone(), self.keep);
+            let store = (&*self.streams, &self.state);
+            self.writing = Some(Writing::new(store, place, kind, said, entry));
         }
     }
 
@@ -339,7 +339,7 @@ impl Calling {
             tracing::warn!(%error, "how a call ended whose stream broke off could not be kept, and is lost");
             return false;
         }
-        let (state, log) = (self.streams.state.clone(), self.log.clone());
+        let (state, log) = (self.state.clone(), self.log.clone());
         let (entry, keep) = (writing.entry.clone(), self.keep);
         writing.done = Box::pin(async move {
             tokio::time::sleep(AGAIN).await;
@@ -385,7 +385,7 @@ impl Calling {
     fn tell_followers(&self) {
         self.live.news.notify_waiters();
         if self.live.is_followed_elsewhere.load(Ordering::Acquire) {
-            self.streams.outgoing.word(Word::Appended {
+            self.streams.say(Word::Appended {
                 session: Arc::clone(&self.session),
                 stream: self.stream,
             });
@@ -533,7 +533,7 @@ impl Follow {
         let mine = live.take();
         if !live.is_here.load(Ordering::Acquire) {
             let session = Arc::clone(&session);
-            streams.outgoing.word(Word::Taken { session, stream });
+            streams.say(Word::Taken { session, stream });
         }
         let id = EventId {
             stream: StreamId::Call(stream),

@@ -53,6 +53,8 @@ pub(super) use replicas::{Fact, Word};
 pub(crate) struct Streams {
     config: StreamsConfig,
     state: SharedState,
+    /// Whether other replicas have the same state. If not, there is nobody to tell.
+    is_shared: bool,
     names: Names,
     inflight: Arc<Inflight>,
     registry: Mutex<Registry>,
@@ -123,7 +125,7 @@ pub(crate) struct StreamCounts {
 impl Streams {
     pub(super) fn new(
         config: StreamsConfig,
-        state: SharedState,
+        (state, is_shared): (SharedState, bool),
         mount: &str,
         inflight: Arc<Inflight>,
         interest: Interest,
@@ -132,6 +134,7 @@ impl Streams {
         Self {
             config,
             state,
+            is_shared,
             names: Names {
                 notices: format!("{prefix}/notices"),
                 facts: format!("{prefix}/facts"),
@@ -231,7 +234,7 @@ impl Streams {
         if let Some(opening) = feed.opening() {
             self.closed(session, opening);
             let session = Arc::clone(session);
-            self.outgoing.word(Word::Closed { session, opening });
+            self.say(Word::Closed { session, opening });
         }
     }
 
@@ -255,7 +258,7 @@ impl Streams {
             }
         }
         let session = Arc::clone(session);
-        self.outgoing.word(Word::Opened { session, opening });
+        self.say(Word::Opened { session, opening });
     }
 
     /// A number that is greater than those of all standing streams that the session had before.
@@ -323,7 +326,7 @@ impl Streams {
     /// other replicas.
     pub(super) fn task_changed(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
         self.tell_task(task, session);
-        self.outgoing.word(Word::Task {
+        self.say(Word::Task {
             task: Arc::clone(task),
             session: session.cloned(),
         });
@@ -347,12 +350,33 @@ impl Streams {
         self.registry().sessions.contains_key(session)
     }
 
-    /// Ends the streams of a session that was ended (LH-09).
+    /// Ends the streams of a session that was ended (LH-09). What its calls still say is not kept.
     pub(super) fn end_session(&self, session: &str) {
         let feeds = self.registry().sessions.get(session).cloned();
         for feed in feeds.unwrap_or_default() {
             feed.end(End::Gone);
         }
+        for ((of, _), live) in self.live().iter() {
+            if **of == *session {
+                live.abandon();
+            }
+        }
+    }
+
+    /// Has everything be removed that was kept for a session, which was ended on this replica.
+    pub(super) fn forget_session(&self, session: &Arc<str>) {
+        self.outgoing.forget(Arc::clone(session));
+    }
+
+    /// Removes what was kept for a session. What cannot be removed now expires.
+    async fn forget(&self, session: &str) {
+        let names = &self.names;
+        let removed = async {
+            self.state.remove(&names.subscriptions(session)).await?;
+            self.state.remove(&names.openings(session)).await?;
+            self.state.remove_all(&names.all_events(session)).await
+        };
+        self.heed(&removed.await);
     }
 
     /// Ends the streams whose credentials were taken away, as those of a server that stops: their clients come back, and
@@ -475,7 +499,12 @@ impl Streams {
 impl Names {
     /// The log of one call's stream.
     fn events(&self, session: &str, stream: u64) -> String {
-        format!("{}/events/{session}/{stream:016x}", self.prefix)
+        format!("{}{stream:016x}", self.all_events(session))
+    }
+
+    /// What the logs of all streams of a session begin with.
+    fn all_events(&self, session: &str) -> String {
+        format!("{}/events/{session}/", self.prefix)
     }
 
     /// The numbers of a session's standing streams.

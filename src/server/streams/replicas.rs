@@ -120,6 +120,8 @@ pub(super) struct Outgoing {
 enum Out {
     Word(Word),
     Fact(Box<Fact>),
+    /// What was kept for a session that was ended here is to be removed.
+    Forget(Arc<str>),
 }
 
 impl Outgoing {
@@ -127,12 +129,16 @@ impl Outgoing {
         self.put(Out::Word(word));
     }
 
+    pub(super) fn forget(&self, session: Arc<str>) {
+        self.put(Out::Forget(session));
+    }
+
     fn put(&self, out: Out) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if OUTGOING_MAX <= waiting.len() {
-            // Words may be lost; facts go before them.
-            let word = waiting.iter().position(|out| matches!(out, Out::Word(_)));
-            waiting.remove(word.unwrap_or(0));
+            // Words may be lost, and what is not removed expires; facts go before them.
+            let lesser = waiting.iter().position(|out| !matches!(out, Out::Fact(_)));
+            waiting.remove(lesser.unwrap_or(0));
         }
         waiting.push_back(out);
         drop(waiting);
@@ -158,12 +164,16 @@ impl Outgoing {
 impl Streams {
     /// Tells all replicas of a fact. This one knows it already.
     pub(in crate::server) fn state_fact(&self, fact: Fact) {
-        self.outgoing.put(Out::Fact(Box::new(fact)));
+        if self.is_shared {
+            self.outgoing.put(Out::Fact(Box::new(fact)));
+        }
     }
 
     /// Tells other replicas of something that matters now.
     pub(in crate::server) fn say(&self, word: Word) {
-        self.outgoing.word(word);
+        if self.is_shared {
+            self.outgoing.word(word);
+        }
     }
 
     /// What there is in the log of notices after what was read, told to everybody here.
@@ -383,6 +393,10 @@ impl Server {
         while let Some(out) = streams.outgoing.take() {
             let word = match out {
                 Out::Word(word) => word,
+                Out::Forget(session) => {
+                    streams.forget(&session).await;
+                    continue;
+                }
                 Out::Fact(fact) if !unsaid.is_empty() => {
                     unsaid.push(fact);
                     continue;

@@ -14,12 +14,15 @@ use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
 use crate::server::reply::Reply;
 use crate::server::resources::not_found;
+use crate::server::share::{Kind, owner_of};
 use crate::server::tools::invalid_params;
 use crate::server::{Caller, Handled, Server};
 use crate::state::{StateError, VALUE_MAX_BYTES};
 
 /// No session lives longer.
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Nothing is lost when a session's last subscription was taken back and that is forgotten.
+const LIFE_OF_NONE: Duration = Duration::from_secs(1);
 /// How often it is tried again if another replica was faster.
 const TRIES: usize = 8;
 
@@ -60,10 +63,15 @@ impl Server {
         };
         let (streams, uri) = (Arc::clone(&self.streams), uri.into_owned());
         let hits = Arc::clone(&self.limits.hits);
+        let owner = owner_of(caller.principal, caller.address);
         let id = request.id.to_owned();
         Ok(Handled::Later(Box::pin(async move {
-            match streams.change(&session, &uri, adds).await {
+            match streams.change(&session, &uri, adds, owner.as_deref()).await {
                 Ok(()) => Reply::fixed(&id, br#","result":{}}"#),
+                Err(Unchanged::State(error @ (StateError::Full | StateError::Share))) => {
+                    let message = format!("subscriptions cannot be remembered now: {error}");
+                    Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+                }
                 Err(Unchanged::State(error)) => {
                     tracing::warn!(%error, "a subscription could not be remembered");
                     let message = "subscriptions cannot be remembered now; try again later";
@@ -90,10 +98,17 @@ impl Streams {
         ))
     }
 
-    async fn change(&self, session: &Arc<str>, uri: &str, adds: bool) -> Result<(), Unchanged> {
+    async fn change(
+        &self,
+        session: &Arc<str>,
+        uri: &str,
+        adds: bool,
+        owner: Option<&str>,
+    ) -> Result<(), Unchanged> {
+        let state = Kind::Subscription.of(&self.state, owner);
         let key = self.names.subscriptions(session);
         for _ in 0..TRIES {
-            let found = self.state.get(&key).await?;
+            let found = state.get(&key).await?;
             let mut uris = found.as_ref().map(|value| read(value)).unwrap_or_default();
             let changed = if adds {
                 uris.insert(uri.into())
@@ -111,17 +126,16 @@ impl Streams {
                 return Err(Unchanged::TooLarge);
             }
             let written = match found {
-                None => self.state.put_if_absent(&key, value, LIFE).await?,
+                None => state.put_if_absent(&key, value, LIFE).await?,
                 Some(found) => {
-                    self.state
-                        .compare_and_swap(&key, found, value, LIFE)
-                        .await?
+                    let life = if uris.is_empty() { LIFE_OF_NONE } else { LIFE };
+                    state.compare_and_swap(&key, found, value, life).await?
                 }
             };
             if written {
                 self.subscribed(session, &Arc::new(uris));
                 let session = Arc::clone(session);
-                self.outgoing.word(Word::Subscribed { session });
+                self.say(Word::Subscribed { session });
                 return Ok(());
             }
         }

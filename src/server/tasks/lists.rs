@@ -151,7 +151,7 @@ mod tests {
             session: None,
         };
         let place = one.tasks.enter(&record.id, &record.owner).expect("a place");
-        one.tasks.create(&record).await.expect("created");
+        one.tasks.create(&record, None).await.expect("created");
         let seen = async |server: &Arc<Server>| {
             let found = server.find_task(&record.id, &ada).await.expect("a state");
             found.expect("the task")

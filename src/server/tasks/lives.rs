@@ -86,7 +86,7 @@ impl Tasks {
         }
         tracing::warn!(task = %record.id, "the process that ran a task is gone; the task has failed");
         let ended = Ended::internal("the process that ran the task is gone");
-        self.end(&record, &ended).await
+        self.end(&record, &ended, None).await
     }
 
     /// Nobody is missed any more: it may be the state that was away.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::record::Record;
 use super::store::{OUTCOME_BYTES, Tasks, life};
+use crate::server::share::Kind;
 use crate::state::{Keep, StateError, Subscription};
 
 /// How many letters of a task are kept.
@@ -30,7 +31,12 @@ struct Mailbox {
 
 impl Tasks {
     /// Sends whoever runs the task a letter.
-    pub(super) async fn tell(&self, record: &Record, letter: &Value) -> Result<(), StateError> {
+    pub(super) async fn tell(
+        &self,
+        record: &Record,
+        letter: &Value,
+        share: Option<&str>,
+    ) -> Result<(), StateError> {
         let log = self.key("task-in", &record.id);
         let keep = Keep {
             entries: LETTERS_MAX,
@@ -39,7 +45,8 @@ impl Tasks {
             may_go: false,
         };
         let letter = Bytes::from(letter.to_string());
-        self.state.append(&log, letter, keep).await?;
+        let state = Kind::Task.of(&self.state, share);
+        state.append(&log, letter, keep).await?;
         self.state.publish(&log, Bytes::new()).await
     }
 

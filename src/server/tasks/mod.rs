@@ -33,6 +33,7 @@ use super::audited::TaskDraft;
 use super::call::{self, BoxedCall, Guarded, Outcome};
 use super::dispatch::unnamed;
 use super::reply::{Refusal, Reply, begin};
+use super::share::owner_of;
 use super::tools::{internal_error, invalid_params};
 use super::{Caller, Handled, Incoming, Server, stateless, stream};
 use crate::auth::Principal;
@@ -159,6 +160,15 @@ impl Server {
                     let error = ErrorObject::new(ErrorCode::Http(429), message);
                     Reply::error(&id, &error.with_data(json!({ "setting": setting })))
                 }
+                Err(Refused::State(error @ (StateError::Full | StateError::Share))) => {
+                    let setting = match error {
+                        StateError::Share => "state.share_percent",
+                        _ => "state.memory_bytes",
+                    };
+                    let message = format!("no task can begin now: {error}; wait for one to end");
+                    let error = ErrorObject::new(ErrorCode::Http(429), message);
+                    Reply::error(&id, &error.with_data(json!({ "setting": setting })))
+                }
                 Err(Refused::State(error)) => {
                     tracing::error!(%error, "a task cannot be created without the shared state");
                     away(&id, "no task can begin now")
@@ -197,6 +207,7 @@ impl Server {
             ..
         } = task;
         let owner = context.principal().id();
+        let share = owner_of(context.principal(), context.address);
         let id = store::new_id();
         let place = self.tasks.enter(&id, owner).map_err(Refused::Full)?;
         let now = now_ms();
@@ -218,9 +229,11 @@ impl Server {
             },
         };
         if self.lists_tasks(context.principal()) {
-            self.tasks.enlist(&record).await.map_err(Refused::State)?;
+            let listed = self.tasks.enlist(&record, share.as_deref()).await;
+            listed.map_err(Refused::State)?;
         }
-        self.tasks.create(&record).await.map_err(Refused::State)?;
+        let created = self.tasks.create(&record, share.as_deref()).await;
+        created.map_err(Refused::State)?;
         context.asking.become_task(terms.ttl);
         let (stop, stopped) = AbortHandle::new_pair();
         let call = Abortable::new(call, stopped);
@@ -230,6 +243,7 @@ impl Server {
             inflight: self.inflight.enter(&context, stop),
             context,
             timeout: terms.ttl,
+            share,
             place,
             held,
         };
@@ -308,6 +322,7 @@ impl Server {
             id: request.id.to_owned(),
             task: task.into_owned(),
             caller: Arc::clone(caller.principal),
+            share: owner_of(caller.principal, caller.address),
             form,
         };
         let (limits, share, id) = (
@@ -355,6 +370,8 @@ struct Asked {
     id: String,
     task: String,
     caller: Arc<Principal>,
+    /// Whose share of the state it takes.
+    share: Option<String>,
     form: Form,
 }
 
@@ -378,6 +395,10 @@ impl Asked {
     }
 
     fn broken(&self, error: &StateError) -> Reply {
+        if let StateError::Full | StateError::Share = error {
+            let message = format!("the task cannot be told now, and goes on: {error}");
+            return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
+        }
         tracing::error!(%error, "a task cannot be looked at without the shared state");
         away(&self.id, "the task cannot be looked at now, and goes on")
     }
@@ -414,7 +435,9 @@ impl Asked {
         };
         // Once more, if it is asked for once more: the letter may not have been sent.
         if record.status == Status::Cancelled
-            && let Err(error) = tasks.tell(&record, &json!({"cancel": true})).await
+            && let Err(error) = tasks
+                .tell(&record, &json!({"cancel": true}), self.share.as_deref())
+                .await
         {
             return self.broken(&error);
         }
@@ -436,7 +459,7 @@ impl Asked {
         match self
             .server
             .tasks
-            .answer(&self.task, answers, Map::new())
+            .answer(&self.task, answers, Map::new(), self.share.as_deref())
             .await
         {
             Ok(()) => self.server.task_result(&self.id, "complete", Map::new()),
@@ -490,7 +513,8 @@ impl Asked {
                     // Whoever comes next may be asked.
                     Err(_) => continue,
                 }
-                if let Err(error) = tasks.answer(&self.task, given, refused).await {
+                let share = self.share.as_deref();
+                if let Err(error) = tasks.answer(&self.task, given, refused, share).await {
                     return self.broken(&error);
                 }
             }
@@ -550,6 +574,7 @@ impl Tasks {
         id: &str,
         mut answers: Map<String, Value>,
         mut errors: Map<String, Value>,
+        share: Option<&str>,
     ) -> Result<(), StateError> {
         let Some(record) = self.known(id).await?.filter(|record| !record.is_over()) else {
             return Ok(());
@@ -561,8 +586,8 @@ impl Tasks {
             return Ok(());
         }
         // First the letter: it may be sent twice, and whoever sends it again after a failure has to find the question.
-        self.tell(&record, &json!({"answers": answers, "errors": errors}))
-            .await?;
+        let letter = json!({"answers": answers, "errors": errors});
+        self.tell(&record, &letter, share).await?;
         let change = |record: &mut Record| {
             let known = record.requests.len();
             record.requests.retain(|name, _| !names.contains(name));

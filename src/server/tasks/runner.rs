@@ -28,6 +28,8 @@ pub(super) struct Runner {
     pub(super) context: Arc<CallContext>,
     /// How long it may take.
     pub(super) timeout: Duration,
+    /// Whose share of the state it takes.
+    pub(super) share: Option<String>,
     pub(super) place: Place,
     /// It counts as a call that runs, which a server that stops waits for.
     pub(super) inflight: call::Place,
@@ -94,13 +96,14 @@ impl Runner {
         let Self {
             tasks,
             record,
+            share,
             place,
             inflight,
             held,
             ..
         } = self;
         drop(held);
-        settle(&tasks, &record, ended).await;
+        settle(&tasks, &record, ended, share.as_deref()).await;
         // It counts as one that runs until others know how it ended: a server that stops waits for that.
         drop((place, inflight));
     }
@@ -227,14 +230,14 @@ fn in_a_while() -> Pin<Box<Sleep>> {
 }
 
 /// Keeps how a task ended. While the state cannot be used that is tried again, for as long as the task would be known.
-async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended) {
+async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended, share: Option<&str>) {
     let id = &record.id;
     let mut give_up = Instant::now() + Duration::from_millis(record.ttl_ms);
     let mut stopping_until = None;
     let mut wait = AGAIN;
     let (mut is_told, mut is_short) = (false, false);
     loop {
-        let error = match tasks.end(record, &ended).await {
+        let error = match tasks.end(record, &ended, share).await {
             Ok(_) if is_told => {
                 tracing::info!(task = %id, "how a task ended is kept now");
                 return;
@@ -242,7 +245,12 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended) {
             Ok(_) => return,
             Err(error) => error,
         };
-        if !is_short && matches!(error, StateError::TooLarge { .. } | StateError::Full) {
+        if !is_short
+            && matches!(
+                error,
+                StateError::TooLarge { .. } | StateError::Full | StateError::Share
+            )
+        {
             tracing::error!(task = %id, %error, "what a task gave cannot be kept");
             ended = Ended::internal("what the task gave cannot be kept");
             is_short = true;

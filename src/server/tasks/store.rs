@@ -12,6 +12,7 @@ use super::TaskConfig;
 use super::lives::{Missed, Running};
 use super::record::{Ended, Kept, Record, now_ms};
 use crate::seal::short_digest;
+use crate::server::share::Kind;
 use crate::server::streams::Streams;
 use crate::state::{Keep, SharedState, StateError, Subscription};
 
@@ -62,11 +63,15 @@ impl Tasks {
     }
 
     /// Writes a new record (TSK-03: before its id is given out).
-    pub(super) async fn create(&self, record: &Record) -> Result<(), StateError> {
+    pub(super) async fn create(
+        &self,
+        record: &Record,
+        share: Option<&str>,
+    ) -> Result<(), StateError> {
         self.say_alive().await?;
         let life = life(record);
-        let fresh = self
-            .state
+        let fresh = Kind::Task
+            .of(&self.state, share)
             .put_if_absent(&self.key("task", &record.id), written(record), life)
             .await?;
         debug_assert!(fresh, "ids are never drawn twice");
@@ -121,7 +126,11 @@ impl Tasks {
     }
 
     /// Notes a task among those of its owner, for lists of them. Before it is there: one that is not is passed over.
-    pub(super) async fn enlist(&self, record: &Record) -> Result<(), StateError> {
+    pub(super) async fn enlist(
+        &self,
+        record: &Record,
+        share: Option<&str>,
+    ) -> Result<(), StateError> {
         let keep = Keep {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (ID_LEN + 8),
@@ -131,7 +140,8 @@ impl Tasks {
         };
         let log = self.list_of(&record.owner);
         let id = Bytes::copy_from_slice(record.id.as_bytes());
-        self.state.append(&log, id, keep).await.map(drop)
+        let state = Kind::Task.of(&self.state, share);
+        state.append(&log, id, keep).await.map(drop)
     }
 
     /// Tasks of an owner that began after a place in their list, and the place of the last that was looked at; `None`
@@ -178,19 +188,25 @@ impl Tasks {
         &self,
         record: &Record,
         ended: &Ended,
+        share: Option<&str>,
     ) -> Result<Option<Record>, StateError> {
         // What was kept already may not make room for what nobody will ask for.
         match self.read(&record.id).await? {
             Some((record, _)) if !record.is_over() => {}
             other => return Ok(other.map(|(record, _)| record)),
         }
-        let kept = self.keep(record, ended).await?;
+        let kept = self.keep(record, ended, share).await?;
         self.change(&record.id, |record| record.end(ended.status(), kept))
             .await
     }
 
     /// Keeps how a task ended. Says where.
-    pub(super) async fn keep(&self, record: &Record, ended: &Ended) -> Result<Kept, StateError> {
+    pub(super) async fn keep(
+        &self,
+        record: &Record,
+        ended: &Ended,
+        share: Option<&str>,
+    ) -> Result<Kept, StateError> {
         let text = serde_json::to_vec(ended).unwrap_or_default();
         let max = OUTCOME_BYTES;
         if max < text.len() {
@@ -206,10 +222,11 @@ impl Tasks {
             life: life(record),
             may_go: true,
         };
+        let state = Kind::Outcome.of(&self.state, share);
         let mut kept = Kept::default();
         for part in text.chunks(PART_BYTES) {
             let part = Bytes::copy_from_slice(part);
-            let number = self.state.append(&log, part, keep).await?;
+            let number = state.append(&log, part, keep).await?;
             if kept.parts == 0 {
                 kept.first = number;
             }
@@ -326,7 +343,11 @@ mod tests {
         let state = &server.tasks.state;
         state.append(&log, half, keep).await.expect("a state");
         let ended = Ended::Result(json!("x".repeat(2 * PART_BYTES)));
-        record.kept = server.tasks.keep(&record, &ended).await.expect("kept");
+        record.kept = server
+            .tasks
+            .keep(&record, &ended, None)
+            .await
+            .expect("kept");
         assert_eq!(record.kept.parts, 3);
         let read = server.tasks.ended(&record).await.expect("a state");
         assert!(

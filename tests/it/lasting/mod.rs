@@ -2,6 +2,7 @@
 
 mod balanced;
 mod held;
+mod kept;
 mod legacy;
 mod listen;
 mod replicas;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore::state::{Heard, Keep, Memory, State, StateError};
+use longshore::state::{Claim, Heard, Keep, Memory, State, StateError};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -133,4 +133,161 @@ async fn whoever_listens_and_is_slow_is_told_that_something_was_missed() {
     }
     assert_eq!(slow.next().await, Heard::Missed);
     assert!(matches!(slow.next().await, Heard::Message(_)));
+}
+
+#[tokio::test]
+async fn a_channel_costs_little_and_goes_with_its_last_subscriber() {
+    let state = Memory::default();
+    let mut listeners = Vec::new();
+    for n in 0..3_000 {
+        let channel = format!("task-in/mcp/{n:032x}");
+        listeners.push(state.subscribe(&channel).await.expect("room"));
+    }
+    let each = state.bytes() / listeners.len();
+    assert!(each < 512, "{each} bytes for a channel");
+    let message = Bytes::from(vec![b'x'; 1_000]);
+    let (first, before) = (format!("task-in/mcp/{:032x}", 0), state.bytes());
+    let mut other = state.subscribe(&first).await.expect("room");
+    for _ in 0..100 {
+        let said = state.publish(&first, message.clone()).await;
+        said.expect("memory");
+    }
+    assert!(before + 200_000 <= state.bytes(), "both have them waiting");
+    assert_eq!(other.next().await, Heard::Message(message));
+    drop(other);
+    drop(listeners);
+    assert_eq!(state.bytes(), 0);
+}
+
+#[tokio::test]
+async fn messages_that_nobody_reads_are_bounded_by_their_bytes() {
+    let state = Memory::default();
+    let mut slow = state.subscribe("c").await.expect("room");
+    for n in 0..1_000_u32 {
+        let mut message = vec![b'x'; 60_000];
+        message.extend_from_slice(n.to_string().as_bytes());
+        state.publish("c", message.into()).await.expect("memory");
+    }
+    assert!(state.bytes() < 1 << 21, "{}", state.bytes());
+    assert_eq!(slow.next().await, Heard::Missed);
+    let mut last = None;
+    while let Ok(Heard::Message(message)) =
+        tokio::time::timeout(Duration::from_millis(10), slow.next()).await
+    {
+        last = Some(message);
+    }
+    assert!(last.is_some_and(|message| message.ends_with(b"999")));
+}
+
+fn claim(owner: &str, may_go: bool) -> Claim<'_> {
+    Claim {
+        owner: Some(owner),
+        kind: "test",
+        may_go,
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_go_takes_no_more_than_the_share_of_its_owner() {
+    let state = Memory::with_share(100_000, 25);
+    let of = |owner| state.claimed(claim(owner, false)).expect("shares");
+    let (ada, bob) = (of("ada"), of("bob"));
+    let value = Bytes::from(vec![b'x'; 1_000]);
+    let mut refused = None;
+    let mut kept = 0;
+    for n in 0..100 {
+        match ada.put(&format!("ada{n}"), value.clone(), MINUTE).await {
+            Ok(()) => kept += 1,
+            Err(error) => refused = Some(error),
+        }
+    }
+    assert!((20..=25).contains(&kept), "{kept}");
+    let refused = refused.expect("there was not room for all");
+    assert!(matches!(refused, StateError::Share), "{refused}");
+    assert!(refused.to_string().contains("state.share_percent"));
+    for n in 0..20 {
+        let key = format!("bob{n}");
+        let put = bob.put(&key, value.clone(), MINUTE);
+        put.await.expect("a share of its own");
+    }
+    assert!(ada.remove("ada0").await.expect("memory"));
+    ada.put("again", value, MINUTE).await.expect("room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_is_made_by_the_owner_that_takes_most_and_by_no_other() {
+    let state = Memory::with_share(100_000, 25);
+    let of = |owner| state.claimed(claim(owner, true)).expect("shares");
+    let (ada, bob) = (of("ada"), of("bob"));
+    let value = Bytes::from(vec![b'x'; 1_000]);
+    for n in 0..10 {
+        let key = format!("bob{n}");
+        let put = bob.put(&key, value.clone(), MINUTE);
+        put.await.expect("room");
+    }
+    // It takes what nobody else needs, and then makes room for itself.
+    for n in 0..500 {
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let key = format!("ada{n}");
+        let put = ada.put(&key, value.clone(), MINUTE);
+        put.await.expect("room");
+    }
+    for n in 10..20 {
+        let key = format!("bob{n}");
+        let put = bob.put(&key, value.clone(), MINUTE);
+        put.await.expect("room");
+    }
+    assert!(state.bytes() <= 100_000);
+    for n in 0..20 {
+        let kept = state.get(&format!("bob{n}")).await.expect("memory");
+        assert!(kept.is_some(), "bob{n} made room for somebody else");
+    }
+    assert_eq!(state.get("ada0").await.expect("memory"), None);
+    let newest = state.get("ada499").await.expect("memory");
+    assert!(newest.is_some(), "the oldest go first");
+}
+
+#[tokio::test]
+async fn everything_under_a_prefix_goes_at_once() {
+    let state = Memory::default();
+    for key in ["a/1", "a/2", "a0", "b/1"] {
+        state.put(key, Bytes::new(), MINUTE).await.expect("room");
+    }
+    state.remove_all("a/").await.expect("memory");
+    for (key, stays) in [("a/1", false), ("a/2", false), ("a0", true), ("b/1", true)] {
+        let found = state.get(key).await.expect("memory");
+        assert_eq!(found.is_some(), stays, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_is_shown_by_kind() {
+    let state = Memory::default();
+    let kept = Claim {
+        owner: None,
+        kind: "stream",
+        may_go: false,
+    };
+    let view = state.claimed(kept).expect("kinds");
+    let keep = Keep {
+        entries: 10,
+        bytes: 10_000,
+        life: MINUTE,
+        may_go: true,
+    };
+    for _ in 0..4 {
+        let entry = Bytes::from(vec![b'x'; 500]);
+        view.append("log", entry, keep).await.expect("room");
+    }
+    let of = |kind| {
+        let usage = state.usage();
+        let found = usage.into_iter().find(|usage| usage.kind == kind);
+        found.map_or((0, 0), |usage| (usage.entries, usage.bytes))
+    };
+    let (entries, bytes) = of("stream");
+    assert!(entries == 1 && (2_000..2_500).contains(&bytes), "{bytes}");
+    assert!(state.remove("log").await.expect("memory"));
+    assert_eq!(of("stream"), (0, 0));
+    let sum: usize = state.usage().iter().map(|usage| usage.bytes).sum();
+    assert_eq!(sum, state.bytes());
 }

@@ -1,0 +1,598 @@
+//! Entries, what they cost, and who makes room.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::mem::size_of;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use tokio::time::Instant;
+
+use super::super::{Keep, LogPage, StateError, Usage, unix_micros};
+use super::channels::Channels;
+
+/// The owner and the kind of what is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stake {
+    pub(super) owner: u64,
+    pub(super) kind: &'static str,
+    /// Whether values make room for others. Logs say it themselves.
+    pub(super) may_go: bool,
+}
+
+impl Stake {
+    /// What belongs to no caller. It has no share.
+    pub(super) const SERVER: Self = Self {
+        owner: 0,
+        kind: "other",
+        may_go: false,
+    };
+}
+
+/// The part of the whole for which room is made at once, so that it is not made for each entry anew.
+const ROOM_PART: usize = 64;
+/// What an entry costs in the indexes by key and by expiry.
+const INDEX_BYTES: usize =
+    in_tree(size_of::<(Arc<str>, Entry)>()) + in_tree(size_of::<(Instant, Arc<str>)>());
+/// What a hash table costs besides its buckets.
+const GROUP_BYTES: usize = 16;
+/// Tables with less room than this are left as they are.
+const TABLE_MIN: usize = 64;
+
+pub(super) struct Inner {
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// The same keys by when they expire.
+    ends: BTreeSet<(Instant, Arc<str>)>,
+    owners: HashMap<u64, Owner, RandomState>,
+    kinds: Vec<Usage>,
+    /// What keys and contents of all entries cost.
+    contents: usize,
+    pub(super) channels: Channels,
+    /// Above every number that a log here ever gave.
+    next_number: u64,
+    max_bytes: usize,
+    share_bytes: usize,
+    /// Whether it was logged that entries make room.
+    told: bool,
+}
+
+struct Entry {
+    ends: Instant,
+    owner: u64,
+    /// What key and content cost.
+    cost: usize,
+    content: Content,
+    /// Its place in `kinds`.
+    kind: u8,
+    may_go: bool,
+}
+
+enum Content {
+    Value(Box<[u8]>),
+    Count(u64),
+    Log(Box<Log>),
+}
+
+#[derive(Default)]
+struct Log {
+    entries: VecDeque<Box<[u8]>>,
+    /// The number of the oldest entry that is kept, or of the next one.
+    first: u64,
+    bytes: usize,
+    /// What the entries cost.
+    cost: usize,
+}
+
+/// What one owner takes.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    bytes: usize,
+    /// How much of that may go.
+    may_go: usize,
+}
+
+impl Inner {
+    pub(super) fn new(max_bytes: usize, share_bytes: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            owners: HashMap::default(),
+            kinds: Vec::new(),
+            contents: 0,
+            channels: Channels::default(),
+            next_number: 0,
+            max_bytes,
+            share_bytes,
+            told: false,
+        }
+    }
+
+    /// Everything that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.contents + self.index_bytes() + self.channels.bytes()
+    }
+
+    fn index_bytes(&self) -> usize {
+        self.entries.len() * INDEX_BYTES + table(self.owners.capacity(), size_of::<(u64, Owner)>())
+    }
+
+    pub(super) fn usage(&self) -> Vec<Usage> {
+        let mut usage = self.kinds.clone();
+        usage.push(Usage {
+            kind: "channel",
+            bytes: self.channels.bytes(),
+            entries: self.channels.subscribers(),
+        });
+        usage.push(Usage {
+            kind: "index",
+            bytes: self.index_bytes(),
+            entries: self.entries.len(),
+        });
+        usage
+    }
+
+    /// Drops what has expired.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while self.ends.first().is_some_and(|(ends, _)| *ends <= now) {
+            if let Some((_, key)) = self.ends.pop_first() {
+                self.remove(&key);
+            }
+        }
+    }
+
+    /// Makes sure that there is room for something more. The entry of `key` does not make room.
+    pub(super) fn reserve(
+        &mut self,
+        bytes: usize,
+        stake: Stake,
+        key: &str,
+    ) -> Result<(), StateError> {
+        let is_callers = stake.owner != Stake::SERVER.owner;
+        if is_callers && !stake.may_go {
+            let taken = self.owner(stake.owner);
+            if self.share_bytes < taken.bytes - taken.may_go + bytes {
+                return Err(StateError::Share);
+            }
+        }
+        if bytes <= self.room() {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            tracing::warn!(
+                setting = "state.memory_bytes",
+                "the state in memory is full: outcomes of tasks, broken streams and subscriptions of the callers that take most are dropped before they expire"
+            );
+        }
+        self.make_room(bytes, stake.owner, key);
+        match bytes <= self.room() {
+            true => Ok(()),
+            false => Err(StateError::Full),
+        }
+    }
+
+    /// Drops entries that may go, of the owners that take most. None of those that take less than the one that writes.
+    fn make_room(&mut self, bytes: usize, writer: u64, key: &str) {
+        let aim = self
+            .max_bytes
+            .saturating_sub(bytes.max(self.max_bytes / ROOM_PART));
+        while aim < self.bytes() {
+            let least = match writer == Stake::SERVER.owner {
+                true => 0,
+                false => self.owner(writer).bytes,
+            };
+            let most = self
+                .owners
+                .iter()
+                .filter(|(owner, taken)| {
+                    0 < taken.may_go && (**owner == writer || least <= taken.bytes)
+                })
+                .max_by_key(|(_, taken)| taken.bytes);
+            let Some((&owner, _)) = most else {
+                return;
+            };
+            let mut soonest: Vec<(Instant, Arc<str>)> = self
+                .entries
+                .iter()
+                .filter(|(other, entry)| entry.owner == owner && entry.may_go && ***other != *key)
+                .map(|(key, entry)| (entry.ends, Arc::clone(key)))
+                .collect();
+            soonest.sort_unstable();
+            let mut dropped = false;
+            for (_, key) in soonest {
+                if self.bytes() <= aim {
+                    return;
+                }
+                dropped |= self.remove(&key);
+            }
+            if !dropped {
+                return;
+            }
+        }
+    }
+
+    /// How many bytes there is room for.
+    pub(super) fn room(&self) -> usize {
+        self.max_bytes.saturating_sub(self.bytes())
+    }
+
+    fn owner(&self, owner: u64) -> Owner {
+        self.owners.get(&owner).copied().unwrap_or_default()
+    }
+
+    fn kind(&mut self, kind: &'static str) -> u8 {
+        let found = self.kinds.iter().position(|known| known.kind == kind);
+        let at = found.unwrap_or_else(|| {
+            self.kinds.push(Usage {
+                kind,
+                bytes: 0,
+                entries: 0,
+            });
+            self.kinds.len() - 1
+        });
+        // There are as many as the program names.
+        u8::try_from(at).unwrap_or(u8::MAX)
+    }
+
+    /// Puts an entry that there is room for. Nothing has its key.
+    fn insert(&mut self, key: Arc<str>, entry: Entry) {
+        self.account(&entry, true);
+        self.ends.insert((entry.ends, Arc::clone(&key)));
+        self.entries.insert(key, entry);
+    }
+
+    fn account(&mut self, entry: &Entry, adds: bool) {
+        let change = |bytes: &mut usize, by: usize| match adds {
+            true => *bytes += by,
+            false => *bytes -= by,
+        };
+        change(&mut self.contents, entry.cost);
+        if let Some(kind) = self.kinds.get_mut(usize::from(entry.kind)) {
+            change(&mut kind.bytes, entry.cost);
+            change(&mut kind.entries, 1);
+        }
+        let owner = self.owners.entry(entry.owner).or_default();
+        change(&mut owner.bytes, entry.cost);
+        if entry.may_go {
+            change(&mut owner.may_go, entry.cost);
+        }
+        if owner.bytes == 0 {
+            self.owners.remove(&entry.owner);
+            shrink(&mut self.owners);
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Option<(Arc<str>, Entry)> {
+        let (key, entry) = self.entries.remove_entry(key)?;
+        self.account(&entry, false);
+        self.ends.remove(&(entry.ends, Arc::clone(&key)));
+        Some((key, entry))
+    }
+
+    pub(super) fn remove(&mut self, key: &str) -> bool {
+        self.take(key).is_some()
+    }
+
+    /// Removes all keys that begin with a prefix.
+    pub(super) fn remove_all(&mut self, prefix: &str) {
+        let keys: Vec<Arc<str>> = self
+            .entries
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .map(|(key, _)| key)
+            .take_while(|key| key.starts_with(prefix))
+            .cloned()
+            .collect();
+        for key in keys {
+            self.remove(&key);
+        }
+    }
+
+    /// Puts content in the place of whatever is there.
+    fn write(
+        &mut self,
+        key: &str,
+        content: Content,
+        life: Duration,
+        stake: Stake,
+    ) -> Result<(), StateError> {
+        let before = self.take(key);
+        // Whoever created an entry pays for it, unless somebody else claims it.
+        let stake = match &before {
+            Some((_, entry)) if stake.owner == Stake::SERVER.owner => Stake {
+                owner: entry.owner,
+                may_go: entry.may_go,
+                kind: self
+                    .kinds
+                    .get(usize::from(entry.kind))
+                    .map_or(stake.kind, |kind| kind.kind),
+            },
+            _ => stake,
+        };
+        let cost = block(ARC_BYTES + key.len()) + content.cost();
+        if let Err(error) = self.reserve(cost + INDEX_BYTES, stake, key) {
+            if let Some((key, entry)) = before {
+                self.insert(key, entry);
+            }
+            return Err(error);
+        }
+        let entry = Entry {
+            ends: Instant::now() + life,
+            owner: stake.owner,
+            cost,
+            content,
+            kind: self.kind(stake.kind),
+            may_go: stake.may_go,
+        };
+        self.insert(before.map_or_else(|| key.into(), |(key, _)| key), entry);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, key: &str) -> Result<Option<Bytes>, StateError> {
+        match self.entries.get(key).map(|entry| &entry.content) {
+            None => Ok(None),
+            Some(Content::Value(value)) => Ok(Some(Bytes::copy_from_slice(value))),
+            Some(_) => Err(StateError::WrongType),
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        key: &str,
+        value: &[u8],
+        life: Duration,
+        stake: Stake,
+    ) -> Result<(), StateError> {
+        match self.entries.get(key).map(|entry| &entry.content) {
+            None | Some(Content::Value(_)) => {
+                self.write(key, Content::Value(value.into()), life, stake)
+            }
+            Some(_) => Err(StateError::WrongType),
+        }
+    }
+
+    pub(super) fn put_if_absent(
+        &mut self,
+        key: &str,
+        value: &[u8],
+        life: Duration,
+        stake: Stake,
+    ) -> Result<bool, StateError> {
+        if self.entries.contains_key(key) {
+            return Ok(false);
+        }
+        self.write(key, Content::Value(value.into()), life, stake)?;
+        Ok(true)
+    }
+
+    pub(super) fn compare_and_swap(
+        &mut self,
+        key: &str,
+        expected: &[u8],
+        value: &[u8],
+        life: Duration,
+        stake: Stake,
+    ) -> Result<bool, StateError> {
+        match self.entries.get(key).map(|entry| &entry.content) {
+            Some(Content::Value(found)) if **found == *expected => {
+                self.write(key, Content::Value(value.into()), life, stake)?;
+                Ok(true)
+            }
+            None | Some(Content::Value(_)) => Ok(false),
+            Some(_) => Err(StateError::WrongType),
+        }
+    }
+
+    pub(super) fn count(
+        &mut self,
+        key: &str,
+        by: u64,
+        life: Duration,
+        stake: Stake,
+    ) -> Result<u64, StateError> {
+        match self.entries.get_mut(key).map(|entry| &mut entry.content) {
+            Some(Content::Count(count)) => {
+                *count = count.saturating_add(by);
+                Ok(*count)
+            }
+            Some(_) => Err(StateError::WrongType),
+            None => {
+                self.write(key, Content::Count(by), life, stake)?;
+                Ok(by)
+            }
+        }
+    }
+
+    pub(super) fn append(
+        &mut self,
+        key: &str,
+        entry: &[u8],
+        keep: Keep,
+        stake: Stake,
+    ) -> Result<u64, StateError> {
+        let stake = Stake {
+            may_go: keep.may_go,
+            ..stake
+        };
+        let entry_cost = block(entry.len());
+        match self.entries.get(key).map(|known| &known.content) {
+            Some(Content::Log(log)) => {
+                self.reserve(entry_cost + log.growth(), stake, key)?;
+            }
+            Some(_) => return Err(StateError::WrongType),
+            None => {
+                let log = Log {
+                    first: self.next_number.max(unix_micros()),
+                    ..Log::default()
+                };
+                let more = entry_cost + log.growth();
+                // Room for its first entry too, so that no empty log is left behind.
+                self.reserve(
+                    more + block(ARC_BYTES + key.len()) + size_of::<Log>() + INDEX_BYTES,
+                    stake,
+                    key,
+                )?;
+                self.write(key, Content::Log(Box::new(log)), keep.life, stake)?;
+            }
+        }
+        let mut number = 0;
+        let ends = Instant::now() + keep.life;
+        self.change_log(key, ends, |log| {
+            log.push(entry);
+            number = log.first + log.entries.len() as u64 - 1;
+            while log.entries.len() > 1
+                && (keep.entries < log.entries.len() || keep.bytes < log.bytes)
+            {
+                log.drop_first();
+            }
+        });
+        self.next_number = self.next_number.max(number + 1);
+        Ok(number)
+    }
+
+    /// Changes a log, which expires then, and what it is counted with.
+    fn change_log(&mut self, key: &str, ends: Instant, change: impl FnOnce(&mut Log)) {
+        let Some((key, entry)) = self.entries.get_key_value(key) else {
+            return;
+        };
+        let place = (entry.ends, Arc::clone(key));
+        let Some(entry) = self.entries.get_mut(&place.1) else {
+            return;
+        };
+        let Content::Log(log) = &mut entry.content else {
+            return;
+        };
+        let (before, owner, kind, may_go) = (log.cost, entry.owner, entry.kind, entry.may_go);
+        change(log);
+        let after = log.cost;
+        let adjust = |bytes: &mut usize| *bytes = *bytes + after - before;
+        adjust(&mut entry.cost);
+        entry.ends = ends;
+        adjust(&mut self.contents);
+        if let Some(kind) = self.kinds.get_mut(usize::from(kind)) {
+            adjust(&mut kind.bytes);
+        }
+        let owner = self.owners.entry(owner).or_default();
+        adjust(&mut owner.bytes);
+        if may_go {
+            adjust(&mut owner.may_go);
+        }
+        if place.0 != ends {
+            self.ends.remove(&place);
+            self.ends.insert((ends, place.1));
+        }
+    }
+
+    pub(super) fn read_after(
+        &self,
+        key: &str,
+        after: u64,
+        max: usize,
+    ) -> Result<Option<LogPage>, StateError> {
+        let log = match self.entries.get(key).map(|entry| &entry.content) {
+            None => return Ok(None),
+            Some(Content::Log(log)) => log,
+            Some(_) => return Err(StateError::WrongType),
+        };
+        let skip = after.saturating_add(1).saturating_sub(log.first);
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let kept = log.entries.iter().enumerate().skip(skip).take(max);
+        Ok(Some(LogPage {
+            entries: kept
+                .map(|(at, entry)| (log.first + at as u64, Bytes::copy_from_slice(entry)))
+                .collect(),
+            first: log.first,
+            last: log.first + log.entries.len() as u64 - 1,
+        }))
+    }
+
+    pub(super) fn trim(&mut self, key: &str, through: u64) -> Result<(), StateError> {
+        match self.entries.get(key) {
+            None => Ok(()),
+            Some(Entry {
+                content: Content::Log(_),
+                ends,
+                ..
+            }) => {
+                let ends = *ends;
+                self.change_log(key, ends, |log| {
+                    while log.first <= through && !log.entries.is_empty() {
+                        log.drop_first();
+                    }
+                });
+                Ok(())
+            }
+            Some(_) => Err(StateError::WrongType),
+        }
+    }
+}
+
+impl Content {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Value(value) => block(value.len()),
+            Self::Count(_) => 0,
+            Self::Log(log) => size_of::<Log>() + log.cost,
+        }
+    }
+}
+
+impl Log {
+    /// What its queue of entries takes more if there is one more of them.
+    fn growth(&self) -> usize {
+        match self.entries.len() < self.entries.capacity() {
+            true => 0,
+            false => self.entries.capacity().max(QUEUE_MIN) * size_of::<Box<[u8]>>(),
+        }
+    }
+
+    fn push(&mut self, entry: &[u8]) {
+        let before = self.entries.capacity();
+        self.entries.push_back(entry.into());
+        self.bytes += entry.len();
+        self.cost += block(entry.len());
+        self.cost += (self.entries.capacity() - before) * size_of::<Box<[u8]>>();
+    }
+
+    fn drop_first(&mut self) {
+        self.first += 1;
+        if let Some(entry) = self.entries.pop_front() {
+            self.bytes -= entry.len();
+            self.cost -= block(entry.len());
+        }
+    }
+}
+
+/// The room of a queue with one element.
+const QUEUE_MIN: usize = 4;
+/// What the content of an `Arc` is preceded by.
+pub(super) const ARC_BYTES: usize = 2 * size_of::<usize>();
+
+/// What an allocation of so many bytes takes.
+pub(super) fn block(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
+}
+
+/// What an element takes of a B-tree, whose nodes have room for eleven and are two thirds full on average.
+const fn in_tree(element: usize) -> usize {
+    element * 8 / 5
+}
+
+/// What a hash table with room for so many elements takes.
+pub(super) fn table(room: usize, element: usize) -> usize {
+    let buckets = match room {
+        0 => return 0,
+        1..=3 => 4,
+        4..=7 => 8,
+        _ => (room * 8).div_ceil(7).next_power_of_two(),
+    };
+    buckets * (element + 1) + GROUP_BYTES
+}
+
+/// Returns the memory of a table that has become much too large.
+pub(super) fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, RandomState>) {
+    let is_large = TABLE_MIN < map.capacity() && map.len() < map.capacity() / 4;
+    if is_large || map.is_empty() {
+        map.shrink_to(map.len() * 2);
+    }
+}
