@@ -8,8 +8,8 @@ use crate::source::{
 };
 use crate::telemetry::{
     ARTIFACTS, BACKEND_ACTIVE, BACKEND_BREAKER, BACKEND_CONNECTIONS, BACKEND_FAILURES,
-    BACKEND_REQUESTS, BACKEND_RETRIES, BACKEND_WAITING, BACKENDS, BackendCounts, Metrics,
-    Telemetry,
+    BACKEND_REQUESTS, BACKEND_RETRIES, BACKEND_WAITING, BACKEND_WITHHELD, BACKENDS, BackendCounts,
+    Metrics, Telemetry,
 };
 
 /// Has them read whenever somebody looks.
@@ -119,6 +119,14 @@ fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
     watch_bulkhead(labels, read, metrics);
     let retried = gauge.clone();
     metrics.read(&BACKEND_RETRIES, &labels, move || retried.retried() as f64);
+    for message in ["log", "request"] {
+        let [backend, kind] = labels;
+        let gauge = gauge.clone();
+        let labels = [backend, kind, ("message", message)];
+        metrics.read(&BACKEND_WITHHELD, &labels, move || {
+            gauge.withheld(message == "log") as f64
+        });
+    }
     let gauge = gauge.clone();
     metrics.read(&BACKEND_CONNECTIONS, &labels, move || {
         gauge.connections() as f64

@@ -133,6 +133,11 @@ impl Asking {
         }
     }
 
+    /// An id of the call that is the same in all of its rounds; `None` until the first one ends with a question.
+    pub(crate) fn root(&self) -> Option<[u8; 16]> {
+        self.desk().and_then(Desk::root)
+    }
+
     /// What the client speaks.
     pub(crate) fn revision(&self) -> Revision {
         match self.client {

@@ -76,6 +76,11 @@ impl ClientError {
         }
     }
 
+    /// Returns true if the server is not working on the request: it was not reached, or has answered with this.
+    pub(super) fn is_refusal(&self) -> bool {
+        !self.may_have_happened() || matches!(self, Self::Status { .. })
+    }
+
     /// Whether a new connection is needed before the next request.
     pub fn ends_connection(&self) -> bool {
         matches!(

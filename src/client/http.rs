@@ -330,6 +330,10 @@ impl Link {
         let mut retry = RETRY;
         let mut failures = 0_u32;
         let mut was_open = false;
+        if !self.has_session() {
+            // Nothing separates this stream from those of connections before it.
+            shared.unbind();
+        }
         while !shared.is_closed() {
             let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
             if let Some(last) = decoder

@@ -89,6 +89,11 @@ impl Link {
         self.poster.send(message).await
     }
 
+    /// Sends messages in the background.
+    pub(super) fn sender(&self) -> Send1 {
+        self.poster.sender()
+    }
+
     /// Sends it in the background.
     pub(super) fn send_soon(&self, message: Bytes) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -108,6 +113,17 @@ impl Drop for Link {
 }
 
 impl Poster {
+    fn sender(&self) -> Send1 {
+        let poster = self.clone();
+        Arc::new(move |message| {
+            let poster = poster.clone();
+            Box::pin(async move {
+                // Nobody waits for what comes of it.
+                let _ = poster.send(message).await;
+            })
+        })
+    }
+
     async fn send(&self, message: Bytes) -> Result<(), ClientError> {
         let mut outgoing = Outgoing::new(Method::POST, self.url.clone());
         outgoing.headers = self.headers.clone();
@@ -155,13 +171,7 @@ impl Stream {
 }
 
 async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
-    let send: Send1 = Arc::new(move |message| {
-        let poster = poster.clone();
-        Box::pin(async move {
-            // Nobody waits for what comes of it.
-            let _ = poster.send(message).await;
-        })
-    });
+    let send = poster.sender();
     let why = loop {
         match stream.next().await {
             Ok(Some(event)) => {

@@ -5,6 +5,7 @@
 //! what is said about it. It begins with a handshake, since nearly every server has one, and without it where the server
 //! has none; what needs HTTP+SSE of 2024-11-05 gets that.
 
+mod attribution;
 mod credentials;
 mod error;
 mod http;
@@ -27,6 +28,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use url::Url;
 
+pub use attribution::Caller;
 pub use credentials::Credentials;
 pub use error::ClientError;
 pub use shared::{Events, Listener};
@@ -349,6 +351,12 @@ impl Client {
         self.shared.is_closed()
     }
 
+    /// Returns true if a message was withheld from its caller that a new connection would deliver: it named no request,
+    /// and requests of other callers were abandoned on this connection.
+    pub fn is_hindered(&self) -> bool {
+        self.shared.is_hindered()
+    }
+
     /// Lines of a program's standard output that were no messages.
     pub fn garbage(&self) -> u64 {
         match &self.link {
@@ -508,6 +516,9 @@ impl Client {
         let answered = timeout(limit, exchanged).await;
         let answered = answered.map_err(|_| ClientError::Timeout(limit))?;
         abandoned.tells = false;
+        if answered.as_ref().is_err_and(ClientError::is_refusal) {
+            self.shared.over(id);
+        }
         answered
     }
 
@@ -665,17 +676,35 @@ struct Abandoned<'a> {
     tells: bool,
 }
 
+/// How long a server has to answer a request that was abandoned while it asked something, before it is cancelled. A
+/// request that is answered is known to be over, and one that is cancelled mostly is never answered.
+const WINDS_UP: Duration = Duration::from_secs(2);
+
 impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
-        if !self.tells {
+        let Self { client, id, tells } = *self;
+        let asked = client.shared.abandon(id);
+        if !tells {
             return;
         }
-        let params = Params::new().with("requestId", self.id);
+        let params = Params::new().with("requestId", id);
         let message = Bytes::from(wire::notification("notifications/cancelled", &params));
-        match &self.client.link {
-            Link::Stdio(link) => link.try_send(message),
-            Link::Legacy(link) => link.send_soon(message),
-            Link::Http(link) => link.send_soon(message, &self.client.shared),
+        let send = match &client.link {
+            Link::Stdio(link) if !asked => return link.try_send(message),
+            Link::Legacy(link) if !asked => return link.send_soon(message),
+            // The response would come on a stream that nobody reads any more.
+            Link::Http(link) => return link.send_soon(message, &client.shared),
+            Link::Stdio(link) => link.sender(),
+            Link::Legacy(link) => link.sender(),
+        };
+        let shared = Arc::clone(&client.shared);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            net::spawn_on(&runtime, async move {
+                tokio::time::sleep(WINDS_UP).await;
+                if shared.is_abandoned(id) {
+                    send(message).await;
+                }
+            });
         }
     }
 }

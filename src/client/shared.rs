@@ -1,7 +1,7 @@
 //! What the requests of one connection share: who waits for which answer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
+use super::attribution::{Attribution, Caller, Doubt, Owner, is_one};
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
 use crate::net;
@@ -29,6 +30,12 @@ pub trait Listener: Send + Sync {
     /// Default: `debug`.
     fn wants_log(&self) -> Option<&'static str> {
         Some("debug")
+    }
+
+    /// The caller for whom the request is made. What the server says without naming a request is delivered only if all
+    /// requests that may have caused it are of one caller. Default: `None`, this program's own user.
+    fn caller(&self) -> Option<Caller> {
+        None
     }
 
     /// The request is sent now, under this id of JSON-RPC; under another one, where it is sent again.
@@ -78,11 +85,17 @@ pub trait Events: Send + Sync {
         let _ = uri;
     }
 
+    /// A log message was dropped, or a request of the server's refused, since it is not known whose call it is about.
+    fn withheld(&self, method: &str, reason: &'static str) {
+        let _ = (method, reason);
+    }
+
     /// The connection has ended.
     fn closed(&self) {}
 }
 
 const METHOD_NOT_FOUND: i64 = -32601;
+const INTERNAL_ERROR: i64 = -32603;
 /// Questions that one connection may have open.
 const QUESTIONS_MAX: usize = 64;
 
@@ -95,11 +108,14 @@ pub(super) struct Shared {
     questions: tokio::sync::Semaphore,
     /// The server has said that it listens.
     acknowledged: Notify,
+    /// Something was withheld that a new connection would deliver.
+    hindered: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     pending: HashMap<u64, Pending>,
+    attribution: Attribution,
     /// Why there will be no more answers.
     closed: Option<ClientError>,
 }
@@ -107,15 +123,17 @@ struct State {
 struct Pending {
     answer: Option<oneshot::Sender<Answered>>,
     listener: Option<Arc<dyn Listener>>,
-    /// Questions that came up, which nobody needs an answer to once the request is over.
-    questions: Vec<AbortHandle>,
+    /// Questions that are open; dropping one of these has it answered with an error.
+    questions: Vec<oneshot::Sender<()>>,
 }
 
-impl Drop for Pending {
-    fn drop(&mut self) {
-        for question in &self.questions {
-            question.abort();
-        }
+impl Pending {
+    fn owner(&self) -> Option<Owner> {
+        Some(self.listener.as_ref()?.caller())
+    }
+
+    fn has_open_questions(&self) -> bool {
+        self.questions.iter().any(|question| !question.is_closed())
     }
 }
 
@@ -130,6 +148,7 @@ impl Shared {
             events,
             questions: tokio::sync::Semaphore::new(QUESTIONS_MAX),
             acknowledged: Notify::new(),
+            hindered: AtomicBool::new(false),
         }
     }
 
@@ -167,11 +186,59 @@ impl Shared {
     }
 
     pub(super) fn settle(&self, id: u64, answer: Answered) {
-        let pending = self.state().pending.remove(&id);
-        if let Some(waiting) = pending.and_then(|mut pending| pending.answer.take()) {
+        let waiting = self.end(id).and_then(|mut pending| pending.answer.take());
+        if let Some(waiting) = waiting {
             // Whoever waited may have stopped to.
             let _ = waiting.send(answer);
         }
+    }
+
+    /// Records that the server has done with a request, or never began it.
+    pub(super) fn over(&self, id: u64) {
+        drop(self.end(id));
+    }
+
+    fn end(&self, id: u64) -> Option<Pending> {
+        let mut state = self.state();
+        let pending = state.pending.remove(&id);
+        match &pending {
+            Some(pending) => {
+                if let Some(owner) = pending.owner() {
+                    state.attribution.ended(owner, Instant::now());
+                }
+            }
+            None => state.attribution.resolve(id, Instant::now()),
+        }
+        pending
+    }
+
+    /// Records that nobody waits for the response to a request any more, which the server may still be working on. Its
+    /// open questions are answered with errors; returns true if there were any.
+    pub(super) fn abandon(&self, id: u64) -> bool {
+        let mut state = self.state();
+        let Some(pending) = state.pending.remove(&id) else {
+            return false;
+        };
+        if let Some(owner) = pending.owner() {
+            state.attribution.abandon(id, owner);
+        }
+        pending.has_open_questions()
+    }
+
+    /// Returns true if a request was abandoned, and not answered since.
+    pub(super) fn is_abandoned(&self, id: u64) -> bool {
+        let state = self.state();
+        state.closed.is_none() && state.attribution.is_abandoned(id)
+    }
+
+    /// Stops attributing messages that name no request: they may be about requests of other connections.
+    pub(super) fn unbind(&self) {
+        self.state().attribution.unbind();
+    }
+
+    /// Returns true if something was withheld that a new connection would deliver.
+    pub(super) fn is_hindered(&self) -> bool {
+        self.hindered.load(Ordering::Relaxed)
     }
 
     /// Nothing comes any more.
@@ -260,8 +327,12 @@ impl Shared {
                 let Ok(log) = serde_json::from_str::<Log>(params) else {
                     return;
                 };
-                if let Some((_, listener)) = self.listener_of(about) {
-                    listener.log(&log.level, log.logger.as_deref(), &log.data);
+                let found = self.recipient(&self.state(), about, Kind::Log);
+                match found {
+                    Ok((_, listener)) => {
+                        listener.log(&log.level, log.logger.as_deref(), &log.data);
+                    }
+                    Err(doubt) => self.withheld(method, doubt),
                 }
             }
             "notifications/resources/updated" => {
@@ -291,48 +362,89 @@ impl Shared {
         about: Option<u64>,
         send: Send1,
     ) {
-        let found = self.listener_of(about);
-        let asked = found.as_ref().map(|(id, _)| *id);
+        let (open, over) = oneshot::channel::<()>();
+        let found = {
+            let mut state = self.state();
+            let found = self.recipient(&state, about, Kind::Question);
+            if let Ok((id, _)) = &found
+                && let Some(pending) = state.pending.get_mut(id)
+            {
+                pending.questions.retain(|question| !question.is_closed());
+                pending.questions.push(open);
+            }
+            found
+        };
         let shared = Arc::clone(self);
-        let asking = net::spawn(async move {
+        net::spawn(async move {
             let outcome = match (method.as_str(), found) {
                 ("ping", _) => Ok(json!({})),
-                (_, Some((_, listener))) => match shared.questions.try_acquire() {
-                    Ok(_permit) => listener.question(method, params).await,
-                    Err(_) => Err(RpcError::new(-32603, "too many questions at once")),
+                (_, Ok((_, listener))) => match shared.questions.try_acquire() {
+                    Ok(_permit) => {
+                        tokio::select! {
+                            biased;
+                            // The sender is dropped with the request that the question is about.
+                            _ = over => Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended")),
+                            outcome = listener.question(method, params) => outcome,
+                        }
+                    }
+                    Err(_) => Err(RpcError::new(INTERNAL_ERROR, "too many questions at once")),
                 },
-                (_, None) => Err(RpcError::new(
-                    METHOD_NOT_FOUND,
-                    format!("nobody can be asked: {method}"),
-                )),
+                (_, Err(doubt)) => {
+                    shared.withheld(&method, doubt);
+                    Err(RpcError::new(
+                        METHOD_NOT_FOUND,
+                        format!("nobody can be asked ({method}): {}", doubt.reason()),
+                    ))
+                }
             };
-            send(wire::answer(&id, &outcome).into()).await;
+            if !shared.is_closed() {
+                send(wire::answer(&id, &outcome).into()).await;
+            }
         });
-        if let Some(id) = asked
-            && let Some(pending) = self.state().pending.get_mut(&id)
-        {
-            pending.questions.push(asking.abort_handle());
-        }
     }
 
     fn listener(&self, id: u64) -> Option<Arc<dyn Listener>> {
         self.state().pending.get(&id)?.listener.clone()
     }
 
-    /// Who listens to what is said about a request. Where it is not known which one is meant, as over stdio, there
-    /// must be but one: what is meant for one caller is not told to another.
-    fn listener_of(&self, about: Option<u64>) -> Option<(u64, Arc<dyn Listener>)> {
+    /// The request that a message is about, and its listener. Where the message does not name the request, every
+    /// request that may have caused it must be of one caller; a question must be about the only one in progress too.
+    fn recipient(
+        &self,
+        state: &State,
+        about: Option<u64>,
+        kind: Kind,
+    ) -> Result<(u64, Arc<dyn Listener>), Doubt> {
         if let Some(id) = about {
-            return Some((id, self.listener(id)?));
+            let pending = state.pending.get(&id).ok_or(Doubt::Ended)?;
+            let listener = pending.listener.as_ref().ok_or(Doubt::NoRequest)?;
+            return Ok((id, Arc::clone(listener)));
         }
-        let state = self.state();
-        let mut listeners = state
+        let mut listening: Vec<(u64, &Arc<dyn Listener>)> = state
             .pending
             .iter()
-            .filter_map(|(id, pending)| Some((*id, pending.listener.as_ref()?)));
-        match (listeners.next(), listeners.next()) {
-            (Some((id, only)), None) => Some((id, Arc::clone(only))),
-            _ => None,
+            .filter_map(|(id, pending)| Some((*id, pending.listener.as_ref()?)))
+            .collect();
+        listening.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        let (id, listener) = *listening.first().ok_or(Doubt::NoRequest)?;
+        let owner = listener.caller();
+        let mut others = listening[1..].iter();
+        if !others.all(|(_, other)| is_one(&owner, &other.caller())) {
+            return Err(Doubt::SeveralCallers);
+        }
+        if kind == Kind::Question && 1 < listening.len() {
+            return Err(Doubt::SeveralRequests);
+        }
+        state.attribution.check(&owner, Instant::now())?;
+        Ok((id, Arc::clone(listener)))
+    }
+
+    fn withheld(&self, method: &str, doubt: Doubt) {
+        if doubt.ends_with_connection() {
+            self.hindered.store(true, Ordering::Relaxed);
+        }
+        if let Some(events) = &self.events {
+            events.withheld(method, doubt.reason());
         }
     }
 
@@ -341,7 +453,14 @@ impl Shared {
     }
 }
 
-/// An answer that is waited for. Dropping it forgets the request.
+/// What a server says without naming a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Log,
+    Question,
+}
+
+/// An answer that is waited for. Dropping it abandons the request.
 pub(super) struct Expected {
     pub(super) id: u64,
     receiver: oneshot::Receiver<Answered>,
@@ -359,6 +478,323 @@ impl Expected {
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        self.shared.state().pending.remove(&self.id);
+        self.shared.abandon(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+
+    use super::super::attribution::GRACE;
+    use super::*;
+    use crate::auth::Principal;
+
+    /// Notes what it is told, and answers each question with its own name unless it is to think.
+    struct Hears {
+        caller: Caller,
+        name: String,
+        heard: Mutex<Vec<String>>,
+        thinks: bool,
+    }
+
+    impl Listener for Hears {
+        fn caller(&self) -> Option<Caller> {
+            Some(self.caller.clone())
+        }
+
+        fn log(&self, _: &str, _: Option<&str>, data: &Value) {
+            self.note(data.to_string());
+        }
+
+        fn question(
+            &self,
+            method: String,
+            _: Option<Box<RawValue>>,
+        ) -> BoxFuture<'static, Result<Value, RpcError>> {
+            self.note(method);
+            let (name, thinks) = (self.name.clone(), self.thinks);
+            Box::pin(async move {
+                if thinks {
+                    std::future::pending::<()>().await;
+                }
+                Ok(json!({"by": name}))
+            })
+        }
+    }
+
+    impl Hears {
+        fn note(&self, what: String) {
+            self.heard.lock().expect("not poisoned").push(what);
+        }
+
+        fn heard(&self) -> Vec<String> {
+            std::mem::take(&mut *self.heard.lock().expect("not poisoned"))
+        }
+    }
+
+    fn of(name: &str, session: Option<&str>) -> Arc<Hears> {
+        let principal = match name {
+            "anonymous" => Principal::anonymous(),
+            name => Principal::new(name),
+        };
+        Arc::new(Hears {
+            caller: Caller::new(Arc::new(principal), session.map(Arc::from), || None),
+            name: name.to_owned(),
+            heard: Mutex::default(),
+            thinks: false,
+        })
+    }
+
+    fn stateless(name: &str) -> Arc<Hears> {
+        of(name, None)
+    }
+
+    #[derive(Default)]
+    struct Counts {
+        withheld: Mutex<Vec<String>>,
+    }
+
+    impl Events for Counts {
+        fn withheld(&self, method: &str, _: &'static str) {
+            let method = method.to_owned();
+            self.withheld.lock().expect("not poisoned").push(method);
+        }
+    }
+
+    /// A connection, and what is sent to the server over it.
+    struct Wire {
+        shared: Arc<Shared>,
+        counts: Arc<Counts>,
+        sender: mpsc::UnboundedSender<Value>,
+        sent: mpsc::UnboundedReceiver<Value>,
+    }
+
+    impl Wire {
+        fn new() -> Self {
+            let counts = Arc::<Counts>::default();
+            let (sender, sent) = mpsc::unbounded_channel();
+            Self {
+                shared: Arc::new(Shared::new(Some(Arc::clone(&counts) as Arc<dyn Events>))),
+                counts,
+                sender,
+                sent,
+            }
+        }
+
+        fn call(&self, listener: &Arc<Hears>) -> Expected {
+            let listener = Arc::clone(listener) as Arc<dyn Listener>;
+            self.shared.expect(Some(listener)).expect("it is open")
+        }
+
+        fn says(&self, message: &Value, about: Option<u64>) {
+            for incoming in wire::read(message.to_string().as_bytes()).expect("a message") {
+                let sender = self.sender.clone();
+                self.shared.take(incoming, about, || {
+                    Arc::new(move |bytes| {
+                        let _ = sender.send(serde_json::from_slice(&bytes).expect("JSON"));
+                        Box::pin(async {})
+                    })
+                });
+            }
+        }
+
+        fn logs(&self, text: &str) {
+            let params = json!({"level": "info", "data": text});
+            let message =
+                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+            self.says(&message, None);
+        }
+
+        fn answers(&self, id: u64) {
+            self.says(&json!({"jsonrpc": "2.0", "id": id, "result": {}}), None);
+        }
+
+        fn asks(&self, method: &str) {
+            self.says(
+                &json!({"jsonrpc": "2.0", "id": "q", "method": method}),
+                None,
+            );
+        }
+
+        /// What the server is told to its question.
+        async fn told(&mut self) -> Value {
+            self.sent.recv().await.expect("an answer")
+        }
+
+        fn withheld(&self) -> usize {
+            let mut withheld = self.counts.withheld.lock().expect("not poisoned");
+            std::mem::take(&mut *withheld).len()
+        }
+
+        /// Nobody hears a log line or a question of any kind now, and the server need not wait.
+        async fn is_heard_by_nobody(&mut self, listeners: &[&Arc<Hears>]) {
+            self.logs("secret");
+            for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
+                self.asks(method);
+                let told = self.told().await;
+                assert_eq!(told["error"]["code"], METHOD_NOT_FOUND, "{told}");
+            }
+            for listener in listeners {
+                assert!(listener.heard().is_empty(), "{}", listener.name);
+            }
+            assert_eq!(self.withheld(), 4);
+        }
+
+        /// One listener hears a log line and a question.
+        async fn is_heard_by(&mut self, listener: &Arc<Hears>) {
+            self.logs("mine");
+            self.asks("elicitation/create");
+            assert_eq!(self.told().await["result"]["by"], listener.name);
+            assert_eq!(listener.heard(), ["\"mine\"", "elicitation/create"]);
+            assert_eq!(self.withheld(), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_only_call_is_the_one_that_a_message_is_about() {
+        let mut wire = Wire::new();
+        let alice = stateless("alice");
+        let call = wire.call(&alice);
+        wire.is_heard_by(&alice).await;
+        wire.answers(call.id);
+        drop(call);
+        wire.is_heard_by_nobody(&[&alice]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_abandoned_call_causes_is_told_to_no_other_caller_however_late() {
+        let mut wire = Wire::new();
+        let (alice, bob, eve) = (stateless("alice"), stateless("bob"), stateless("eve"));
+        let abandoned = wire.call(&alice);
+        let id = abandoned.id;
+        drop(abandoned);
+        let _bobs = wire.call(&bob);
+        wire.is_heard_by_nobody(&[&alice, &bob]).await;
+        tokio::time::advance(Duration::from_secs(86_400)).await;
+        wire.is_heard_by_nobody(&[&alice, &bob]).await;
+        assert!(wire.shared.is_hindered());
+        // Its late response ends the doubt, but for what comes directly after it.
+        wire.answers(id);
+        wire.is_heard_by_nobody(&[&alice, &bob]).await;
+        tokio::time::advance(GRACE).await;
+        wire.is_heard_by(&bob).await;
+        let _eves = wire.call(&eve);
+        wire.is_heard_by_nobody(&[&alice, &bob, &eve]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_after_an_answer_is_not_told_to_the_next_caller() {
+        let mut wire = Wire::new();
+        let (alice, bob) = (stateless("alice"), stateless("bob"));
+        let alices = wire.call(&alice);
+        wire.answers(alices.id);
+        let _bobs = wire.call(&bob);
+        wire.is_heard_by_nobody(&[&alice, &bob]).await;
+        tokio::time::advance(GRACE - Duration::from_millis(1)).await;
+        wire.is_heard_by_nobody(&[&alice, &bob]).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
+        wire.is_heard_by(&bob).await;
+        assert!(!wire.shared.is_hindered());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_who_calls_again_after_a_question_hears_the_next_one() {
+        let mut wire = Wire::new();
+        for session in [None, Some("s")] {
+            let alice = of("alice", session);
+            drop(wire.call(&alice));
+            let _again = wire.call(&alice);
+            if session.is_none() {
+                wire.is_heard_by(&alice).await;
+            } else {
+                // The same principal in another session is another caller.
+                wire.is_heard_by_nobody(&[&alice]).await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_with_several_calls_gets_log_lines_and_no_questions() {
+        let mut wire = Wire::new();
+        let alice = of("alice", Some("s"));
+        let (first, second) = (wire.call(&alice), wire.call(&alice));
+        wire.logs("mine");
+        assert_eq!(alice.heard(), ["\"mine\""]);
+        wire.asks("elicitation/create");
+        assert!(wire.told().await["error"].is_object());
+        assert!(alice.heard().is_empty());
+        wire.answers(first.id);
+        wire.withheld();
+        wire.is_heard_by(&alice).await;
+        drop(second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unauthenticated_calls_without_a_session_may_be_anybodys() {
+        let mut wire = Wire::new();
+        let (one, other) = (stateless("anonymous"), stateless("anonymous"));
+        drop(wire.call(&one));
+        let _call = wire.call(&other);
+        wire.is_heard_by_nobody(&[&one, &other]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_names_its_request_is_told_to_that_ones_caller_alone() {
+        let mut wire = Wire::new();
+        let (alice, bob) = (stateless("alice"), stateless("bob"));
+        let (alices, _bobs) = (wire.call(&alice), wire.call(&bob));
+        let question = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
+        wire.says(&question, Some(alices.id));
+        assert_eq!(wire.told().await["result"]["by"], "alice");
+        let id = alices.id;
+        drop(alices);
+        wire.says(&question, Some(id));
+        assert!(wire.told().await["error"].is_object());
+        assert_eq!(alice.heard(), ["roots/list"]);
+        assert!(bob.heard().is_empty());
+        assert_eq!(wire.withheld(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_of_a_call_that_ends_is_answered_with_an_error() {
+        let mut wire = Wire::new();
+        let mut alice = stateless("alice");
+        Arc::get_mut(&mut alice).expect("its own").thinks = true;
+        let call = wire.call(&alice);
+        wire.asks("elicitation/create");
+        tokio::task::yield_now().await;
+        assert_eq!(alice.heard(), ["elicitation/create"]);
+        assert!(wire.shared.abandon(call.id), "a question was open");
+        let told = wire.told().await;
+        assert_eq!(told["error"]["code"], INTERNAL_ERROR, "{told}");
+        assert!(wire.shared.is_abandoned(call.id));
+        wire.answers(call.id);
+        assert!(!wire.shared.is_abandoned(call.id));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_never_began_and_those_of_nobody_leave_no_doubt() {
+        let mut wire = Wire::new();
+        let (alice, bob) = (stateless("alice"), stateless("bob"));
+        let refused = wire.call(&alice);
+        wire.shared.over(refused.id);
+        drop(refused);
+        drop(wire.shared.expect(None).expect("it is open"));
+        tokio::time::advance(GRACE).await;
+        let _bobs = wire.call(&bob);
+        wire.is_heard_by(&bob).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_not_of_one_connection_is_heard_by_nobody() {
+        let mut wire = Wire::new();
+        let alice = stateless("alice");
+        let _call = wire.call(&alice);
+        wire.shared.unbind();
+        wire.is_heard_by_nobody(&[&alice]).await;
+        assert!(!wire.shared.is_hindered(), "a new connection is no better");
     }
 }

@@ -124,6 +124,11 @@ impl Link {
             .map_err(|_| ClientError::Gone("it has ended".to_owned()))
     }
 
+    /// Sends messages for as long as the child lives.
+    pub(super) fn sender(&self) -> Send1 {
+        sender(self.messages.clone())
+    }
+
     /// Sends it if there is room.
     pub(super) fn try_send(&self, message: Bytes) {
         let _ = self.messages.try_send(message);
@@ -163,6 +168,16 @@ fn add_line(lines: &mut Vec<u8>, message: &[u8]) {
     lines.push(b'\n');
 }
 
+fn sender(messages: mpsc::Sender<Bytes>) -> Send1 {
+    Arc::new(move |message| {
+        let messages = messages.clone();
+        Box::pin(async move {
+            // Without a child nobody waits for it.
+            let _ = messages.send(message).await;
+        })
+    })
+}
+
 /// Reads lines until there are no more; says why there are not.
 async fn read(
     stdout: impl AsyncRead + Unpin,
@@ -171,13 +186,7 @@ async fn read(
     (name, garbage): (&str, &AtomicU64),
     max: usize,
 ) -> ClientError {
-    let send: Send1 = Arc::new(move |message| {
-        let messages = messages.clone();
-        Box::pin(async move {
-            // Without a child nobody waits for it.
-            let _ = messages.send(message).await;
-        })
-    });
+    let send = sender(messages);
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {

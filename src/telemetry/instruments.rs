@@ -198,6 +198,12 @@ pub(crate) const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
     "{connection}",
     "Connections to a backend that were made, programs that were started among them",
 );
+/// By backend and message: `log` or `request`.
+pub(crate) const BACKEND_WITHHELD: Instrument = Instrument::counter(
+    "longshore.backend.withheld",
+    "{message}",
+    "Messages of an upstream server that were passed on to nobody, since it is not known whose call they are about",
+);
 /// By outcome.
 pub(crate) const STATE_REQUESTS: Instrument = Instrument::counter(
     "longshore.state.requests",
@@ -326,6 +332,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &ARTIFACTS,
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,
+    &BACKEND_WITHHELD,
     &CLIENT_DURATION,
     &CLIENT_SESSION_DURATION,
     &STATE_REQUESTS,

@@ -19,7 +19,7 @@ pub(crate) struct Desk(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The same in all rounds of a call, and when it began; `None` in the first.
+    /// The same in all rounds of a call, and when it began; `None` in the first until that ends.
     root: Option<([u8; 16], u64)>,
     /// Where steps are noted that must not be taken twice; there where the call may have been taken further before.
     ledger: Option<SharedState>,
@@ -131,6 +131,11 @@ impl Desk {
             kept: Some(kept),
             ..State::default()
         }))
+    }
+
+    /// An id of the call that is the same in all of its rounds; `None` in the first until that ends with a question.
+    pub(super) fn root(&self) -> Option<[u8; 16]> {
+        self.state().root.map(|(root, _)| root)
     }
 
     /// Whether what is settled has to be got first.
@@ -290,13 +295,13 @@ impl Desk {
             );
             return Some(Interruption::Fault(Fault::Departed(fault)));
         }
+        let (root, begun) = *desk.root.get_or_insert_with(|| (random_bytes(), 0));
         let entries = desk.order.iter().filter_map(|key| {
             desk.settled.get(key).map(|settled| JournalEntry {
                 key: *key,
                 value: settled.value.clone(),
             })
         });
-        let (root, begun) = desk.root.unwrap_or_else(|| (random_bytes(), 0));
         let state = RequestState {
             root,
             begun,

@@ -51,6 +51,9 @@ pub(super) struct Upstream {
     peer: Arc<Peer>,
 }
 
+/// The least age of a connection that is replaced since abandoned calls leave it unknown whose messages it brings.
+const RENEWAL: Duration = Duration::from_secs(30);
+
 pub(super) struct Connected {
     pub(super) client: Client,
     since: Instant,
@@ -100,7 +103,7 @@ impl Upstream {
             hidden: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             problem: ArcSwapOption::empty(),
-            upkeep: Arc::default(),
+            upkeep: Arc::new(Upkeep::of(name)),
             background,
             peer: Arc::new(Peer::new(&target)),
             name: name.to_owned(),
@@ -289,6 +292,15 @@ impl Upstream {
         };
         self.usable()
             .is_some_and(|connected| self.usage.is_idle(Instant::now(), connected.since, fixed))
+    }
+
+    /// Returns true if its connection is to be replaced: something was withheld from its caller because of calls that
+    /// were abandoned on it. Calls in progress keep it until they end.
+    pub(super) fn is_to_be_renewed(&self) -> bool {
+        self.config.idle_seconds != Some(0)
+            && self.usable().is_some_and(|connected| {
+                connected.client.is_hindered() && RENEWAL <= connected.since.elapsed()
+            })
     }
 
     pub(super) async fn disconnect(&self, grace: Duration) {

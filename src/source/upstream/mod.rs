@@ -104,6 +104,14 @@ impl UpstreamGauge {
         self.0.upgrade().map_or(0, |upstream| upstream.retried())
     }
 
+    /// How many of its log messages were dropped, or of its requests to clients refused, since it is not known whose call
+    /// they are about.
+    pub(crate) fn withheld(&self, logs: bool) -> u64 {
+        self.0
+            .upgrade()
+            .map_or(0, |upstream| upstream.upkeep.withheld_messages(logs))
+    }
+
     /// How often a connection was made.
     pub(crate) fn connections(&self) -> u64 {
         self.0
@@ -510,6 +518,8 @@ fn describe(upstream: &Upstream) -> Value {
         "quarantined": known.as_ref().map_or(0, |known| known.quarantined.len()),
         "connections": upstream.upkeep.connections(),
         "requests": usage.requests,
+        "withheld_logs": upstream.upkeep.withheld_messages(true),
+        "withheld_requests": upstream.upkeep.withheld_messages(false),
         "failed": stats.failed,
         "refused": stats.refused_full + stats.refused_tripped,
         "in_flight": stats.under_way,
@@ -531,7 +541,7 @@ async fn reap(upstreams: Vec<Weak<Upstream>>, every: Duration) {
         let idle: Vec<Arc<Upstream>> = upstreams
             .iter()
             .filter_map(Weak::upgrade)
-            .filter(|upstream| upstream.is_idle())
+            .filter(|upstream| upstream.is_idle() || upstream.is_to_be_renewed())
             .collect();
         join_all(idle.iter().map(|upstream| upstream.disconnect(GRACE))).await;
     }

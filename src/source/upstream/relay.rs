@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{AskError, CallContext, Elicited, Form, LogLevel, RelayedSample};
-use crate::client::{Listener, RpcError};
+use crate::client::{Caller, Listener, RpcError};
 
 /// What upstream servers are told that they may ask for. Whether whoever calls can answer is known only then; one that
 /// cannot is an error to the upstream.
@@ -53,6 +53,15 @@ impl Listener for Relay {
 
     fn wants_log(&self) -> Option<&'static str> {
         self.context.log_level().map(LogLevel::as_str)
+    }
+
+    fn caller(&self) -> Option<Caller> {
+        let context = &self.context;
+        Some(Caller::new(
+            Arc::clone(&context.principal),
+            context.session.clone(),
+            || context.asking.root(),
+        ))
     }
 
     fn sent(&self, id: u64) {

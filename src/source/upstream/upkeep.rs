@@ -27,12 +27,18 @@ const RETRY: Backoff = Backoff {
 /// What is heard of an upstream and has to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
+    /// Of the upstream, for the log.
+    name: Box<str>,
     bell: Notify,
     /// It may offer something else than what is known.
     stale: AtomicBool,
     /// The last attempt to connect failed.
     failed: AtomicBool,
     connected: AtomicU64,
+    /// Log messages that were dropped, and requests to clients that were refused, since it is not known whose call they are
+    /// about.
+    withheld_logs: AtomicU64,
+    withheld_requests: AtomicU64,
     /// What somebody here listens to.
     pub(super) subscriptions: Subscriptions,
 }
@@ -47,6 +53,31 @@ impl Events for Upkeep {
         self.subscriptions.updated(uri);
     }
 
+    fn withheld(&self, method: &str, reason: &'static str) {
+        let is_log = method == "notifications/message";
+        let counter = match is_log {
+            true => &self.withheld_logs,
+            false => &self.withheld_requests,
+        };
+        let first = counter.fetch_add(1, Ordering::Relaxed) == 0;
+        let upstream = &*self.name;
+        match (first, is_log) {
+            (true, false) => tracing::warn!(
+                upstream,
+                method,
+                reason,
+                "a request of an upstream server to its client was refused; further ones are counted in \
+                 longshore.backend.withheld"
+            ),
+            _ => tracing::debug!(
+                upstream,
+                method,
+                reason,
+                "a message of an upstream server was withheld"
+            ),
+        }
+    }
+
     fn closed(&self) {
         self.look();
         self.subscriptions.look();
@@ -54,6 +85,13 @@ impl Events for Upkeep {
 }
 
 impl Upkeep {
+    pub(super) fn of(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
+    }
+
     /// Somebody should look at the upstream.
     pub(super) fn look(&self) {
         self.bell.notify_one();
@@ -81,6 +119,15 @@ impl Upkeep {
     /// Whether the last attempt to connect failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// How many log messages were dropped, or requests to clients refused, since it is not known whose call they are about.
+    pub(super) fn withheld_messages(&self, logs: bool) -> u64 {
+        let counter = match logs {
+            true => &self.withheld_logs,
+            false => &self.withheld_requests,
+        };
+        counter.load(Ordering::Relaxed)
     }
 
     /// How often a connection was made.

@@ -1,5 +1,6 @@
 //! Other servers behind this one.
 
+mod callers;
 mod changes;
 mod eras;
 mod misbehaving;
