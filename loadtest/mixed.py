@@ -478,6 +478,9 @@ def main():
         give_up(f"there is no program {told.server}: cargo build --release, or --server")
     port, admin = told.port, told.port and told.port + 1
     with socket.socket() as one, socket.socket() as other:
+        # Connections of an earlier run may linger there.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         one.bind(("127.0.0.1", port))
         other.bind(("127.0.0.1", admin))
         port, admin = one.getsockname()[1], other.getsockname()[1]
@@ -490,7 +493,8 @@ def main():
         "LONGSHORE_SERVER__STREAMS__REPLAY_SECONDS": str(told.replay_seconds),
     }
     if told.redis:
-        environment["LONGSHORE_STATE__URL"] = told.redis
+        # The machine may be busy.
+        environment |= {"LONGSHORE_STATE__URL": told.redis, "LONGSHORE_STATE__TIMEOUT_MS": "2000"}
     log = tempfile.TemporaryFile()
     server = subprocess.Popen(
         [told.server, "run", "--host", "127.0.0.1", "--port", str(port), "--toolset", "everything", "--workers", "2"],

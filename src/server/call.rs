@@ -653,3 +653,34 @@ pub(crate) fn next_heartbeat() -> Instant {
     let noise = u64::from(crate::seal::random_bytes::<1>()[0]);
     Instant::now() + Duration::from_millis(15_000 + noise * 10_000 / 255)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Metrics;
+
+    #[tokio::test]
+    async fn a_call_that_has_left_is_not_remembered() {
+        let hits = Arc::new(Hits::new(&Metrics::default()));
+        let config = QuestionConfig::default();
+        let inflight = Arc::new(Inflight::new(config, 1, Gauge::default(), hits));
+        let context = Arc::new(CallContext::for_test());
+        let enter = || inflight.enter(&context, AbortHandle::new_pair().0);
+        // Its task is about to end on another thread.
+        let task = tokio::spawn(std::future::pending::<()>());
+        let place = enter();
+        let number = place.number;
+        drop(place);
+        inflight.remember(number, &context, task.abort_handle());
+        assert!(inflight.calls().by_id.is_empty());
+        // One that has used its id again stays.
+        let (first, second) = (enter(), enter());
+        for place in [&first, &second] {
+            inflight.remember(place.number, &context, task.abort_handle());
+        }
+        drop(first);
+        assert_eq!(inflight.calls().by_id.len(), 1);
+        drop(second);
+        assert!(inflight.calls().by_id.is_empty());
+    }
+}

@@ -18,13 +18,20 @@ use crate::protocol::message::Request;
 #[derive(Debug, Default)]
 pub(super) struct Levels {
     any: AtomicBool,
-    of: Mutex<HashMap<Arc<str>, LogLevel>>,
+    of: Mutex<Known>,
+}
+
+/// The younger half, and the older one, which is dropped when the younger is full.
+#[derive(Debug, Default)]
+struct Known {
+    young: HashMap<Arc<str>, LogLevel>,
+    old: HashMap<Arc<str>, LogLevel>,
 }
 
 /// What sessions get that have not said anything.
 const DEFAULT: LogLevel = LogLevel::Info;
-/// So many sessions are remembered; beyond that all are back at the default.
-const SESSIONS_MAX: usize = 100_000;
+/// So many sessions are in one half. Those that are dropped are back at the default.
+const HALF_MAX: usize = 16_384;
 
 impl Levels {
     /// The least level that a session wants.
@@ -32,7 +39,8 @@ impl Levels {
     pub(super) fn get(&self, session: &str) -> LogLevel {
         if self.any.load(Ordering::Acquire) {
             let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-            of.get(session).copied().unwrap_or(DEFAULT)
+            let known = of.young.get(session).or_else(|| of.old.get(session));
+            known.copied().unwrap_or(DEFAULT)
         } else {
             DEFAULT
         }
@@ -40,11 +48,11 @@ impl Levels {
 
     pub(super) fn set(&self, session: &Arc<str>, level: LogLevel) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if SESSIONS_MAX <= of.len() {
-            of.clear();
-            of.shrink_to_fit();
+        if HALF_MAX <= of.young.len() {
+            of.old = std::mem::take(&mut of.young);
         }
-        of.insert(Arc::clone(session), level);
+        of.old.remove(session);
+        of.young.insert(Arc::clone(session), level);
         self.any.store(true, Ordering::Release);
     }
 
@@ -52,8 +60,10 @@ impl Levels {
     pub(super) fn forget(&self, session: &str) {
         if self.any.load(Ordering::Acquire) {
             let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-            of.remove(session);
-            self.any.store(!of.is_empty(), Ordering::Release);
+            of.young.remove(session);
+            of.old.remove(session);
+            let any = !of.young.is_empty() || !of.old.is_empty();
+            self.any.store(any, Ordering::Release);
         }
     }
 }
@@ -87,3 +97,25 @@ impl Server {
 /// LOG-03: what a level may be.
 pub(super) const LEVELS: &str =
     "the log level is one of debug, info, notice, warning, error, critical, alert, emergency";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_sessions_are_bounded_and_go_with_them() {
+        let levels = Levels::default();
+        let name = |n: usize| Arc::<str>::from(format!("{n:032x}"));
+        for n in 0..3 * HALF_MAX {
+            levels.set(&name(n), LogLevel::Error);
+        }
+        let of = levels.of.lock().expect("no panic");
+        assert!(of.young.len() + of.old.len() <= 2 * HALF_MAX);
+        drop(of);
+        let newest = name(3 * HALF_MAX - 1);
+        assert_eq!(levels.get(&newest), LogLevel::Error);
+        assert_eq!(levels.get(&name(0)), DEFAULT);
+        levels.forget(&newest);
+        assert_eq!(levels.get(&newest), DEFAULT);
+    }
+}

@@ -20,6 +20,7 @@ mod incoming;
 mod kept;
 mod legacy;
 mod lists;
+mod liveness;
 mod local;
 mod logging;
 mod messages;
@@ -93,6 +94,7 @@ pub(crate) use generation::Changes;
 use generation::Generation;
 use incoming::{Caller, Headers, Incoming};
 use legacy::LegacySessions;
+use liveness::Liveness;
 use logging::Levels;
 use offered::Offered;
 use questions::Questions;
@@ -224,20 +226,21 @@ impl Server {
         let hits = Arc::clone(&limits.hits);
         let inflight = Arc::new(Inflight::new(questions, replica, open_streams, hits));
         Questions::show(&inflight, metrics, &labels);
+        let liveness = Liveness::new(shared.state.clone(), mount, replica);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
             (shared.state.clone(), shared.is_shared),
-            mount,
+            (mount, Arc::clone(&liveness)),
             Arc::clone(&inflight),
             shared.announcer.interest(),
         ));
         Streams::show(&streams, metrics, &labels);
         let tasks = Tasks::new(
-            shared.state.clone(),
+            (shared.state.clone(), shared.is_shared),
             config.tasks.clone(),
             mount,
             Arc::clone(&streams),
-            replica,
+            liveness,
         );
         tasks.show(metrics, &labels);
         Self {

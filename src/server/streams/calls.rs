@@ -24,9 +24,9 @@ use super::replicas::Word;
 use super::{Place, Streams};
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
-use crate::seal::random_bytes;
 use crate::server::Answer;
 use crate::server::call::{Resumption, Terms};
+use crate::server::liveness::{SAY_ALIVE, short};
 use crate::server::share::Kind;
 use crate::server::stream::CallStream;
 use crate::state::{ENTRY_MAX_BYTES, Keep, SharedState, StateError};
@@ -73,6 +73,11 @@ impl Live {
         self.is_abandoned.store(true, Ordering::Release);
     }
 
+    /// Returns true if the call runs here.
+    pub(super) fn is_here(&self) -> bool {
+        self.is_here.load(Ordering::Acquire)
+    }
+
     /// Another replica has put something into the log.
     pub(super) fn has_news(&self) {
         self.news.notify_waiters();
@@ -101,7 +106,7 @@ impl Streams {
         let Some(session) = call.session().cloned() else {
             return Box::new(call);
         };
-        let stream = u64::from_ne_bytes(random_bytes());
+        let stream = self.number_of_call();
         let live = Arc::new(Live::default());
         live.is_here.store(true, Ordering::Release);
         self.live()
@@ -121,13 +126,14 @@ impl Streams {
         let owner = call.owner();
         let state = Kind::Stream.of(&self.state, owner.as_deref());
         // Every log begins with an entry, so that there is a place before its first message.
-        let begins = Bytes::from_static(&[BEGINNING]);
+        // It says which request is answered, for whoever has to do that when this replica is gone.
+        let begins = [&[BEGINNING], call.request_id().as_bytes()].concat();
         let writing = Writing::new(
             (self, &state),
             (log.clone(), keep),
             BEGINNING,
             Said::Nothing,
-            begins,
+            begins.into(),
         );
         Box::new(Resumable {
             is_primed: terms.resumption == Resumption::Primed,
@@ -149,6 +155,12 @@ impl Streams {
                 attempts: None,
             }),
         })
+    }
+
+    /// A number for a call's stream, from which others see where the call runs.
+    fn number_of_call(&self) -> u64 {
+        let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+        u64::from(short(self.liveness.replica())) << 32 | u64::from(begun)
     }
 
     fn leave_call(&self, session: &Arc<str>, stream: u64) {
@@ -597,6 +609,7 @@ impl Followed {
     /// Waits for what comes after a number. `None` if nothing will.
     async fn more(self, after: u64) -> Option<Vec<(u64, Bytes)>> {
         let log = self.streams.names.events(&self.session, self.stream);
+        let mut look_at = Instant::now();
         loop {
             let mut news = pin!(self.live.news.notified());
             news.as_mut().enable();
@@ -609,8 +622,57 @@ impl Followed {
                 Ok(Some(_)) | Err(_) => {}
                 Ok(None) => return None,
             }
+            if look_at <= Instant::now() {
+                look_at = Instant::now() + SAY_ALIVE;
+                let ended = self.end_if_gone(&log).await;
+                self.streams.heed(&ended);
+                if let Ok(true) = ended {
+                    continue;
+                }
+            }
             let _ = tokio::time::timeout(LOOK_AGAIN, news).await;
         }
+    }
+}
+
+impl Followed {
+    /// Ends the stream of a call whose replica is gone: nobody else would. Returns true if it did.
+    async fn end_if_gone(&self, log: &str) -> Result<bool, StateError> {
+        let streams = &self.streams;
+        let runner = (self.stream >> 32) as u32;
+        if !streams.is_shared
+            || runner == short(streams.liveness.replica())
+            || streams.liveness.runs_calls(runner).await?
+        {
+            return Ok(false);
+        }
+        let page = streams.state.read_after(log, 0, 1).await?;
+        let first = page.and_then(|page| page.entries.into_iter().next());
+        let Some((_, first)) = first else {
+            return Ok(false);
+        };
+        tracing::warn!(session = %self.session, "the replica that ran a call is gone; whoever resumes the call's stream is told");
+        let Some(id) = first.strip_prefix(&[BEGINNING]) else {
+            // Which request it was is not known any more. Whoever comes back is told that the stream is not known.
+            streams.state.remove(log).await?;
+            return Ok(true);
+        };
+        if id.is_empty() {
+            // Of an earlier version, which does not say that it is there.
+            return Ok(false);
+        }
+        let mut entry = vec![ANSWER];
+        let message = "the process that ran the call is gone; call again";
+        let error = ErrorObject::new(ErrorCode::Internal, message);
+        error.write(&mut entry, std::str::from_utf8(id).ok());
+        let keep = Keep {
+            entries: streams.config.replay_events,
+            bytes: streams.config.replay_bytes,
+            life: Duration::from_secs(streams.config.replay_seconds),
+            may_go: true,
+        };
+        streams.state.append(log, entry.into(), keep).await?;
+        Ok(true)
     }
 }
 
@@ -671,5 +733,78 @@ impl Drop for Follow {
         }) {
             live.remove(&key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Server;
+    use crate::server::tests::replica_of;
+
+    /// A call that one replica has begun, as another one that shares its state follows it.
+    async fn followed(parts: &[&[u8]]) -> (Arc<Server>, Followed, u64) {
+        let state = SharedState::default();
+        let [runs, follows] = [(); 2].map(|()| replica_of(state.clone()));
+        let stream = runs.streams.number_of_call();
+        let session: Arc<str> = "session".into();
+        let streams = Arc::clone(&follows.streams);
+        let log = streams.names.events(&session, stream);
+        let keep = Keep {
+            entries: 3,
+            bytes: 1000,
+            life: Duration::from_secs(3600),
+            may_go: true,
+        };
+        let mut last = 0;
+        for part in parts {
+            let part = Bytes::copy_from_slice(part);
+            last = state.append(&log, part, keep).await.expect("a state");
+        }
+        let followed = Followed {
+            streams,
+            session,
+            stream,
+            live: Arc::default(),
+        };
+        (runs, followed, last)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_follows_a_call_of_a_replica_that_is_gone_is_told_within_its_deadline() {
+        let (runs, followed, last) = followed(&[b"b\"one\"", b"m{}"]).await;
+        runs.streams.liveness.say_for_calls().await.expect("said");
+        let begun = Instant::now();
+        let told = followed.more(last).await.expect("an end");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        let [(_, entry)] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert!(ends(entry));
+        let answer: serde_json::Value = serde_json::from_slice(&entry[1..]).expect("JSON");
+        assert_eq!(answer["id"], "one");
+        assert_eq!(answer["error"]["code"], -32603);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_waited_for_while_its_replica_says_that_it_is_there() {
+        let (runs, followed, last) = followed(&[b"b1", b"m{}"]).await;
+        let says = async {
+            loop {
+                runs.streams.liveness.say_for_calls().await.expect("said");
+                tokio::time::sleep(SAY_ALIVE).await;
+            }
+        };
+        let long = Duration::from_secs(300);
+        tokio::select! {
+            told = tokio::time::timeout(long, followed.more(last)) => assert!(told.is_err()),
+            () = says => {}
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_request_is_not_known_any_more_is_forgotten() {
+        let (_runs, followed, last) = followed(&[b"b1", b"m{}", b"m{}", b"m{}"]).await;
+        assert!(followed.more(last).await.is_none());
     }
 }

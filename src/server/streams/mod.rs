@@ -26,7 +26,7 @@ mod subscriptions;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) use part::{Part, Parts, Said};
 use tokio::sync::Semaphore;
 
 use super::call::{Inflight, StreamHold};
+use super::liveness::Liveness;
 use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Interest, Notice};
@@ -55,6 +56,9 @@ pub(crate) struct Streams {
     state: SharedState,
     /// Whether other replicas have the same state. If not, there is nobody to tell.
     is_shared: bool,
+    liveness: Arc<Liveness>,
+    /// How many calls' streams have begun, from anywhere on.
+    begun: AtomicU32,
     names: Names,
     inflight: Arc<Inflight>,
     registry: Mutex<Registry>,
@@ -126,7 +130,7 @@ impl Streams {
     pub(super) fn new(
         config: StreamsConfig,
         (state, is_shared): (SharedState, bool),
-        mount: &str,
+        (mount, liveness): (&str, Arc<Liveness>),
         inflight: Arc<Inflight>,
         interest: Interest,
     ) -> Self {
@@ -135,6 +139,8 @@ impl Streams {
             config,
             state,
             is_shared,
+            liveness,
+            begun: AtomicU32::new(u32::from_ne_bytes(random_bytes())),
             names: Names {
                 notices: format!("{prefix}/notices"),
                 facts: format!("{prefix}/facts"),
@@ -442,6 +448,11 @@ impl Streams {
                 .sum(),
             calls,
         }
+    }
+
+    /// Returns true if calls run here whose streams can be resumed.
+    fn runs_calls(&self) -> bool {
+        self.live().values().any(|live| live.is_here())
     }
 
     /// Has operators see how many there are.

@@ -18,7 +18,7 @@ use crate::catalog::LogLevel;
 use crate::protocol::message::Response;
 use crate::seal::Ended;
 use crate::server::Server;
-use crate::server::tasks::SAY_ALIVE;
+use crate::server::liveness::SAY_ALIVE;
 use crate::state::{Heard, Keep, StateError, Subscription};
 
 /// Something about a session that every replica has to know.
@@ -237,7 +237,7 @@ impl Server {
                 heard = next(&mut attention.bus) => match heard {
                     Heard::Message(message) => self.hear(&mut attention, &message).await,
                     Heard::Missed => {
-                        self.tasks.miss_nobody();
+                        self.streams.liveness.miss_nobody();
                         self.say_alive(&mut alive).await;
                         self.catch_up(&mut attention).await;
                         self.streams.look_at_tasks();
@@ -258,19 +258,36 @@ impl Server {
                     }
                 }
                 () = tokio::time::sleep_until(retry_at), if is_deaf => {}
-                _ = alive.tick() => self.say_alive(&mut alive).await,
                 _ = credentials.tick() => self.streams.end_withdrawn(),
+                _ = alive.tick() => {
+                    self.say_alive(&mut alive).await;
+                    let looked = self.tasks.look_for_runners().await;
+                    self.streams.heed(&looked);
+                }
             }
         }
     }
 
-    /// Tells other replicas that the tasks that run here have somebody who runs them; soon again if that fails.
+    /// Tells other replicas that the tasks and calls that run here have somebody who runs them; soon again if that fails.
     async fn say_alive(&self, ticks: &mut Interval) {
-        if !self.tasks.run_here() {
+        let streams = &self.streams;
+        if !streams.is_shared {
             return;
         }
-        let said = self.tasks.say_alive().await;
-        self.streams.heed(&said);
+        let (tasks, calls) = (self.tasks.run_here(), streams.runs_calls());
+        let said = async {
+            if tasks {
+                streams.liveness.say_for_tasks().await?;
+            }
+            if calls {
+                streams.liveness.say_for_calls().await?;
+            }
+            Ok(())
+        };
+        let said = said.await;
+        if tasks || calls {
+            streams.heed(&said);
+        }
         if said.is_err() {
             ticks.reset_after(RETRY);
         }

@@ -151,6 +151,7 @@ mod tests {
             session: None,
         };
         let place = one.tasks.enter(&record.id, &record.owner).expect("a place");
+        one.tasks.begins(&record, None).await.expect("noted");
         one.tasks.create(&record, None).await.expect("created");
         let seen = async |server: &Arc<Server>| {
             let found = server.find_task(&record.id, &ada).await.expect("a state");
@@ -165,15 +166,15 @@ mod tests {
         assert_eq!(seen(&one).await.status, Status::Running, "it knows better");
         // It may be the state that was away, and the process is about to say so again.
         assert_eq!(seen(&other).await.status, Status::Running);
-        tokio::time::advance(Duration::from_secs(15)).await;
+        tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(seen(&other).await.status, Status::Running);
-        one.tasks.say_alive().await.expect("said");
+        one.tasks.liveness.say_for_tasks().await.expect("said");
         assert_eq!(seen(&other).await.status, Status::Running);
         assert!(state.remove(&life).await.expect("a state"));
         assert_eq!(seen(&other).await.status, Status::Running);
-        tokio::time::advance(Duration::from_secs(30)).await;
+        tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(seen(&other).await.status, Status::Running);
-        tokio::time::advance(Duration::from_secs(15)).await;
+        tokio::time::advance(Duration::from_secs(5)).await;
         let failed = seen(&other).await;
         assert_eq!(failed.status, Status::Broken);
         let shown = other.tasks.shown(&failed, Form::Extension).await;

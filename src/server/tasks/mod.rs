@@ -13,6 +13,7 @@ mod mail;
 mod notices;
 mod record;
 mod runner;
+mod runners;
 mod store;
 
 use std::collections::HashMap;
@@ -26,7 +27,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value, json};
 
 pub use config::TaskConfig;
-pub(crate) use lives::SAY_ALIVE;
 pub(crate) use store::Tasks;
 
 use super::audited::TaskDraft;
@@ -232,6 +232,8 @@ impl Server {
             let listed = self.tasks.enlist(&record, share.as_deref()).await;
             listed.map_err(Refused::State)?;
         }
+        let noted = self.tasks.begins(&record, share.as_deref()).await;
+        noted.map_err(Refused::State)?;
         let created = self.tasks.create(&record, share.as_deref()).await;
         created.map_err(Refused::State)?;
         context.asking.become_task(terms.ttl);

@@ -1,6 +1,5 @@
 //! Tasks in the shared state: their records and their outcomes.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,9 +8,11 @@ use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
 
 use super::TaskConfig;
-use super::lives::{Missed, Running};
+use super::lives::Running;
 use super::record::{Ended, Kept, Record, now_ms};
+use super::runners::Runners;
 use crate::seal::short_digest;
+use crate::server::liveness::Liveness;
 use crate::server::share::Kind;
 use crate::server::streams::Streams;
 use crate::state::{Keep, SharedState, StateError, Subscription};
@@ -23,8 +24,11 @@ pub(crate) struct Tasks {
     pub(super) config: TaskConfig,
     mount: Box<str>,
     pub(super) running: Mutex<Running>,
-    /// Other processes that have run tasks and are missed, and since when.
-    pub(super) missed: Mutex<HashMap<u64, Missed>>,
+    /// Which replicas are there that run tasks.
+    pub(super) liveness: Arc<Liveness>,
+    pub(super) runners: Mutex<Runners>,
+    /// Whether other replicas have the same state.
+    pub(super) is_shared: bool,
     /// Whoever wants to know of changes.
     streams: Arc<Streams>,
     /// Names this process among those that run tasks.
@@ -36,7 +40,7 @@ const PART_BYTES: usize = 200 * 1024;
 /// How large an outcome may be: 4 MiB.
 pub(super) const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
 /// How many tasks of one owner are listed; older ones can still be asked for by their ids.
-const LISTED_MAX: usize = 10_000;
+pub(super) const LISTED_MAX: usize = 10_000;
 /// Maximum number of tasks that are looked up for one page, those that are forgotten included. A page that ends for it has a
 /// cursor, and may be empty.
 const LOOKED_UP_MAX: usize = 500;
@@ -45,21 +49,33 @@ const TRIES: usize = 50;
 
 impl Tasks {
     pub(crate) fn new(
-        state: SharedState,
+        (state, is_shared): (SharedState, bool),
         config: TaskConfig,
         mount: &str,
         streams: Arc<Streams>,
-        replica: u64,
+        liveness: Arc<Liveness>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            replica,
+            replica: liveness.replica(),
+            liveness,
+            is_shared,
+            runners: Mutex::default(),
             streams,
             state,
             config,
             mount: mount.into(),
             running: Mutex::default(),
-            missed: Mutex::default(),
         })
+    }
+
+    /// Has others know that a task begins here, before its record is there.
+    pub(super) async fn begins(
+        &self,
+        record: &Record,
+        share: Option<&str>,
+    ) -> Result<(), StateError> {
+        self.liveness.say_for_tasks().await?;
+        self.note(record, share).await
     }
 
     /// Writes a new record (TSK-03: before its id is given out).
@@ -68,7 +84,6 @@ impl Tasks {
         record: &Record,
         share: Option<&str>,
     ) -> Result<(), StateError> {
-        self.say_alive().await?;
         let life = life(record);
         let fresh = Kind::Task
             .of(&self.state, share)

@@ -3,6 +3,8 @@
 mod balanced;
 mod held;
 mod kept;
+#[cfg(feature = "redis")]
+mod killed;
 mod legacy;
 mod listen;
 mod replicas;
