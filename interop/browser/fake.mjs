@@ -51,4 +51,17 @@ export const SHAPES = [
   tool("drop", object({}), { annotations: { readOnlyHint: false, destructiveHint: true } }),
   tool("rename", object({}), { annotations: { destructiveHint: false } }),
 ];
+/// Schemas that are odd, or wrong. None may keep the form from being shown.
+const ODD = [true, false, {}, { type: ["string", "integer"] }, { type: ["string", "null"] }, { type: "null" }, { enum: [] }, { enum: [null] }, { enum: [null, "a"] },
+  { const: null }, { const: { a: 1 } }, { anyOf: [] }, { anyOf: [{}] }, { oneOf: [true, false] }, { oneOf: [{ type: "string" }, { type: "integer" }] }, { allOf: [{ type: "string" }] },
+  { allOf: [{ type: "object" }, { required: ["a"] }] }, { $ref: "#/nowhere" }, { $ref: "elsewhere.json" }, { $ref: "#" }, { $ref: "#/$defs/loop" }, { not: {} }, { items: true }, { type: "array" },
+  { type: "array", items: {} }, { type: "array", items: { enum: ["a"] } }, { type: "array", prefixItems: [{ type: "string" }] }, { type: "object" }, { type: "object", properties: {} },
+  { type: "object", properties: null }, { type: "object", required: ["a"] }, { type: "string", default: 1 }, { type: "integer", default: "x" }, { type: "object", default: [], properties: { a: {} } },
+  { type: "array", default: {}, items: { type: "string" } }, { type: "boolean", default: "yes" }, { type: "string", pattern: "(" }, { type: "string", minLength: "3" }, { type: "thing" }, { title: {}, description: 3 },
+  { anyOf: [{ type: "object", properties: { a: { const: "x" } } }, { type: "array", items: { $ref: "#" } }, { const: 1 }] }];
+export const ODDITIES = [...ODD.flatMap((schema, number) => [
+  tool(`odd_${number}`, { ...object({ value: schema }), $defs: { loop: { $ref: "#/$defs/loop" } } }),
+  tool(`odd_required_${number}`, { ...object({ value: schema }, ["value"]), $defs: { loop: { $ref: "#/$defs/loop" } } }),
+]), tool("no_schema"), tool("names", object(JSON.parse('{"__proto__": {"type": "string"}, "constructor": {"type": "string"}, "": {"type": "string"}}'))),
+  tool("not_objects", { type: "object", properties: [], required: "a" }), tool("<b>markup</b>", object({ "<i>": { type: "string", description: "<img src=x>" } }), { description: "<script>1</script>" })];
 export const MANY = Array.from({ length: 500 }, (_, number) => tool(`tool_${number}`, object({})));

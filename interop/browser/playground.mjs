@@ -1,7 +1,7 @@
 // Checks of the playground; run.sh starts them.
 
 import { execFileSync } from "node:child_process";
-import { fakeOf, MANY, SHAPES } from "./fake.mjs";
+import { fakeOf, MANY, ODDITIES, SHAPES } from "./fake.mjs";
 import { axe, call, check, choose, every, expect, field, finish, hold, isFocused, result, revisions, schemes, screens, sent, serve, shot, verdict,
 } from "./harness.mjs";
 
@@ -194,6 +194,20 @@ await check("a type within itself has a form", url, fake([{}]), async (page) => 
   await call(page);
   await verdict(page, "Succeeded");
   expect(argumentsOf(page), { label: "root", children: [{ label: "leaf" }] });
+});
+
+await check("no schema keeps the form from being shown", url, [{ fake: fakeOf(ODDITIES) }], async (page) => {
+  for (const { name } of ODDITIES) {
+    await page.evaluate((key) => { location.hash = key; }, `tool/${encodeURIComponent(name)}`);
+    await page.waitForFunction((name) => document.querySelector("#shown h2")?.textContent.trim() === name, name).catch(() => { throw new Error(`${name} is not shown: ${page.wrongs}`); });
+    await page.evaluate(() => {
+      const edit = [...document.querySelectorAll("#shown button")].find((one) => one.textContent === "Edit as JSON");
+      edit?.click();
+      edit?.click();
+    });
+    if (page.wrongs.length) throw new Error(`${name}: ${page.wrongs[0]}`);
+  }
+  expect(await page.locator("#shown b, #shown i, #shown img").count(), 0, "markup");
 });
 
 await check("the focus goes into the form", url, fake([{}]), async (page) => {
