@@ -7,6 +7,7 @@
 mod classify;
 mod config;
 mod names;
+mod uri;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -16,7 +17,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
-use percent_encoding::percent_decode_str;
 
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
@@ -355,20 +355,46 @@ impl Policy {
         }
     }
 
-    /// Decides about a resource by the URI that a caller has written. However it is written, what it means is decided
-    /// about too.
+    /// Decides about a resource by the URI that a caller has written. The decision holds for each [form](uri::Forms) that
+    /// another reader may take it for: none is denied, and what it means is allowed.
     pub(crate) fn decide_uri(&self, class: &Class, uri: &str) -> Decision {
         let target = |name| Target {
             kind: Kind::Resource,
             name,
             access: Access::Read,
         };
-        let written = self.decide(class, target(uri));
-        let meant = canonical(uri);
-        if !written.allowed || meant == uri {
-            return written;
+        let mut decision = self.decide(class, target(uri));
+        if !decision.allowed {
+            return decision;
         }
-        self.decide(class, target(&meant))
+        let denied = |rule: Option<String>| Decision {
+            allowed: false,
+            rule,
+            requires: Vec::new(),
+        };
+        let Some(forms) = uri::forms(uri) else {
+            return denied(None);
+        };
+        for form in forms.meant.iter().filter(|form| *form != uri) {
+            let meant = self.decide(class, target(form));
+            if !meant.allowed {
+                return meant;
+            }
+            for scope in meant.requires {
+                if !decision.requires.contains(&scope) {
+                    decision.requires.push(scope);
+                }
+            }
+        }
+        let mut rules = self.rules_of(&class.rules);
+        let denying = rules.find(|rule| {
+            rule.effect == Effect::Deny
+                && forms.lenient.iter().any(|form| rule.is_about(target(form)))
+        });
+        match denying {
+            Some(rule) => denied(Some(rule.name.clone())),
+            None => decision,
+        }
     }
 
     /// Checks that each name of a tool or prompt in a rule is one of something.
@@ -484,6 +510,9 @@ impl Rule {
             }
         }
         let text = serde_json::to_vec(config).unwrap_or_default();
+        let canonical = config.resources.iter().map(|p| uri::canonical_pattern(p));
+        let canonical = canonical.flatten();
+        let resources: Vec<_> = config.resources.iter().cloned().chain(canonical).collect();
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, &text).as_ref());
         Ok(Self {
@@ -497,7 +526,7 @@ impl Rule {
             claims: config.claims.clone(),
             scopes: config.scopes.clone(),
             tools: Names::read(&setting("tools"), &config.tools)?,
-            resources: Names::read(&setting("resources"), &config.resources)?,
+            resources: Names::read(&setting("resources"), &resources)?,
             prompts: Names::read(&setting("prompts"), &config.prompts)?,
             access: config.access,
             requires: config.requires.clone(),
@@ -542,27 +571,6 @@ impl Rule {
             .as_ref()
             .is_some_and(|named| named.is_match(target.name))
     }
-}
-
-/// What a URI means: without needless escapes, and with the dots in its path followed.
-fn canonical(uri: &str) -> String {
-    let decoded = percent_decode_str(uri).decode_utf8_lossy();
-    let (scheme, rest) = match decoded.split_once("://") {
-        Some((scheme, rest)) => (format!("{}://", scheme.to_ascii_lowercase()), rest),
-        None => (String::new(), &*decoded),
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in rest.split('/') {
-        match part {
-            "." => {}
-            ".." if 1 < parts.len() => {
-                parts.pop();
-            }
-            ".." => {}
-            part => parts.push(part),
-        }
-    }
-    format!("{scheme}{}", parts.join("/"))
 }
 
 #[cfg(test)]

@@ -194,8 +194,82 @@ fn however_a_uri_is_written_what_it_means_is_decided_about() {
         ("file:///./secret/a", false),
         ("FILE:///secret/a", false),
         ("file:///secrets/a", true),
+        // Empty segments, also before dots.
+        ("file:////secret/x", false),
+        ("file:///public/..//secret/x", false),
+        ("file:///public//../secret/x", false),
+        ("file:///secret//x", false),
+        ("file:////secret/", false),
+        // Escapes within escapes.
+        ("file:///%2573ecret/x", false),
+        ("file:///%252573ecret/x", false),
+        ("file:///public/%252e%252e/secret/x", false),
+        ("file:///%25252525252525252573ecret/x", false),
+        // Scheme, host and slashes.
+        ("fILE:///secret/x", false),
+        ("file:/secret/x", false),
+        ("file:secret/x", false),
+        ("file://localhost/secret/x", false),
+        ("file://LOCALHOST/secret/x", false),
+        ("file:\\\\\\secret\\x", false),
+        ("file:///public\\..\\secret\\x", false),
+        ("file:///public/..%5csecret/x", false),
+        // Dots and blanks at the end of a name, and what parsers leave out.
+        ("file:///secret./x", false),
+        ("file:///secret%20/x", false),
+        ("file:///sec\tret/x", false),
+        (" file:///secret/x", false),
+        // What is somewhere else.
+        ("file:///public/secret/x", true),
+        ("file:///public//x", true),
+        ("https://secret/x", true),
+        ("file:///public/a%20b?c#d", true),
     ] {
         assert_eq!(policy.decide_uri(&class, uri).allowed, expected, "{uri}");
+    }
+    let whole = policy_of(
+        &json!([{"effect": "deny", "resources": ["HTTPS://API.example/secret", "file:///etc/passwd"]}]),
+    );
+    let class = whole.class_of(&Principal::anonymous());
+    for (uri, expected) in [
+        ("https://api.example/secret", false),
+        ("https://Api.Example:443//secret", false),
+        ("https://user@api.example./secret/", false),
+        ("https://api.example/secret?a=b", true),
+        ("file:///etc/passwd/", false),
+        ("file:///etc/passwd?a#b", false),
+        ("file:///etc//passwd.", false),
+        ("file:///etc/passwd2", true),
+    ] {
+        assert_eq!(whole.decide_uri(&class, uri).allowed, expected, "{uri}");
+    }
+}
+
+fn policy_of(rules: &serde_json::Value) -> Policy {
+    policy(json!({ "rules": rules }))
+}
+
+#[test]
+fn a_list_of_what_is_allowed_lets_nothing_else_through() {
+    let rules = json!([{"effect": "allow", "resources": ["file:///public/*", "s3://b/*"], "requires": ["a"]}]);
+    let policy = policy_of(&rules);
+    let class = policy.class_of(&Principal::anonymous());
+    for (uri, expected) in [
+        ("file:///public/a", true),
+        ("file:///public/", true),
+        ("file:///public/a//b", true),
+        ("s3://b/a/../c/", true),
+        ("file:///public/../secret/x", false),
+        ("file:///public//../secret/x", false),
+        ("file:///public/..%2fsecret/x", false),
+        ("file:///public/..%5csecret/x", false),
+        ("file:///public/%252e%252e/secret/x", false),
+    ] {
+        let decision = policy.decide_uri(&class, uri);
+        assert_eq!(decision.allowed, expected, "{uri}");
+        if expected {
+            assert_eq!(decision.requires, ["a"], "{uri}");
+        }
     }
 }
 

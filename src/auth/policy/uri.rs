@@ -1,0 +1,252 @@
+//! Forms of a resource's URI that different readers take for the same.
+//!
+//! A rule is about a resource, and the resource is whatever the server behind this one takes a URI for. Servers differ in how
+//! often they undo escapes, and in what empty segments, dots and backslashes mean. So rules are asked about each form that a
+//! reader may arrive at.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::percent_decode_str;
+
+/// How often escapes are undone. What has escapes within escapes beyond that is no sensible URI.
+const DECODINGS_MAX: usize = 8;
+
+/// What a URI may be taken for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Forms {
+    /// Each is a resource that the URI may name, so each has to be allowed.
+    pub(super) meant: BTreeSet<String>,
+    /// What lenient readers take it for; none of it may be denied.
+    pub(super) lenient: BTreeSet<String>,
+}
+
+/// Collects the forms of a URI. `None` if escapes are nested too deeply.
+pub(super) fn forms(uri: &str) -> Option<Forms> {
+    let mut forms = Forms::default();
+    let mut text = uri.to_owned();
+    for _ in 0..DECODINGS_MAX {
+        forms.add(&text);
+        let decoded = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+        if decoded == text {
+            return Some(forms);
+        }
+        text = decoded;
+    }
+    None
+}
+
+impl Forms {
+    fn add(&mut self, text: &str) {
+        let parts = Parts::of(text);
+        self.meant.insert(parts.with_path(&parts.resolved(false)));
+        if parts.path.split('/').any(|segment| segment == "..") {
+            self.meant.insert(parts.with_path(&parts.resolved(true)));
+        }
+        self.be_lenient(&parts);
+        // Parsers of URLs for browsers leave these out.
+        let is_left_out = |c: char| matches!(c, '\t' | '\n' | '\r');
+        let trimmed = text.trim_matches(|c: char| c <= ' ');
+        if trimmed.len() < text.len() || text.contains(is_left_out) {
+            let plain: String = trimmed.chars().filter(|c| !is_left_out(*c)).collect();
+            self.be_lenient(&Parts::of(&plain));
+        }
+    }
+
+    fn be_lenient(&mut self, parts: &Parts) {
+        let mut all = vec![parts.clone()];
+        if let Some(authority) = &parts.authority {
+            let host = authority
+                .rsplit_once('@')
+                .map_or(&**authority, |(_, host)| host);
+            let host = match &*parts.scheme {
+                "http" | "ws" => host.strip_suffix(":80").unwrap_or(host),
+                "https" | "wss" => host.strip_suffix(":443").unwrap_or(host),
+                "file" if matches!(host, "localhost" | "127.0.0.1" | "[::1]") => "",
+                _ => host,
+            };
+            let host = host.trim_end_matches('.');
+            if host != authority {
+                all.push(Parts {
+                    authority: Some(host.to_owned()),
+                    ..parts.clone()
+                });
+            }
+        } else if parts.scheme == "file" {
+            all.push(Parts {
+                authority: Some(String::new()),
+                path: format!("/{}", parts.path),
+                ..parts.clone()
+            });
+        }
+        for parts in all {
+            let path = parts.resolved(true);
+            // Some file systems take no notice of dots and blanks at the end of a name.
+            let trimmed: Vec<_> = path
+                .split('/')
+                .map(|segment| segment.trim_end_matches(['.', ' ']))
+                .collect();
+            let paths = [trimmed.join("/"), path];
+            for path in &paths {
+                // A file has no query.
+                let file = match &*parts.scheme {
+                    "file" => path.split(['?', '#']).next().unwrap_or_default(),
+                    _ => path,
+                };
+                for path in [
+                    path,
+                    file,
+                    path.trim_end_matches('/'),
+                    file.trim_end_matches('/'),
+                ] {
+                    self.lenient.insert(parts.with_path(path));
+                }
+            }
+        }
+    }
+}
+
+/// A URI, taken apart; scheme and authority in lower case, and slashes for backslashes.
+#[derive(Clone, Debug)]
+struct Parts {
+    /// Empty if there is none.
+    scheme: String,
+    authority: Option<String>,
+    path: String,
+}
+
+impl Parts {
+    fn of(text: &str) -> Self {
+        let text = text.replace('\\', "/");
+        let is_scheme = |scheme: &str| {
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        };
+        let (scheme, rest) = match text.split_once(':') {
+            Some((scheme, rest)) if is_scheme(scheme) => (scheme.to_ascii_lowercase(), rest),
+            _ => (String::new(), &*text),
+        };
+        let (authority, path) = match rest.strip_prefix("//") {
+            Some(rest) => {
+                let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+                let (authority, path) = rest.split_at(end);
+                (Some(authority.to_lowercase()), path)
+            }
+            None => (None, rest),
+        };
+        Self {
+            scheme,
+            authority,
+            path: path.to_owned(),
+        }
+    }
+
+    /// The path with its dot segments resolved. With `collapsed`, empty segments count for nothing, as in a file system;
+    /// otherwise they are segments, as in a URI.
+    fn resolved(&self, collapsed: bool) -> String {
+        if self.path.is_empty() {
+            return String::new();
+        }
+        let (root, path) = match self.path.strip_prefix('/') {
+            Some(path) => ("/", path),
+            None => ("", &*self.path),
+        };
+        let mut segments: Vec<&str> = Vec::new();
+        let mut ends_in_folder = false;
+        for segment in path.split('/') {
+            ends_in_folder = matches!(segment, "" | "." | "..");
+            match segment {
+                "." => {}
+                ".." => {
+                    segments.pop();
+                }
+                "" if collapsed => {}
+                segment => segments.push(segment),
+            }
+        }
+        let mut resolved = format!("{root}{}", segments.join("/"));
+        if ends_in_folder && !segments.is_empty() && !resolved.ends_with('/') {
+            resolved.push('/');
+        }
+        resolved
+    }
+
+    fn with_path(&self, path: &str) -> String {
+        let colon = if self.scheme.is_empty() { "" } else { ":" };
+        let scheme = &self.scheme;
+        match &self.authority {
+            Some(authority) => format!("{scheme}{colon}//{authority}{path}"),
+            None => format!("{scheme}{colon}{path}"),
+        }
+    }
+}
+
+/// A pattern of URIs as canonical URIs have it: scheme and host in lower case. `None` if it is so already.
+pub(super) fn canonical_pattern(pattern: &str) -> Option<String> {
+    let (scheme, rest) = pattern.split_once("://")?;
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let canonical = format!(
+        "{}://{}{path}",
+        scheme.to_lowercase(),
+        authority.to_lowercase()
+    );
+    (canonical != pattern).then_some(canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(uri: &str) -> Vec<String> {
+        forms(uri).expect("forms").meant.into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_canonical_means_itself() {
+        for uri in [
+            "file:///a/b",
+            "file:///a/",
+            "https://h.example/a?b=c/d#e",
+            "memo:a/b",
+            "urn:isbn:1",
+            "plain",
+            "https://h.example",
+            "git://h//a",
+        ] {
+            assert_eq!(meant(uri), [uri]);
+        }
+    }
+
+    #[test]
+    fn a_uri_is_read_in_all_ways_in_which_somebody_reads_it() {
+        for (uri, expected) in [
+            ("FILE:///a/./b", &["file:///a/b"][..]),
+            ("file:///a/..", &["file:///"]),
+            ("file:///../a", &["file:///a"]),
+            ("memo:a/../b", &["memo:b"]),
+            ("file:///a//../b", &["file:///a/b", "file:///b"]),
+            ("https://H.Example/A", &["https://h.example/A"]),
+            ("file:///a\\..\\b", &["file:///b"]),
+        ] {
+            assert_eq!(meant(uri), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn escapes_within_escapes_come_to_an_end() {
+        let nested = |depth: usize| format!("file:///%{}41", "25".repeat(depth));
+        assert!(meant(&nested(5)).contains(&"file:///A".to_owned()));
+        assert_eq!(forms(&nested(DECODINGS_MAX)), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange(uri in "[ -~\u{e9}\t]{0,40}|[a:/.%25\\\\@]{0,30}") {
+            if let Some(forms) = forms(&uri) {
+                proptest::prop_assert!(forms.lenient.len() <= 32 * DECODINGS_MAX);
+            }
+        }
+    }
+}
