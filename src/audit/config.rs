@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub struct AuditConfig {
     /// A file to write to, a JSON object in each line. It is made with mode 0600 if it is not there, and opened again on
     /// SIGHUP. Default: none.
+    #[schemars(extend("x-path" = "file"))]
     pub file: Option<PathBuf>,
     /// Whether to write to standard error, between the lines of the log. Default: false.
     pub stderr: bool,

@@ -25,7 +25,7 @@ pub(crate) use queue::Ticket;
 pub(crate) use record::{Entry, Event, Outcome, Subject, SubjectKind};
 use writer::Writer;
 
-use crate::telemetry::{Redaction, Telemetry, records_are_sent, secret_properties};
+use crate::telemetry::{Redaction, Telemetry, omitted, records_are_sent, secret_properties};
 
 /// Where records are put down.
 #[derive(Debug)]
@@ -133,6 +133,12 @@ impl Audit {
             secret_properties(schema, &mut marked);
         }
         Some(redaction.show(json, &marked))
+    }
+
+    /// Arguments of which a record says only how large they are, if it shows arguments.
+    pub(crate) fn omitted(&self, json: &str) -> Option<serde_json::Value> {
+        self.arguments.as_ref()?;
+        Some(omitted(json))
     }
 
     /// Has the file opened again, after it was moved away.

@@ -135,6 +135,8 @@ pub(crate) struct Entry {
     pub(crate) mount: Option<Box<str>>,
     pub(crate) method: Option<Box<str>>,
     pub(crate) subject: Option<Subject>,
+    /// The tool by way of which the subject was called, such as `call_tool`.
+    pub(crate) via: Option<Box<str>>,
     pub(crate) principal: Option<Arc<Principal>>,
     pub(crate) client: Option<IpAddr>,
     pub(crate) session: Option<Arc<str>>,
@@ -159,6 +161,7 @@ impl Entry {
             mount: None,
             method: None,
             subject: None,
+            via: None,
             principal: None,
             client: None,
             session: None,
@@ -204,6 +207,9 @@ impl Entry {
         }
         if let Some(subject) = &self.subject {
             put(subject.kind.as_str(), (*subject.name).into());
+        }
+        if let Some(via) = &self.via {
+            put("via", (**via).into());
         }
         if let Some(rule) = &self.rule {
             put("rule", (**rule).into());

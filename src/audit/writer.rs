@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Sink;
 use super::config::{AuditConfig, AuditError};
 use super::queue::Queue;
-use crate::telemetry::send_record;
+use crate::telemetry::{legible_json, send_record};
 
 /// How long to wait before what could not be written is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -78,6 +78,7 @@ impl Writer {
                 count = work.entries.len();
                 for entry in &work.entries {
                     let line = entry.to_json().to_string();
+                    let line = legible_json(&line);
                     for place in &mut self.sinks {
                         place.bytes.extend_from_slice(line.as_bytes());
                         place.bytes.push(b'\n');

@@ -159,6 +159,14 @@ impl InvalidArguments {
         }
     }
 
+    /// Names the path of a member that appears twice in its object.
+    pub(crate) fn repeated(path: &str) -> Self {
+        Self::new(format!(
+            "{}: the member appears more than once; give it once",
+            cut(path)
+        ))
+    }
+
     fn at(misfit: &Misfit) -> Self {
         let Self { message } = Self::somewhere(&misfit.cause);
         let path = misfit.path.to_string();
@@ -170,11 +178,22 @@ impl InvalidArguments {
     }
 
     fn somewhere(cause: &serde_json::Error) -> Self {
-        let cause = cause.to_string();
-        // The position counts from the start of the arguments, which nobody has at hand.
-        let cause = cause.split(" at line ").next().unwrap_or(&cause);
-        Self::new(in_json_words(cause))
+        Self::new(in_words(cause))
     }
+}
+
+/// What is wrong with a document, in words for those who do not know Rust's types.
+pub(crate) fn in_words(cause: &serde_json::Error) -> String {
+    let cause = cause.to_string();
+    // The position counts from the start of the document, which nobody has at hand.
+    let cause = cause.split(" at line ").next().unwrap_or(&cause);
+    in_json_words(cause).into_owned()
+}
+
+/// A path, unless it is too long to be of use.
+fn cut(path: &str) -> &str {
+    const PATH_MAX_BYTES: usize = 200;
+    &path[..path.floor_char_boundary(PATH_MAX_BYTES)]
 }
 
 /// Says "a number" where serde names one of Rust's types, which a model need not know.

@@ -34,8 +34,8 @@ mod view;
 
 pub use announcer::Announcer;
 pub(crate) use announcer::Notice;
-pub(crate) use arguments::tree_by_simd_json;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
+pub(crate) use arguments::{in_words, tree_by_simd_json};
 pub use ask::{
     AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, RequiredVisit, Roots,
     Sample, StepError, Visit,

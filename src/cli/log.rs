@@ -17,7 +17,9 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::telemetry::{Record, TraceContext, current_trace, send_record};
+use crate::telemetry::{
+    Record, TraceContext, current_trace, is_misleading, legible_json, send_record,
+};
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +192,11 @@ impl Line {
             object.insert("trace_id".to_owned(), trace.trace_id().into());
             object.insert("span_id".to_owned(), trace.span_id().into());
         }
-        let mut line = serde_json::to_vec(&object).unwrap_or_default();
+        let written = |object: &Map<String, Value>| {
+            let line = serde_json::to_string(object).unwrap_or_default();
+            legible_json(&line).into_owned().into_bytes()
+        };
+        let mut line = written(&object);
         let is_cut = line_bytes <= line.len();
         if is_cut {
             // Cut, but still an object.
@@ -201,7 +207,7 @@ impl Line {
             });
             object.insert("message".to_owned(), message.into());
             object.insert("truncated".to_owned(), true.into());
-            line = serde_json::to_vec(&object).unwrap_or_default();
+            line = written(&object);
         }
         line.push(b'\n');
         (line, is_cut)
@@ -226,10 +232,10 @@ impl Line {
     }
 }
 
-/// Text without control characters: a stranger's text must not move the cursor or begin a line.
+/// Text without control characters and the like: a stranger's text must not move the cursor or begin a line.
 fn push_printable(line: &mut String, text: &str) {
     for c in text.chars() {
-        if c.is_control() {
+        if is_misleading(c) {
             line.extend(c.escape_default());
         } else {
             line.push(c);
@@ -429,12 +435,18 @@ mod tests {
     fn people_get_text_that_no_stranger_can_break_out_of() {
         let lines = logged(Format::Text { colour: false }, 0, || {
             tracing::warn!(name = "a\x1b[2J\nb", "odd");
+            tracing::warn!(name = "a\u{202e}b\u{2028}c\u{9b}2J\u{feff}", "odd");
         });
-        let line = &lines[0];
-        assert!(
-            line.contains(" WARN odd name=a\\u{1b}[2J\\nb\n"),
-            "{line:?}"
-        );
+        for (line, expected) in lines.iter().zip([
+            " WARN odd name=a\\u{1b}[2J\\nb\n",
+            " WARN odd name=a\\u{202e}b\\u{2028}c\\u{9b}2J\\u{feff}\n",
+        ]) {
+            assert!(line.contains(expected), "{line:?}");
+        }
+        let lines = logged(Format::Json, 0, || {
+            tracing::warn!(name = "a\u{202e}b", "odd")
+        });
+        assert!(lines[0].contains(r#""name":"a\u202eb""#), "{}", lines[0]);
     }
 
     #[test]

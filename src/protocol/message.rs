@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::scan::{Bound, Bounds, DEPTH_MAX, JsonString, Key, MEMBERS_MAX, ScanError, Scanner};
+use super::scan::{
+    Bound, Bounds, DEPTH_MAX, JsonString, Key, MEMBERS_MAX, ScanError, Scanner, repeated_member,
+};
 
 /// Ids longer than this are refused: they would be echoed in every answer.
 pub(crate) const ID_MAX_BYTES: usize = 1024;
@@ -102,6 +104,8 @@ pub(crate) struct Params<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) uri: Option<&'a str>,
     pub(crate) arguments: Option<&'a str>,
+    /// Two members of one object in `arguments` may have the same name; see [`Params::repeated_argument`].
+    pub(crate) arguments_repeat: bool,
     /// `None` if there are none of them, so that the others are moved about for less.
     pub(crate) rare: Option<Box<RareParams<'a>>>,
     pub(crate) meta: Meta<'a>,
@@ -119,6 +123,18 @@ pub(crate) struct RareParams<'a> {
 }
 
 impl<'a> Params<'a> {
+    /// The path of a member of these arguments that appears twice in its object, at any depth. The arguments are those of
+    /// this request, or a part of them.
+    ///
+    /// Which of the two counts is decided differently by different readers (RFC 8259 section 4).
+    #[inline]
+    pub(crate) fn repeated_argument(&self, arguments: Option<&str>) -> Option<String> {
+        match self.arguments_repeat {
+            false => None,
+            true => repeated_member(arguments?),
+        }
+    }
+
     /// Members that few requests have.
     pub(crate) fn rare(&self) -> RareParams<'a> {
         self.rare.as_deref().copied().unwrap_or_default()
@@ -410,16 +426,21 @@ impl<'a> Envelope<'a> {
         if let Param::Meta = key {
             return self.read_meta(scanner);
         }
+        if let Param::Arguments = key {
+            let (value, repeats) = scanner.value_with_names()?;
+            self.params.arguments_repeat = repeats;
+            self.once(|e| &mut e.params.arguments, value);
+            return Ok(());
+        }
         let value = scanner.value()?;
         match key {
             Param::Name => self.once(|e| &mut e.params.name, value),
             Param::Uri => self.once(|e| &mut e.params.uri, value),
-            Param::Arguments => self.once(|e| &mut e.params.arguments, value),
             Param::InputResponses => self.once(|e| &mut e.rare().input_responses, value),
             Param::Task => self.once(|e| &mut e.rare().task, value),
             Param::TaskId => self.once(|e| &mut e.rare().task_id, value),
             Param::RequestState => self.once(|e| &mut e.rare().request_state, value),
-            Param::Meta | Param::Other => {}
+            Param::Arguments | Param::Meta | Param::Other => {}
         }
         Ok(())
     }

@@ -10,9 +10,13 @@
 //! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// How deep arrays and objects may nest in a message.
 pub(crate) const DEPTH_MAX: u32 = 64;
+
+/// In so many levels of what is skipped the names of members are compared at once; deeper down they are taken for equal.
+const NAMED_LEVELS: usize = 4;
 
 /// How many members one object may have.
 pub(crate) const MEMBERS_MAX: u16 = 10_000;
@@ -64,6 +68,8 @@ pub(crate) struct Scanner<'a> {
     values: u32,
     /// Why it was given up, if that was for its size.
     exceeded: Option<Bound>,
+    /// An object may have two members of one name; see [`Scanner::value_with_names`].
+    repeats: bool,
 }
 
 /// Why a document was refused, and at which byte.
@@ -105,6 +111,7 @@ impl<'a> Scanner<'a> {
             members: bounds.members,
             values: bounds.values,
             exceeded: None,
+            repeats: false,
         }
     }
 
@@ -242,10 +249,23 @@ impl<'a> Scanner<'a> {
         let first = self.peek();
         let start = self.at;
         match first {
-            Some(b'{' | b'[') => self.nested()?,
+            Some(b'{' | b'[') => self.nested::<false>()?,
             _ => self.scalar(first)?,
         }
         Ok(self.since(start))
+    }
+
+    /// The same, and whether two members of one object in it may have the same name; [`repeated_member`] finds out.
+    #[inline(always)]
+    pub(crate) fn value_with_names(&mut self) -> Result<(&'a str, bool), ScanError> {
+        let first = self.peek();
+        let start = self.at;
+        self.repeats = false;
+        match first {
+            Some(b'{' | b'[') => self.nested::<true>()?,
+            _ => self.scalar(first)?,
+        }
+        Ok((self.since(start), self.repeats))
     }
 
     /// Reads a string.
@@ -264,12 +284,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads an array or object with everything in it, without recursion: one bit for each level says
-    /// which of the two it is.
+    /// which of the two it is. With `NAMES` it is noted whether an object may have two members of one name.
     #[inline(never)]
-    fn nested(&mut self) -> Result<(), ScanError> {
+    fn nested<const NAMES: bool>(&mut self) -> Result<(), ScanError> {
         let outer = self.depth;
         let mut objects = 0_u64;
         let mut members = [0_u16; DEPTH_MAX as usize];
+        // A bit for each name of an object's members, as far as it has been read.
+        let mut names = [0_u64; NAMED_LEVELS];
         loop {
             // A value begins here.
             self.one_more()?;
@@ -281,7 +303,13 @@ impl<'a> Scanner<'a> {
                     objects = objects << 1 | 1;
                     if self.peek() != Some(b'}') {
                         members[self.depth as usize - 1] = self.count(self.members)?;
-                        self.key()?;
+                        let key = self.key()?;
+                        if NAMES {
+                            match names.get_mut((self.depth - outer - 1) as usize) {
+                                Some(names) => *names = key.mark(),
+                                None => self.repeats = true,
+                            }
+                        }
                         continue;
                     }
                 }
@@ -296,7 +324,8 @@ impl<'a> Scanner<'a> {
                 _ => {
                     self.scalar(first)?;
                     if self.more(closing(objects))? {
-                        self.next_member(objects, &mut members)?;
+                        let names = names.get_mut((self.depth - outer - 1) as usize);
+                        self.next_member::<NAMES>(objects, &mut members, names)?;
                         continue;
                     }
                 }
@@ -309,7 +338,8 @@ impl<'a> Scanner<'a> {
                     return Ok(());
                 }
                 if self.more(closing(objects))? {
-                    self.next_member(objects, &mut members)?;
+                    let names = names.get_mut((self.depth - outer - 1) as usize);
+                    self.next_member::<NAMES>(objects, &mut members, names)?;
                     break;
                 }
             }
@@ -318,15 +348,21 @@ impl<'a> Scanner<'a> {
 
     /// After a comma: an object goes on with a key, an array with a value.
     #[inline]
-    fn next_member(
+    fn next_member<const NAMES: bool>(
         &mut self,
         objects: u64,
         members: &mut [u16; DEPTH_MAX as usize],
+        names: Option<&mut u64>,
     ) -> Result<(), ScanError> {
         if objects & 1 == 1 {
             let level = self.depth as usize - 1;
             members[level] = self.count(members[level])?;
-            self.key()?;
+            let key = self.key()?;
+            if NAMES && let Some(names) = names {
+                let mark = key.mark();
+                self.repeats |= *names & mark != 0;
+                *names |= mark;
+            }
         }
         Ok(())
     }
@@ -578,6 +614,20 @@ impl<'a> JsonString<'a> {
         }
     }
 
+    /// One bit of 64, the same one for equal names. For a name with escapes all of them, since it may be equal to any.
+    #[inline(always)]
+    fn mark(self) -> u64 {
+        if self.escaped {
+            return u64::MAX;
+        }
+        let bytes = self.raw.as_bytes();
+        let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+            return 1;
+        };
+        let sum = bytes.len() as u64 + u64::from(*first) * 5 + u64::from(*last) * 9;
+        1 << (sum & 63)
+    }
+
     /// What it says, if it means that.
     #[inline]
     pub(crate) fn as_written(self) -> Option<&'a str> {
@@ -594,6 +644,87 @@ impl<'a> JsonString<'a> {
         } else {
             Cow::Borrowed(self.raw)
         }
+    }
+}
+
+/// Finds the first member of a document whose name another one of its object has too. Returns its path, as in
+/// `items[0].name`.
+#[cold]
+pub(crate) fn repeated_member(document: &str) -> Option<String> {
+    let mut path = Vec::new();
+    // What the scanner does not read has been refused.
+    let found = look_for_repeated(&mut Scanner::new(document), &mut path);
+    if found != Ok(true) {
+        return None;
+    }
+    let mut text = String::new();
+    for step in path {
+        match step {
+            PathStep::Item(index) => text.push_str(&format!("[{index}]")),
+            PathStep::Member(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(&name);
+            }
+        }
+    }
+    Some(text)
+}
+
+/// One step into a document.
+enum PathStep<'a> {
+    Member(Cow<'a, str>),
+    Item(usize),
+}
+
+/// Nothing is nested more deeply than [`DEPTH_MAX`].
+fn look_for_repeated<'a>(
+    scanner: &mut Scanner<'a>,
+    path: &mut Vec<PathStep<'a>>,
+) -> Result<bool, ScanError> {
+    match scanner.peek() {
+        Some(b'{') => {
+            // Most objects have so few that comparing is faster than hashing.
+            const FEW: usize = 16;
+            let mut few: Vec<Cow<'a, str>> = Vec::new();
+            let mut many: HashSet<Cow<'a, str>> = HashSet::new();
+            let mut begun = false;
+            while let Some(key) = scanner.next_key(&mut begun)? {
+                let name = key.unescape();
+                path.push(PathStep::Member(name.clone()));
+                let is_repeated = few.contains(&name) || many.contains(&name);
+                if is_repeated || look_for_repeated(scanner, path)? {
+                    return Ok(true);
+                }
+                if few.len() < FEW {
+                    few.push(name);
+                } else {
+                    many.insert(name);
+                }
+                path.pop();
+            }
+            Ok(false)
+        }
+        Some(b'[') => {
+            let mut index = 0;
+            let mut found = false;
+            scanner
+                .array(|scanner| {
+                    path.push(PathStep::Item(index));
+                    index += 1;
+                    found = look_for_repeated(scanner, path)?;
+                    if found {
+                        // Ends the walk.
+                        return scanner.error("a member appears twice");
+                    }
+                    path.pop();
+                    Ok(())
+                })
+                .or_else(|error| if found { Ok(()) } else { Err(error) })?;
+            Ok(found)
+        }
+        _ => scanner.value().map(|_| false),
     }
 }
 

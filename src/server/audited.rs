@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::generation::Generation;
 use super::reply::Reply;
-use super::{Caller, Refusal, Server, seen};
+use super::{Caller, Refusal, Server, search, seen};
 use crate::audit::{Audit, Entry, Event, Outcome, Subject, SubjectKind, Ticket};
 use crate::auth::{Access, Decision, Kind, Principal, Target};
 use crate::protocol::message::{self, Request};
@@ -60,11 +60,26 @@ impl Server {
             Some(Err(_)) => (None, true),
         };
         let generation = self.generation.load();
-        let subject = method.and_then(|method| subject(method, request));
+        let mut subject = method.and_then(|method| subject(method, request));
+        let mut json = request.params.arguments.filter(|_| calls);
+        // The record is of the tool that is executed, whichever way it is called. The verb is no tool's name.
+        let mut via = None;
+        if let Some(subject) = subject.as_mut()
+            && subject.kind == SubjectKind::Tool
+            && generation.catalog.tool(&subject.name).is_none()
+            && let Some((name, inner)) = search::called_tool(&subject.name, json)
+        {
+            via = Some(std::mem::replace(subject, Subject::new(SubjectKind::Tool, &name)).name);
+            json = inner;
+        }
         let decision = subject
             .as_ref()
             .and_then(|subject| decision(&generation, principal, subject));
-        let arguments = request.params.arguments.filter(|_| calls).and_then(|json| {
+        let arguments = json.and_then(|json| {
+            // Which of two members of one name counts is not known, and the call is refused.
+            if request.params.repeated_argument(Some(json)).is_some() {
+                return audit.omitted(json);
+            }
             let tool = subject
                 .as_ref()
                 .filter(|subject| subject.kind == SubjectKind::Tool)
@@ -81,6 +96,7 @@ impl Server {
             .or_else(|| seen.headers.and_then(trace_of_headers));
         entry.arguments = arguments;
         entry.subject = subject;
+        entry.via = via;
         // What is no method is a stranger's text.
         entry.method = match method {
             Some(method) => Some(method.as_str().into()),
@@ -289,6 +305,7 @@ fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
         Method::ResourcesRead
         | Method::ResourcesSubscribe
         | Method::ResourcesUnsubscribe
+        | Method::SkillsGet
         | Method::DirectoryRead => (SubjectKind::Resource, params.uri),
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
             (SubjectKind::Task, params.rare().task_id)

@@ -37,7 +37,7 @@ impl Server {
         name: &str,
         body: &Bytes,
     ) -> Handled {
-        let Some(arguments) = object(body, self.bounds) else {
+        let Some((arguments, arguments_repeat)) = object(body, self.bounds) else {
             return Handled::Now(malformed("the body is a JSON object: the tool's arguments"));
         };
         let name = json!(name).to_string();
@@ -47,6 +47,7 @@ impl Server {
             params: Params {
                 name: Some(&name),
                 arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
+                arguments_repeat,
                 ..Params::default()
             },
         };
@@ -146,14 +147,14 @@ impl Server {
     }
 }
 
-/// The one JSON object of a body, or the empty text of an empty body.
-fn object(body: &Bytes, bounds: MessageBounds) -> Option<&str> {
+/// The one JSON object of a body, or the empty text of an empty body; and whether a member may appear twice in it.
+fn object(body: &Bytes, bounds: MessageBounds) -> Option<(&str, bool)> {
     let text = simdutf8::basic::from_utf8(body).ok()?;
     let mut scanner = Scanner::within(text, bounds.of_documents());
     match scanner.peek() {
-        None => Some(""),
+        None => Some(("", false)),
         Some(b'{') => {
-            let object = scanner.value().ok()?;
+            let object = scanner.value_with_names().ok()?;
             scanner.end().ok()?;
             Some(object)
         }
@@ -168,7 +169,9 @@ mod tests {
     #[test]
     fn a_body_is_one_object_or_nothing() {
         let read = |text: &'static [u8]| {
-            object(&Bytes::from_static(text), MessageBounds::default()).map(str::to_owned)
+            let body = Bytes::from_static(text);
+            let read = object(&body, MessageBounds::default());
+            read.map(|(object, _)| object.to_owned())
         };
         assert_eq!(read(b" {\"a\": [1]} \n").as_deref(), Some("{\"a\": [1]}"));
         assert_eq!(read(b"").as_deref(), Some(""));

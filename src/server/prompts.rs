@@ -12,7 +12,9 @@ use super::rounds::{missing_capability, visit_required};
 use super::tools::{internal_error, invalid_params, stopped};
 use super::{Handled, Incoming, Server, truncated};
 use crate::auth::Shelf;
-use crate::catalog::{Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput};
+use crate::catalog::{
+    InvalidArguments, Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput,
+};
 use crate::net::ShareKey;
 use crate::protocol::message;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
@@ -40,6 +42,13 @@ impl Server {
         };
         caller.names(entry.operation);
         let definition = entry.prompt.definition();
+        if let Some(path) = request.params.repeated_argument(request.params.arguments) {
+            let repeated = InvalidArguments::repeated(&path);
+            return Err(invalid_params(
+                request.id,
+                &format!("arguments: {repeated}"),
+            ));
+        }
         let arguments = read_arguments(request.params.arguments, definition)
             .map_err(|problem| invalid_params(request.id, &problem))?;
         let asking = self.asking(caller, incoming.body, request)?;

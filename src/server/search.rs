@@ -71,6 +71,18 @@ pub(super) struct Meant<'r> {
     pub(super) is_direct: bool,
 }
 
+/// The tool that a call by way of `call_tool` is about, with its arguments. `None` if it is no such call, or names none.
+pub(super) fn called_tool<'r>(
+    name: &str,
+    arguments: Option<&'r str>,
+) -> Option<(Cow<'r, str>, Option<&'r str>)> {
+    if name != CALL {
+        return None;
+    }
+    let called: Called<'r> = serde_json::from_str(arguments?).ok()?;
+    Some((called.name, called.arguments.map(RawValue::get)))
+}
+
 impl Search {
     /// `None` if it is never needed.
     pub(super) fn new<'d>(

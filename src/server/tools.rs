@@ -16,8 +16,8 @@ use super::tasks::TaskCall;
 use super::{Caller, Handled, Headers, Incoming, Server, ValidationErrors, stateless, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
-    Arguments, CallContext, CatalogTool, Output, OutputContent, TaskSupport, ToolError,
-    ToolErrorKind,
+    Arguments, CallContext, CatalogTool, InvalidArguments, Output, OutputContent, TaskSupport,
+    ToolError, ToolErrorKind,
 };
 use crate::limit::{LARGE_BYTES, ToolLimits};
 use crate::net::ShareKey;
@@ -237,6 +237,21 @@ impl Server {
             let all: Vec<_> = scopes.iter().chain(&*required).cloned().collect();
             check_scopes(caller, request.id, &all)?;
         }
+        let refused = |invalid: InvalidArguments| {
+            let writer = ResultWriter {
+                generation,
+                entry,
+                id: request.id,
+                revision: caller.revision,
+                server: self,
+                share: None,
+            };
+            writer.failure(&invalid.into())
+        };
+        // Before anybody reads them: another reader might take the other one.
+        if let Some(path) = request.params.repeated_argument(meant.arguments) {
+            return Err(refused(InvalidArguments::repeated(&path)));
+        }
         if !caller.revision.has_sessions()
             && meant.is_direct
             && let Some(headers) = &incoming.headers
@@ -251,17 +266,7 @@ impl Server {
             }
             Some(_) => return Err(invalid_params(request.id, "arguments is an object")),
         };
-        let arguments = entry.check(arguments).map_err(|invalid| {
-            let writer = ResultWriter {
-                generation,
-                entry,
-                id: request.id,
-                revision: caller.revision,
-                server: self,
-                share: None,
-            };
-            writer.failure(&invalid.into())
-        })?;
+        let arguments = entry.check(arguments).map_err(refused)?;
         let limits = self
             .limits
             .call(&name)

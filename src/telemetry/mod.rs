@@ -12,6 +12,7 @@ mod config;
 mod export;
 mod histogram;
 mod instruments;
+mod legible;
 mod life;
 mod metrics;
 mod names;
@@ -40,6 +41,9 @@ pub(crate) use export::Export;
 #[cfg(feature = "cli")]
 pub(crate) use export::{Reached, examine_export};
 pub(crate) use instruments::*;
+#[cfg(feature = "cli")]
+pub(crate) use legible::is_misleading;
+pub(crate) use legible::legible_json;
 pub(crate) use life::Gate;
 pub(crate) use life::{BackendCounts, Life, Phase};
 pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
@@ -49,7 +53,7 @@ pub(crate) use process::memory_bytes;
 pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
 pub(crate) use reasons::{Reason, Refusals};
 pub(crate) use records::{Record, are_sent as records_are_sent, send as send_record};
-pub(crate) use redact::{Redaction, is_named_like_a_secret, secret_properties};
+pub(crate) use redact::{Redaction, is_named_like_a_secret, omitted, secret_properties};
 pub(crate) use trace::{
     Carried, Propagation, enter as enter_trace, of_headers as trace_of_headers,
     of_meta as trace_of_meta,

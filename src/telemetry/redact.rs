@@ -105,7 +105,8 @@ pub(crate) fn is_named_like_a_secret(name: &str) -> bool {
     SECRET.iter().any(|secret| plain.contains(secret)) || plain == "pin" || plain == "auth"
 }
 
-fn omitted(json: &str) -> Value {
+/// What is shown instead of arguments: how large they are.
+pub(crate) fn omitted(json: &str) -> Value {
     json!({ "omitted_bytes": json.len() })
 }
 

@@ -230,6 +230,54 @@ fn what_the_rules_hide_is_recorded_as_denied_with_the_rule() {
     );
 }
 
+#[test]
+fn a_call_by_way_of_call_tool_is_recorded_as_one_of_the_tool_that_is_executed() {
+    /// Has a secret that only its schema tells.
+    #[tool]
+    async fn unlock(#[schemars(extend("writeOnly" = true))] phrase: String) -> String {
+        let _ = phrase;
+        "open".to_owned()
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("audit.jsonl");
+    let server = Serve::new()
+        .tool(echo)
+        .tool(hidden)
+        .tool(unlock)
+        .configured(with_keys)
+        .configured(|c| {
+            c.server.search.above = Some(1);
+            c.audit.file = Some(file.clone());
+            c.audit.arguments = true;
+            c.policy.rules = vec![
+                rule("all", Effect::Allow, &["*"]),
+                rule("not for ci", Effect::Deny, &["hidden"]),
+            ];
+        })
+        .start();
+    let call = |arguments: Value| {
+        let call = Stateless::call("call_tool", arguments);
+        call.and("authorization", &bearer(CI)).send(&server);
+    };
+    call(json!({"name": "unlock", "arguments": {"phrase": "canary"}}));
+    call(json!({"name": "hidden"}));
+    call(json!({"name": "nothing", "arguments": {}}));
+    call(json!({"arguments": {}}));
+    drop(server);
+    let text = std::fs::read_to_string(file).expect("a file");
+    let records = text.lines().map(serde_json::from_str::<Value>);
+    let records: Vec<_> = records.map(|record| record.expect("an object")).collect();
+    assert!(!text.contains("canary"), "{text}");
+    for (record, expected) in records[1..].iter().zip([
+        json!({"outcome": "ok", "tool": "unlock", "via": "call_tool", "rule": "all", "arguments": {"phrase": "[redacted]"}}),
+        json!({"outcome": "denied", "tool": "hidden", "via": "call_tool", "rule": "not for ci", "reason": "policy"}),
+        json!({"outcome": "refused", "tool": "nothing", "via": "call_tool", "reason": "tool"}),
+        json!({"tool": "call_tool", "via": null}),
+    ]) {
+        assert_says(record, expected);
+    }
+}
+
 fn rule(name: &str, effect: Effect, tools: &[&str]) -> RuleConfig {
     let mut rule: RuleConfig = serde_json::from_value(json!({"effect": "allow"})).expect("a rule");
     rule.name = Some(name.to_owned());

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::question::{Answer, Draft, Question, QuestionKind};
 use super::{AskError, Form};
-use crate::catalog::{CallContext, located, strict};
+use crate::catalog::{CallContext, in_words, located, strict};
 use crate::protocol::ClientAbility;
 
 /// What a person has made of a question.
@@ -328,7 +328,7 @@ fn outcome(answer: &Answer) -> Result<Elicited<Option<Map<String, Value>>>, Stri
         Cancel,
     }
     let result: ElicitResult = strict::from_str(&answer.json)
-        .map_err(|e| format!("no result of elicitation/create: {e}"))?;
+        .map_err(|e| format!("not a valid result of elicitation/create: {}", in_words(&e)))?;
     Ok(match result.action {
         Action::Accept => Elicited::Accepted(result.content),
         Action::Decline => Elicited::Declined,

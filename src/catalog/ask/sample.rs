@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::AskError;
 use super::question::{Draft, Question, QuestionKind};
-use crate::catalog::{CallContext, strict};
+use crate::catalog::{CallContext, in_words, strict};
 use crate::protocol::{ClientAbility, Root, SamplingRequest, SamplingResult};
 
 /// A message of the client's model, asked for when it is awaited. See [`CallContext::sample`].
@@ -71,7 +71,10 @@ impl Future for Sample<'_> {
         self.0.poll(cx).map(|answer| {
             let answer = answer?;
             strict::from_str(&answer.json).map_err(|e| {
-                let problem = format!("no result of sampling/createMessage: {e}");
+                let problem = format!(
+                    "not a valid result of sampling/createMessage: {}",
+                    in_words(&e)
+                );
                 self.0.refuse(&answer, problem)
             })
         })
@@ -91,7 +94,7 @@ impl Future for Roots<'_> {
             match strict::from_str::<ListRootsResult>(&answer.json) {
                 Ok(result) => Ok(result.roots),
                 Err(e) => {
-                    let problem = format!("no result of roots/list: {e}");
+                    let problem = format!("not a valid result of roots/list: {}", in_words(&e));
                     Err(self.0.refuse(&answer, problem))
                 }
             }

@@ -13,6 +13,7 @@ mod headers;
 mod http2;
 mod messages;
 mod params;
+mod repeated;
 mod sessions;
 
 use std::fmt::Write as _;
