@@ -37,6 +37,8 @@ use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
 #[cfg(feature = "cli")]
 pub(crate) use binding::tokens;
+#[cfg(all(test, feature = "cli"))]
+pub(crate) use compose::Offering;
 use compose::{Identity, Offers};
 pub use error::{AppError, MainError, Result};
 pub use mounts::MountError;

@@ -16,7 +16,7 @@ use super::{App, AppError, Result, backends};
 use crate::audit::Audit;
 use crate::auth::{Authentication, Gate, Place, Policy, PolicyConfig, PolicyError};
 use crate::catalog::{Catalog, CatalogError};
-use crate::config::{Config, Flags, Loaded, Transport};
+use crate::config::{Config, Flags, Loaded, Transport, check_bound, is_public};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
@@ -92,6 +92,17 @@ impl App {
     /// Whatever is wrong with tools or settings, or an address that is taken.
     pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
         let (config, loaded) = self.take_config()?;
+        let places = self.offers.places.clone();
+        let said = config.clone();
+        self.bind_with(config, loaded)
+            .map_err(|error| error.located(&places, &said))
+    }
+
+    fn bind_with(
+        mut self,
+        mut config: Config,
+        loaded: Option<Loaded>,
+    ) -> std::result::Result<Bound, AppError> {
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
         let mut hooks = std::mem::take(&mut self.hooks);
@@ -159,6 +170,15 @@ impl App {
                 source,
             }
         })?;
+        if let Some(listener) = &listener {
+            if let Some(address) = listener.address() {
+                check_bound(&config, address, &probe, proved)?;
+            }
+            listener.settle(&mut config.http);
+            if is_public(&config) {
+                warn_in_public(&config.http, proved, parts.keys.is_shared());
+            }
+        }
         Ok(Bound {
             server,
             mounts: endpoints,
@@ -185,11 +205,22 @@ impl App {
         Ok(Harness::new(self.server()?))
     }
 
-    /// Goes as far as serving would, but for the address; returns how many tools there are, and how much of what the
-    /// settings name cannot be offered.
+    /// Goes as far as serving would, but for the address. With `offline`, upstream servers and documents at URLs are left out.
     #[cfg(feature = "cli")]
-    pub(crate) fn check(mut self) -> std::result::Result<(usize, usize), AppError> {
+    pub(crate) fn check(mut self, offline: bool) -> std::result::Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
+        let places = self.offers.places.clone();
+        let said = config.clone();
+        self.check_with(config, offline)
+            .map_err(|error| error.located(&places, &said))
+    }
+
+    #[cfg(feature = "cli")]
+    fn check_with(
+        mut self,
+        mut config: Config,
+        offline: bool,
+    ) -> std::result::Result<Checked, AppError> {
         let mounts = mounts::places(&config, &self.beside)?;
         let place = Place {
             name: &config.server.name,
@@ -201,8 +232,45 @@ impl App {
         let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
-        let server = self.config(config).server()?;
-        Ok((server.tool_count(), server.refusals().len()))
+        if is_public(&config) {
+            let proved = self.proved || config.auth.proves_anything();
+            warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
+        }
+        let mut left_out = Vec::new();
+        if offline {
+            left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
+            config.sources.retain(|source| {
+                let is_far = source
+                    .openapi
+                    .as_ref()
+                    .is_some_and(|openapi| openapi.document.contains("://"));
+                if is_far {
+                    left_out.push(source.name.clone());
+                }
+                !is_far
+            });
+            self.offers.leaves_out = !left_out.is_empty();
+        }
+        // Whoever does not wait for them at start does so here, where nobody is waiting to call.
+        if config.upstreams_wait_seconds == Some(0) {
+            config.upstreams_wait_seconds = None;
+        }
+        self.offers.reach(&config)?;
+        let upstreams = self.offers.upstreams.clone();
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        let server = self.build(&config, telemetry)?.server;
+        let refused = server.refusals().into_iter().map(|refused| refused.place);
+        let awaited = upstreams.map(|upstreams| upstreams.awaited());
+        let awaited = awaited.into_iter().flatten();
+        let generation = server.generation();
+        Ok(Checked {
+            tools: server.tool_count(),
+            offers_nothing: generation.catalog.offers_nothing(),
+            missing: refused
+                .chain(awaited.map(|name| format!("upstreams.{name}")))
+                .collect(),
+            left_out,
+        })
     }
 
     pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
@@ -252,6 +320,9 @@ impl App {
                 (loaded.config.clone(), Some(loaded))
             }
         };
+        if let Some(loaded) = &loaded {
+            self.offers.places.are_in(loaded);
+        }
         self.identity.apply(&mut config);
         Ok((config, loaded))
     }
@@ -277,15 +348,9 @@ impl App {
         let gathered = self.offers.gather(config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
         let extent = self.offers.extent(&gathered);
-        tell_of_refused(&catalog, extent)?;
+        tell_of_refused(&catalog, extent, &self.offers.places)?;
         check_verbs(&config.server, &catalog)?;
         let proved = self.proved || config.auth.proves_anything();
-        if config.transport == Transport::Http
-            && !config.http.host.is_loopback()
-            && config.http.unix_socket.is_none()
-        {
-            warn_in_public(&config.http, proved, keys.is_shared());
-        }
         let limited = config.limits.tools.keys();
         let is_missing = |tool: &str| extent == Extent::Whole && catalog.tool(tool).is_none();
         for tool in limited.filter(|tool| is_missing(tool)) {
@@ -348,6 +413,19 @@ impl App {
             parts,
         })
     }
+}
+
+/// What a server with a configuration would offer.
+#[cfg(feature = "cli")]
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) tools: usize,
+    /// There is no tool, no resource and no prompt.
+    pub(crate) offers_nothing: bool,
+    /// What is configured and cannot be offered, by where it is configured.
+    pub(crate) missing: Vec<String>,
+    /// What was not looked at.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// The state, and whether others have it too.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use crate::auth::Policy;
 use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
 };
-use crate::config::{Config, ConfigError, Finding};
+use crate::config::{Config, ConfigError, Finding, Loaded};
 use crate::environment::Probe;
 use crate::net;
 use crate::seal::KeyRing;
@@ -51,6 +52,25 @@ pub(super) struct Offers {
     pub(super) tokens: Tokens,
     /// Those of the settings that the server started with.
     pub(super) upstreams: Option<Arc<Upstreams>>,
+    /// Something that is configured was left out, so that rules may be for what is not there.
+    pub(super) leaves_out: bool,
+    pub(super) places: Places,
+}
+
+/// Where settings were said, for messages about them.
+#[derive(Clone, Default)]
+pub(super) struct Places(Arc<ArcSwapOption<Loaded>>);
+
+impl Places {
+    /// Looks settings up in these from now on.
+    pub(super) fn are_in(&self, loaded: &Loaded) {
+        self.0.store(Some(Arc::new(loaded.clone())));
+    }
+
+    /// A file, line and column, or a variable; `None` if nobody said it, or it is no setting.
+    pub(super) fn of(&self, setting: &str) -> Option<String> {
+        self.0.load().as_ref()?.place(setting)
+    }
 }
 
 /// How much of what there will be a catalog has.
@@ -70,6 +90,8 @@ pub(super) struct Gathered {
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
     skills: Vec<Skill>,
+    /// Built-in toolsets, by their names.
+    toolsets: Vec<(String, Offered)>,
     sources: Vec<Collected>,
     mounted: Vec<(String, Offered)>,
 }
@@ -82,12 +104,10 @@ impl Gathered {
 
     /// With what sources offered before that are still configured alike, as far as nothing of them can be had now.
     fn or_stay(mut self, sources: &[SourceConfig], before: &Current) -> Self {
+        // Compared as they are: serialized, all secrets are alike.
         let known = |config: &SourceConfig| {
             let mut all = before.config.sources.iter();
-            let written = serde_json::to_value(config).ok()?;
-            let place = all.position(|known| {
-                serde_json::to_value(known).is_ok_and(|known| known == written)
-            })?;
+            let place = all.position(|known| known == config)?;
             before.gathered.sources.get(place)
         };
         let fresh = std::mem::take(&mut self.sources).into_iter().zip(sources);
@@ -137,7 +157,7 @@ impl Offers {
     /// How much of what there will be is known.
     pub(super) fn extent(&self, gathered: &Gathered) -> Extent {
         match &self.upstreams {
-            _ if gathered.awaits_some() => Extent::Part,
+            _ if self.leaves_out || gathered.awaits_some() => Extent::Part,
             Some(upstreams) if upstreams.are_awaited() || upstreams.may_come() => Extent::Part,
             Some(upstreams) if !upstreams.are_known() => Extent::WithoutSome,
             _ => Extent::Whole,
@@ -151,6 +171,7 @@ impl Offers {
             resources: self.resources.clone(),
             prompts: self.prompts.clone(),
             skills: self.skills.clone(),
+            toolsets: Vec::new(),
             sources: Vec::new(),
             mounted: Vec::new(),
         };
@@ -165,12 +186,16 @@ impl Offers {
                 "the toolset is off: add {toolset} to toolsets, or take its settings away"
             );
         }
-        for toolset in &config.toolsets {
-            let toolset = builtin(toolset, &grounds)?;
-            gathered.tools.extend(toolset.tools);
-            gathered.resources.extend(toolset.resources);
-            gathered.prompts.extend(toolset.prompts);
+        for name in &config.toolsets {
+            let toolset = builtin(name, &grounds)?;
             gathered.skills.extend(toolset.skills);
+            let offered = Offered {
+                tools: toolset.tools,
+                resources: toolset.resources,
+                prompts: toolset.prompts,
+                ..Offered::default()
+            };
+            gathered.toolsets.push((name.clone(), offered));
         }
         gathered.sources = offered(&config.sources, &self.tokens)?;
         gathered.mounted = self.ask()?;
@@ -247,8 +272,12 @@ impl Offers {
     pub(super) fn catalog(&self, gathered: Gathered) -> Result<Catalog, AppError> {
         let mut catalog = Catalog::new(gathered.tools)?
             .with_resources(gathered.resources)?
-            .with_prompts(gathered.prompts)?
-            .with_skills(gathered.skills)?;
+            .with_prompts(gathered.prompts)?;
+        // Two toolsets, or a toolset and a source, that have something of one name do not keep each other from being served.
+        for (name, offered) in gathered.toolsets {
+            catalog = catalog.with_toolset(&name, offered);
+        }
+        let mut catalog = catalog.with_skills(gathered.skills)?;
         let around = |offered: Offered| match &self.artifacts {
             Some(artifacts) => artifacts.around(offered),
             None => offered,
@@ -297,8 +326,12 @@ fn unusable(error: ArtifactError) -> AppError {
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless there may be more soon.
-pub(super) fn tell_of_refused(catalog: &Catalog, extent: Extent) -> Result<(), AppError> {
-    tell(catalog.refused());
+pub(super) fn tell_of_refused(
+    catalog: &Catalog,
+    extent: Extent,
+    places: &Places,
+) -> Result<(), AppError> {
+    tell(catalog.refused(), places);
     match catalog.refused().first() {
         Some(refused) if extent != Extent::Part && catalog.offers_nothing() => {
             Err(AppError::NothingOffered(refused.clone()))
@@ -307,11 +340,12 @@ pub(super) fn tell_of_refused(catalog: &Catalog, extent: Extent) -> Result<(), A
     }
 }
 
-fn tell<'r>(refused: impl IntoIterator<Item = &'r Refused>) {
+fn tell<'r>(refused: impl IntoIterator<Item = &'r Refused>, places: &Places) {
     for refused in refused {
         tracing::error!(
             source = refused.source,
             place = refused.place,
+            at = places.of(&refused.place),
             "not offered: {}",
             refused.problem
         );
@@ -338,6 +372,45 @@ impl Identity {
         }
         if config.server.instructions.is_none() {
             config.server.instructions.clone_from(&self.instructions);
+        }
+    }
+}
+
+/// What a server offers, for people.
+#[derive(Debug, Default)]
+pub(crate) struct Offering {
+    /// Toolsets, sources and upstream servers of which something is offered.
+    names: Vec<String>,
+    /// How many sources and upstream servers offer nothing, in words.
+    missing: Vec<String>,
+}
+
+impl Offering {
+    /// In a few words: `3 tools (demo, weather); 1 of 2 sources cannot be offered, see above`.
+    #[cfg(feature = "cli")]
+    pub(crate) fn in_words(&self, tools: usize) -> String {
+        let mut text = match tools {
+            1 => "1 tool".to_owned(),
+            _ => format!("{tools} tools"),
+        };
+        if !self.names.is_empty() {
+            text.push_str(&format!(" ({})", self.names.join(", ")));
+        }
+        if !self.missing.is_empty() {
+            let joint = if self.names.is_empty() { ": " } else { "; " };
+            let missing = self.missing.join(" and ");
+            text.push_str(&format!("{joint}{missing} cannot be offered, see above"));
+        }
+        text
+    }
+
+    /// One that offers what these are the names of, and nothing is missing.
+    #[cfg(all(test, feature = "cli"))]
+    pub(crate) fn of(names: &[&str], missing: &[&str]) -> Self {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Self {
+            names: owned(names),
+            missing: owned(missing),
         }
     }
 }
@@ -398,7 +471,7 @@ impl Composer {
             let gathered = gathered.or_stay(&config.sources, &composer.current());
             let catalog = composer.offers.catalog(gathered.clone())?;
             let extent = composer.offers.extent(&gathered);
-            tell_of_refused(&catalog, extent)?;
+            tell_of_refused(&catalog, extent, &composer.offers.places)?;
             check_verbs(&config.server, &catalog)?;
             // What is wrong is found out before anything is changed.
             let policy = policy_for(&config.policy, &catalog, extent)?;
@@ -423,6 +496,36 @@ impl Composer {
                 composer.again();
             }))
         })
+    }
+
+    /// Has messages say where settings are by these.
+    pub(super) fn places_are_in(&self, loaded: &Loaded) {
+        self.offers.places.are_in(loaded);
+    }
+
+    /// What is offered, and how much is not.
+    pub(super) fn offering(&self) -> Offering {
+        let current = self.current();
+        let toolsets = current.gathered.toolsets.iter();
+        let mut names: Vec<String> = toolsets.map(|(name, _)| name.clone()).collect();
+        let mut missing = Vec::new();
+        let mut count = |what: &str, all: usize, offered: Vec<String>| {
+            if offered.len() < all {
+                missing.push(format!("{} of {all} {what}", all - offered.len()));
+            }
+            names.extend(offered);
+        };
+        let sources = &current.gathered.sources;
+        let offered = sources
+            .iter()
+            .filter(|source| !source.offered.is_empty())
+            .map(|source| source.name.clone());
+        count("sources", sources.len(), offered.collect());
+        if let Some(upstreams) = &self.offers.upstreams {
+            let (offered, all) = upstreams.known_of_all();
+            count("upstreams", all, offered);
+        }
+        Offering { names, missing }
     }
 
     /// Whether a source has to be asked for again.
@@ -502,7 +605,8 @@ impl Composer {
         });
         match composed {
             Ok((refused, prepared)) => {
-                tell(refused.iter().filter(|r| !current.refused.contains(r)));
+                let news = refused.iter().filter(|r| !current.refused.contains(r));
+                tell(news, &self.offers.places);
                 current.refused = refused;
                 self.install(prepared);
             }
@@ -566,5 +670,34 @@ impl Composer {
 impl fmt::Debug for Composer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Composer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_what_is_offered_and_how_much_is_not() {
+        for (names, missing, tools, expected) in [
+            (&["demo"][..], &[][..], 7, "7 tools (demo)"),
+            (&["demo", "a"], &[], 1, "1 tool (demo, a)"),
+            (&[], &[], 0, "0 tools"),
+            (
+                &[],
+                &["3 of 3 upstreams"],
+                0,
+                "0 tools: 3 of 3 upstreams cannot be offered, see above",
+            ),
+            (
+                &["a"],
+                &["1 of 2 sources", "1 of 1 upstreams"],
+                1,
+                "1 tool (a); 1 of 2 sources and 1 of 1 upstreams cannot be offered, see above",
+            ),
+        ] {
+            let offering = Offering::of(names, missing);
+            assert_eq!(offering.in_words(tools), expected);
+        }
     }
 }

@@ -5,11 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::compose::Places;
 use super::mounts::MountError;
 use crate::audit::AuditError;
 use crate::auth::{AuthSetupError, PolicyError};
 use crate::catalog::{CatalogError, Refused};
-use crate::config::ConfigError;
+use crate::config::{Config, ConfigError};
 use crate::seal::KeyError;
 use crate::source::{TokensError, ToolsetError, UpstreamError};
 use crate::state::OpenStateError;
@@ -104,6 +105,14 @@ pub enum AppError {
         #[source]
         source: io::Error,
     },
+    /// A setting cannot be used, and where it was said.
+    #[error("{place}: {error}")]
+    At {
+        /// The file, line and column, or the variable.
+        place: String,
+        /// What is wrong.
+        error: Box<Self>,
+    },
     /// The system refused something.
     #[error("the system refused what the server needs")]
     Io(#[from] io::Error),
@@ -129,13 +138,22 @@ impl fmt::Debug for MainError {
 
 impl fmt::Display for MainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = std::error::Error::source(&self.0);
+        let mut error = &self.0;
+        while let AppError::At {
+            place,
+            error: inner,
+        } = error
+        {
+            write!(f, "{place}: ")?;
+            error = inner;
+        }
+        write!(f, "{error}")?;
+        let mut source = std::error::Error::source(error);
         while let Some(error) = source {
             write!(f, ": {error}")?;
             source = error.source();
         }
-        match self.0.advice() {
+        match error.advice() {
             Some(advice) => write!(f, "; {advice}"),
             None => Ok(()),
         }
@@ -143,6 +161,31 @@ impl fmt::Display for MainError {
 }
 
 impl AppError {
+    /// Says where the setting was said that it is about, if that is known.
+    pub(super) fn located(self, places: &Places, config: &Config) -> Self {
+        let setting = match &self {
+            Self::Tls(TlsError::File { setting, .. }) => Some(*setting),
+            Self::Audit(AuditError::Open { .. } | AuditError::NoFile { .. }) => Some("audit.file"),
+            Self::BindFile { .. } => Some("http.unix_socket"),
+            Self::Toolset(ToolsetError::Setting { setting, .. }) => Some(setting.as_str()),
+            Self::Auth(AuthSetupError::Read { path, .. } | AuthSetupError::Line { path, .. }) => {
+                let is_file = config.auth.api_keys_file.as_ref() == Some(path);
+                Some(match is_file {
+                    true => "auth.api_keys_file",
+                    false => "auth.api_keys_dir",
+                })
+            }
+            _ => None,
+        };
+        match setting.and_then(|setting| places.of(setting)) {
+            Some(place) => Self::At {
+                place,
+                error: Box::new(self),
+            },
+            None => self,
+        }
+    }
+
     /// What to do about it, where the error's own words do not say so.
     fn advice(&self) -> Option<&'static str> {
         let source = match self {

@@ -58,7 +58,7 @@ impl App {
         let gathered = self.offers.gather(&config)?;
         let catalog = self.offers.catalog(gathered.clone())?;
         let extent = self.offers.extent(&gathered);
-        tell_of_refused(&catalog, extent)?;
+        tell_of_refused(&catalog, extent, &self.offers.places)?;
         policy_for(&config.policy, &catalog, extent)?;
         Ok(Rules {
             policy: Policy::build(&config.policy)?,

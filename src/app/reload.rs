@@ -147,6 +147,7 @@ impl Reloader {
 
     fn try_reload(&mut self) -> Result<(), AppError> {
         let loaded = self.current.read_again(&Probe::real())?;
+        self.composer.places_are_in(&loaded);
         let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
         let commits = commits.collect::<Result<Vec<_>, _>>()?;
         let changed = self.current.changes(&loaded);
@@ -239,8 +240,17 @@ pub(super) fn limits_hook(server: &Arc<Server>) -> Hook {
 pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
     Box::new(move |config| match keys.clone() {
         Some(keys) => {
-            let changed = ApiKeys::new(&config.auth)?;
-            Ok(Box::new(move || keys.take_on(changed)))
+            let changed = keys.changed(&config.auth)?;
+            Ok(Box::new(move || {
+                if changed.is_empty() {
+                    tracing::error!(
+                        setting = "auth.api_keys",
+                        "no API key is left: every API key is rejected (401) until one is added; make one with \
+                         `longshore key new`. Without a key the server may not start again"
+                    );
+                }
+                keys.take_on(changed);
+            }))
         }
         None => {
             let are_wanted = !config.auth.api_keys.is_empty();

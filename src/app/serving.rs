@@ -73,6 +73,12 @@ impl Bound {
         &self.server.telemetry().metrics
     }
 
+    /// What it offers, for people.
+    #[cfg(feature = "cli")]
+    pub(crate) fn offering(&self) -> String {
+        self.composer.offering().in_words(self.tool_count())
+    }
+
     /// How many tools it serves.
     pub fn tool_count(&self) -> usize {
         self.server.tool_count()

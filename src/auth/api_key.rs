@@ -17,6 +17,7 @@ use super::principal::Facts;
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
 use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
+use crate::environment::SAMPLES;
 
 /// Longest key that there can be.
 const KEY_MAX_BYTES: usize = 512;
@@ -50,6 +51,16 @@ impl KeyHash {
     ///
     /// What is wrong with it, without repeating it.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let hash = Self::read(text)?;
+        if SAMPLES.iter().any(|sample| Self::of(sample) == hash) {
+            return Err(
+                "it is a sample from the documentation, which everybody knows; make a key with `longshore key new`",
+            );
+        }
+        Ok(hash)
+    }
+
+    fn read(text: &str) -> Result<Self, &'static str> {
         if let Some(digits) = text.strip_prefix(HASH_PREFIX) {
             return HEXLOWER_PERMISSIVE
                 .decode(digits.as_bytes())
@@ -134,23 +145,36 @@ impl fmt::Debug for Table {
 impl ApiKeys {
     /// Reads keys from wherever the configuration says that they are.
     pub(crate) fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
+        let keys = Self::read_from(config, (&config.api_keys_file, &config.api_keys_dir))?;
+        if keys.is_empty() {
+            return Err(AuthSetupError::NoKeys);
+        }
+        Ok(keys)
+    }
+
+    /// The keys that a changed configuration has, to be [taken on](Self::take_on). There may be none, since a key that is
+    /// taken away has to be revoked even if it is the last one. The file and the folder are those of the start.
+    pub(crate) fn changed(&self, config: &AuthConfig) -> Result<Self, AuthSetupError> {
+        Self::read_from(config, (&self.file, &self.folder))
+    }
+
+    fn read_from(
+        config: &AuthConfig,
+        (file, folder): (&Option<PathBuf>, &Option<PathBuf>),
+    ) -> Result<Self, AuthSetupError> {
         let fixed = config.api_keys.iter().map(Holder::configured);
         let keys = Self {
             key_bytes: config.key_bytes.min(KEY_MAX_BYTES),
             fixed: ArcSwap::from_pointee(fixed.collect::<Result<_, _>>()?),
-            file: config.api_keys_file.clone(),
-            folder: config.api_keys_dir.clone(),
+            file: file.clone(),
+            folder: folder.clone(),
             implied: ArcSwap::from_pointee(Implied::new(&config.implied_scopes)),
             table: ArcSwap::default(),
             seen: Mutex::default(),
             changes: Changes::default(),
         };
         let read = keys.read()?;
-        let table = keys.table_of(&read)?;
-        if table.0.is_empty() {
-            return Err(AuthSetupError::NoKeys);
-        }
-        keys.table.store(Arc::new(table));
+        keys.table.store(Arc::new(keys.table_of(&read)?));
         *keys.seen.lock().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(keys)
     }
@@ -159,6 +183,11 @@ impl ApiKeys {
     pub(super) fn noting(mut self, changes: Changes) -> Self {
         self.changes = changes;
         self
+    }
+
+    /// Returns true if there is no key, so that nobody is let in by one.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.load().0.is_empty()
     }
 
     /// Whether keys may change while the server runs.
@@ -194,6 +223,12 @@ impl ApiKeys {
                     keys = table.0.len(),
                     "API keys have changed and were read again"
                 );
+                if table.0.is_empty() {
+                    tracing::error!(
+                        setting = "auth.api_keys_file",
+                        "no API key is left: every API key is rejected (401) until one is added"
+                    );
+                }
                 self.replace(table);
                 *seen = read;
             }

@@ -164,20 +164,77 @@ impl ClientCertificate {
         }
     }
 
-    /// All names that the certificate says, of whatever kind.
-    pub(super) fn all_names(&self) -> impl Iterator<Item = &str> {
-        let fixed = [
-            Some(self.subject()),
-            self.common_name(),
-            Some(self.fingerprint()),
-        ];
-        fixed
-            .into_iter()
-            .flatten()
-            .chain(self.dns_names())
-            .chain(self.uris())
-            .chain(self.emails())
+    /// Returns true if one of its names of a kind fits.
+    fn has(&self, kind: CertificateName, names: &GlobSet) -> bool {
+        let any = |all: &[Box<str>]| all.iter().any(|name| names.is_match(&**name));
+        match kind {
+            CertificateName::Uri => any(&self.uris),
+            CertificateName::Dns => any(&self.dns),
+            CertificateName::Email => any(&self.emails),
+            CertificateName::CommonName
+            | CertificateName::Subject
+            | CertificateName::Fingerprint => {
+                self.name(kind).is_some_and(|name| names.is_match(name))
+            }
+        }
     }
+}
+
+/// Names of certificates, each with its kind: `uri:spiffe://example.org/*`, `dns:proxy.example.com`.
+///
+/// The kind is part of the name, since who issues certificates does not check all kinds alike: a holder may choose its common
+/// name, and be given no URI.
+#[derive(Debug)]
+pub(super) struct CertificatePatterns(Vec<(CertificateName, GlobSet)>);
+
+impl CertificatePatterns {
+    /// `None` if there are none.
+    pub(super) fn read(setting: &str, patterns: &[String]) -> Result<Option<Self>, AuthSetupError> {
+        let kinds = CertificateName::ALL.into_iter();
+        let mut sorted: Vec<(CertificateName, Vec<String>)> =
+            kinds.map(|(_, kind)| (kind, Vec::new())).collect();
+        for pattern in patterns {
+            let known = pattern.split_once(':').and_then(|(word, name)| {
+                let (_, kind) = CertificateName::ALL
+                    .iter()
+                    .find(|(known, _)| *known == word)?;
+                Some((*kind, name)).filter(|(_, name)| !name.is_empty())
+            });
+            let Some((kind, name)) = known else {
+                return Err(AuthSetupError::CertificateKind {
+                    setting: setting.to_owned(),
+                    name: pattern.clone(),
+                });
+            };
+            let names = sorted.iter_mut().filter(|(known, _)| *known == kind);
+            names.for_each(|(_, names)| names.push(name.to_owned()));
+        }
+        let mut all = Vec::new();
+        for (kind, names) in sorted {
+            if let Some(globs) = name_globs(setting, &names)? {
+                all.push((kind, globs));
+            }
+        }
+        Ok((!all.is_empty()).then_some(Self(all)))
+    }
+
+    /// Returns true if one of them is a name of the certificate.
+    pub(super) fn fit(&self, certificate: &ClientCertificate) -> bool {
+        self.0
+            .iter()
+            .any(|(kind, names)| certificate.has(*kind, names))
+    }
+}
+
+impl CertificateName {
+    const ALL: [(&'static str, Self); 6] = [
+        ("uri", Self::Uri),
+        ("dns", Self::Dns),
+        ("email", Self::Email),
+        ("common_name", Self::CommonName),
+        ("subject", Self::Subject),
+        ("fingerprint", Self::Fingerprint),
+    ];
 }
 
 fn only(mut names: impl Iterator<Item = Box<str>>) -> Option<Box<str>> {

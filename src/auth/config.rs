@@ -40,9 +40,11 @@ pub struct AuthConfig {
     pub api_keys: Vec<ApiKeyConfig>,
     /// A file of keys, a line for each: name, key or hash, then scopes, and groups with `@` in front. It is read again
     /// when it changes.
+    #[schemars(extend("x-path" = "file"))]
     pub api_keys_file: Option<PathBuf>,
     /// A folder of keys, such as a mounted secret: a file for each name, with a key or a hash in each line. It is read
     /// again when it changes.
+    #[schemars(extend("x-path" = "file"))]
     pub api_keys_dir: Option<PathBuf>,
     /// Bytes of a key that is looked up, 512 at most; at least 64, as those of `longshore key new` have fewer. Default: 512;
     /// beyond: 401.
@@ -103,8 +105,9 @@ pub struct ForwardedConfig {
     pub user_header: Option<String>,
     /// The header with the user's groups, separated by commas. Default: none.
     pub groups_header: Option<String>,
-    /// Names, with `*` and `?` for anything, in the certificates of proxies that are trusted wherever they are: the subject,
-    /// its common name, an alternative name or the fingerprint. Demands `http.tls.client_authorities`. Default: none.
+    /// Names in the certificates of proxies that are trusted wherever they are, each with its kind in front and `*` and `?` for
+    /// anything: `uri:spiffe://example.org/*`, `dns:proxy.example.com`, also `email:`, `common_name:`, `subject:` and
+    /// `fingerprint:`. Demands `http.tls.client_authorities`. Default: none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub certificates: Vec<String>,
 }
@@ -178,6 +181,16 @@ pub enum AuthSetupError {
     /// What should name the holder of a certificate does not.
     #[error("{setting} has {name:?}, which is no name; `*` and `?` stand for anything")]
     CertificateName {
+        /// Where it stands.
+        setting: String,
+        /// What it says instead.
+        name: String,
+    },
+    /// What should name the holder of a certificate does not say by which kind of name.
+    #[error(
+        "{setting} has {name:?}, which does not say what kind of name it is; write uri:, dns:, email:, common_name:, subject: or fingerprint: in front, as in dns:proxy.example.com"
+    )]
+    CertificateKind {
         /// Where it stands.
         setting: String,
         /// What it says instead.

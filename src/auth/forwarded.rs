@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use globset::GlobSet;
 use http::HeaderName;
 
-use super::certificate::name_globs;
+use super::certificate::CertificatePatterns;
 use super::config::{AuthSetupError, ForwardedConfig};
 use super::principal::Facts;
 use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
@@ -23,7 +22,7 @@ pub(crate) struct Forwarded {
     groups: Option<HeaderName>,
     trusted: TrustedProxies,
     /// Names in the certificates of proxies.
-    certificates: Option<GlobSet>,
+    certificates: Option<CertificatePatterns>,
 }
 
 impl Forwarded {
@@ -35,7 +34,8 @@ impl Forwarded {
         let Some(user) = &config.user_header else {
             return Ok(None);
         };
-        let certificates = name_globs("auth.forwarded.certificates", &config.certificates)?;
+        let certificates =
+            CertificatePatterns::read("auth.forwarded.certificates", &config.certificates)?;
         if trusted.is_empty() && certificates.is_none() {
             return Err(AuthSetupError::ForwardedByNobody);
         }
@@ -89,7 +89,7 @@ impl Proof for Forwarded {
         let by_certificate = || {
             let names = self.certificates.as_ref()?;
             let certificate = presented.certificate()?;
-            Some(certificate.all_names().any(|name| names.is_match(name)))
+            Some(names.fit(certificate))
         };
         if !by_address && by_certificate() != Some(true) {
             return Judgement::Absent;

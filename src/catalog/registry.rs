@@ -36,7 +36,21 @@ pub struct Catalog {
     /// What is in the folders of skills, by URI: JSON of a list of resources.
     pub(crate) folders: BTreeMap<String, String>,
     pub(crate) extensions: Extensions,
+    /// Who has added what, in order.
+    owners: Vec<Owner>,
 }
+
+/// Who has added to a catalog, and how much was in it before.
+#[derive(Debug)]
+struct Owner {
+    name: Box<str>,
+    tools: usize,
+    resources: usize,
+    prompts: usize,
+}
+
+/// Before the name of a toolset, where sources are named by their own.
+const TOOLSET: &str = "toolset ";
 
 impl Catalog {
     /// Checks tools and puts them into a catalog.
@@ -151,6 +165,12 @@ impl Catalog {
     #[must_use]
     pub fn with_offered(mut self, source: &str, offered: Offered) -> Self {
         self.refused.extend(offered.refused);
+        self.owners.push(Owner {
+            name: source.into(),
+            tools: self.tools.len(),
+            resources: self.resources.len(),
+            prompts: self.prompts.len(),
+        });
         for tool in offered.tools {
             let place = format!("tool {}", tool.definition().name);
             let added = self.add_tool(tool);
@@ -172,8 +192,57 @@ impl Catalog {
         self
     }
 
+    /// The same for a built-in toolset.
+    #[must_use]
+    pub(crate) fn with_toolset(self, name: &str, offered: Offered) -> Self {
+        self.with_offered(&format!("{TOOLSET}{name}"), offered)
+    }
+
+    /// Says whose a thing is that is there already, and the way out.
+    fn duplicate(&self, source: &str, error: &CatalogError) -> Option<String> {
+        type Begins = fn(&Owner) -> usize;
+        let (what, name, at, begins): (_, _, _, Begins) = match error {
+            CatalogError::Duplicate { name } => {
+                ("tool", name, self.tools.position(name)?, |owner| {
+                    owner.tools
+                })
+            }
+            CatalogError::DuplicateResource { uri } => {
+                let at = self.resources.position(uri)?;
+                ("resource", uri, at, |owner| owner.resources)
+            }
+            CatalogError::DuplicatePrompt { name } => {
+                let at = self.prompts.position(name)?;
+                ("prompt", name, at, |owner| owner.prompts)
+            }
+            _ => return None,
+        };
+        let owner = self.owners.iter().rfind(|owner| begins(owner) <= at);
+        let (owner, is_toolset) = match owner {
+            None => ("the application".to_owned(), false),
+            Some(owner) => match owner.name.strip_prefix(TOOLSET) {
+                Some(_) => (format!("the {}", owner.name), true),
+                None if *owner.name == *source => ("the same source".to_owned(), false),
+                None => (format!("source {:?}", owner.name), false),
+            },
+        };
+        let advice = match (source.starts_with(TOOLSET), is_toolset) {
+            (true, true) => "name only one of the two in toolsets",
+            (true, false) => "take the toolset out of toolsets, or give the other one another name",
+            _ if what == "resource" => "give one of them another URI",
+            _ => "give one of them another name, or its source a prefix",
+        };
+        Some(format!(
+            "{owner} offers a {what} {name:?} already; {advice}"
+        ))
+    }
+
     fn note(&mut self, source: &str, place: String, added: Result<(), CatalogError>) {
         if let Err(error) = added {
+            if let Some(problem) = self.duplicate(source, &error) {
+                self.refused.push(Refused::new(source, place, problem));
+                return;
+            }
             let mut problem = error.to_string();
             let mut cause = std::error::Error::source(&error);
             while let Some(error) = cause {

@@ -88,6 +88,13 @@ pub struct Offered {
     pub refused: Vec<Refused>,
 }
 
+impl Offered {
+    /// Returns true if there is nothing to offer.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty()
+    }
+}
+
 impl fmt::Debug for Offered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offered")

@@ -29,10 +29,24 @@ enum ConfigCommand {
     /// JSON: `"$schema": "./longshore.schema.json"`. TOML: `#:schema ./longshore.schema.json`.
     #[command(verbatim_doc_comment)]
     Schema,
-    /// Say whether a server with these settings would start, and every mistake if not
-    Check(RunArgs),
+    /// Say whether a server with these settings would start and offer all that they name, and every mistake if not
+    ///
+    /// The exit code is 1 if the server would not start, if something that the settings name would not be offered (a
+    /// document that is missing, a tool or source whose name another one has, an upstream server that does not answer
+    /// within upstreams_wait_seconds), or if nothing at all would be offered.
+    Check(CheckArgs),
     /// Print every setting with its value, and where that comes from
     Explain(ExplainArgs),
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// Leave out what needs other machines: upstream servers, and documents at URLs
+    #[arg(long)]
+    offline: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -58,8 +72,8 @@ pub(super) fn config(args: ConfigArgs) -> Result<(), Failure> {
 }
 
 /// Goes as far as serving would, but for the address.
-fn check(args: RunArgs) -> Result<(), Failure> {
-    let loaded = load(args)?;
+fn check(args: CheckArgs) -> Result<(), Failure> {
+    let loaded = load(args.run)?;
     let set = loaded
         .explain()
         .into_iter()
@@ -70,13 +84,27 @@ fn check(args: RunArgs) -> Result<(), Failure> {
         |file| format!("with {}", file.display()),
     );
     output::start_logging(&loaded.config.log, &Probe::real())?;
-    let (tools, refused) = App::new().config(loaded.config).check()?;
-    let refused = match refused {
-        0 => String::new(),
-        refused => format!("; {refused} of what it names cannot be offered, as the log says"),
+    let checked = App::new().loaded(loaded).check(args.offline)?;
+    if !checked.missing.is_empty() {
+        let missing = checked.missing.join(", ");
+        let problem = format!(
+            "the server would start without a part of what the configuration names ({file}), see above: {missing}"
+        );
+        return Err(AppError::Refused(problem).into());
+    }
+    if checked.offers_nothing && checked.left_out.is_empty() {
+        let problem = format!(
+            "the server would start and offer nothing ({file}): name toolsets, sources or upstreams"
+        );
+        return Err(AppError::Refused(problem).into());
+    }
+    let tools = output::counted(checked.tools);
+    let left_out = match checked.left_out.is_empty() {
+        true => String::new(),
+        false => format!("; not looked at: {}", checked.left_out.join(", ")),
     };
     print(&format!(
-        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools} tools{refused})\n"
+        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools}{left_out})\n"
     ))
 }
 

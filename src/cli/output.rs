@@ -119,7 +119,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
 }
 
 /// Says where the server is and how to reach it, at a glance.
-pub(super) fn greet(bound: &Bound, address: SocketAddr, toolsets: &str) {
+pub(super) fn greet(bound: &Bound, address: SocketAddr) {
     let root = root_url(bound.scheme(), address);
     let page = match bound.playground_is_off_because() {
         Some(reason) => Page::Off(reason),
@@ -129,13 +129,7 @@ pub(super) fn greet(bound: &Bound, address: SocketAddr, toolsets: &str) {
     let metrics = bound.admin_address().map(|admin| root_url("http", admin));
     eprintln!(
         "{}",
-        greeting(
-            &root,
-            address,
-            (toolsets, bound.tool_count()),
-            page,
-            metrics
-        )
+        greeting(&root, address, &bound.offering(), page, metrics)
     );
 }
 
@@ -151,12 +145,11 @@ pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
 }
 
 /// The same for a socket in the file system.
-pub(super) fn greet_at_file(path: &std::path::Path, toolsets: &str, tools: usize) {
+pub(super) fn greet_at_file(path: &std::path::Path, offering: &str) {
     let version = env!("CARGO_PKG_VERSION");
-    let tools = counted(tools);
     let path = path.display();
     eprintln!(
-        "\n  Longshore {version} serves {tools} ({toolsets}) at {path}\n\n  \
+        "\n  Longshore {version} serves {offering} at {path}\n\n  \
            try it   curl --unix-socket {path} http://localhost/health\n  \
            stop     Ctrl-C\n"
     );
@@ -185,15 +178,15 @@ enum Page {
 fn greeting(
     root: &str,
     address: SocketAddr,
-    (toolsets, tools): (&str, usize),
+    offering: &str,
     page: Page,
     metrics: Option<String>,
 ) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let tools = counted(tools);
-    let toolsets = match toolsets {
-        "" => String::new(),
-        names => format!(" ({names})"),
+    // What cannot be offered is said behind the address, which people look for.
+    let (offering, missing) = match offering.find([';', ':']) {
+        Some(at) => offering.split_at(at),
+        None => (offering, ""),
     };
     let url = format!("{root}mcp");
     let everywhere = if address.ip().is_unspecified() {
@@ -213,7 +206,7 @@ fn greeting(
     };
     let metrics = metrics.map_or_else(String::new, |admin| format!("  metrics  {admin}metrics\n"));
     format!(
-        "\n  Longshore {version} serves {tools}{toolsets} at {url}\n\n\
+        "\n  Longshore {version} serves {offering} at {url}{missing}\n\n\
          {everywhere}{page}  \
            try it   npx @modelcontextprotocol/inspector@latest --cli {url} --transport http --method tools/list\n  \
            connect  {{\"mcpServers\": {{\"longshore\": {{\"type\": \"http\", \"url\": \"{url}\"}}}}}}\n  \
@@ -223,7 +216,7 @@ fn greeting(
     )
 }
 
-fn counted(tools: usize) -> String {
+pub(super) fn counted(tools: usize) -> String {
     match tools {
         1 => "1 tool".to_owned(),
         _ => format!("{tools} tools"),
@@ -260,7 +253,7 @@ mod tests {
         greeting(
             &root_url("http", address),
             address,
-            ("demo", tools),
+            &crate::app::Offering::of(&["demo"], &[]).in_words(tools),
             page,
             None,
         )
@@ -271,7 +264,7 @@ mod tests {
         let root = "http://127.0.0.1:3000/";
         let address = SocketAddr::from(([127, 0, 0, 1], 3000));
         let admin = Some("http://127.0.0.1:9464/".to_owned());
-        let shown = greeting(root, address, ("demo", 7), Page::Unwanted, admin);
+        let shown = greeting(root, address, "7 tools (demo)", Page::Unwanted, admin);
         assert!(
             shown.contains("\n  metrics  http://127.0.0.1:9464/metrics\n  stop"),
             "{shown}"

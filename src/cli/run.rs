@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::output::{self, Audience};
 use super::{RunArgs, log};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
-use crate::config::{Config, Flags, Loaded, LogFormat, Transport, Watch};
+use crate::config::{Flags, Loaded, LogFormat, Transport, Watch};
 use crate::environment::Probe;
 #[cfg(target_os = "linux")]
 use crate::net;
@@ -71,7 +71,6 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     if command.reload && !over_http {
         tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");
     }
-    let toolsets = named(&loaded.config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -94,10 +93,10 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         match (*audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
-                output::greet(&bound, address, &toolsets);
+                output::greet(&bound, address);
             }
             (Audience::People, None) => match bound.unix_socket() {
-                Some(path) => output::greet_at_file(path, &toolsets, bound.tool_count()),
+                Some(path) => output::greet_at_file(path, &bound.offering()),
                 None => output::greet_over_stdio(bound.tool_count()),
             },
         }
@@ -128,17 +127,6 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         (Ok(_), _) => Ok(()),
         (Err(error), _) => Err(error.into()),
     }
-}
-
-/// What is served, by the names that the settings have for it.
-fn named(config: &Config) -> String {
-    let toolsets = config.toolsets.iter().map(String::as_str);
-    let sources = config.sources.iter().map(|source| &*source.name);
-    let upstreams = config.upstreams.iter().filter(|(_, one)| !one.disabled);
-    let names = toolsets
-        .chain(sources)
-        .chain(upstreams.map(|(name, _)| &**name));
-    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Has a page opened. The server serves, whatever becomes of that.

@@ -1,12 +1,13 @@
 //! What must hold across rooms.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Config, Transport};
+use super::{Config, ConfigError, Transport};
 use crate::auth::{PublicUrl, is_scope};
 use crate::environment::Probe;
 use crate::server::fault_of_mount;
@@ -39,11 +40,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         });
     };
     let http = &config.http;
-    let public = config.transport == Transport::Http
-        && !http.host.is_loopback()
-        && http.unix_socket.is_none();
-    let proved = proved || config.auth.proves_anything();
-    if public && !proved && !http.insecure && !probe.is_in_container() {
+    if is_public(config) && !may_be_public(config, probe, proved) {
         find(
             format!(
                 "http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools",
@@ -369,6 +366,41 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
     findings
 }
 
+/// Returns true if others than this machine reach the server where the settings have it listen.
+pub(crate) fn is_public(config: &Config) -> bool {
+    let http = &config.http;
+    config.transport == Transport::Http
+        && !http.host.to_canonical().is_loopback()
+        && http.unix_socket.is_none()
+}
+
+/// Returns true if others than this machine may reach the server.
+fn may_be_public(config: &Config, probe: &Probe, proved: bool) -> bool {
+    proved || config.auth.proves_anything() || config.http.insecure || probe.is_in_container()
+}
+
+/// Checks the address that the server listens on by now. It is another one than the settings say where a socket was handed
+/// over (`LISTEN_FDS`).
+pub(crate) fn check_bound(
+    config: &Config,
+    bound: SocketAddr,
+    probe: &Probe,
+    proved: bool,
+) -> Result<(), ConfigError> {
+    if bound.ip().to_canonical().is_loopback()
+        || is_public(config)
+        || may_be_public(config, probe, proved)
+    {
+        return Ok(());
+    }
+    Err(ConfigError::Contradictions(vec![Finding {
+        problem: format!(
+            "the socket that was handed over (LISTEN_FDS) listens on {bound}, and nothing proves who calls: anybody who reaches this machine could use the tools"
+        ),
+        advice: "ask callers for a proof (auth.api_keys, with a key from `longshore key new`), have the socket listen on 127.0.0.1 (ListenStream= of the systemd socket unit), or say --insecure (http.insecure = true) if that is what you want".to_owned(),
+    }]))
+}
+
 /// The value of a setting, by its name; parts of which may have dots in them, as names of tools do.
 fn value_of(config: &Config, setting: &str) -> Value {
     let mut value = serde_json::to_value(config).unwrap_or_default();
@@ -489,6 +521,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_address_that_was_handed_over_is_checked_like_one_that_is_configured() {
+        let bound = |address: &str, config: &Config, probe: &Probe| {
+            let address = address.parse().expect("an address");
+            check_bound(config, address, probe, false).map_err(|error| error.to_string())
+        };
+        let mut config = Config::default();
+        let none = Probe::default();
+        for public in [
+            "0.0.0.0:80",
+            "192.0.2.1:80",
+            "[::]:80",
+            "[::ffff:192.0.2.1]:80",
+        ] {
+            let refused = bound(public, &config, &none).expect_err(public);
+            assert!(
+                refused.contains(public) && refused.contains("LISTEN_FDS"),
+                "{refused}"
+            );
+        }
+        for local in ["127.0.0.1:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(bound(local, &config, &none), Ok(()), "{local}");
+        }
+        // A path that is configured says nothing of a socket that was handed over.
+        config.http.unix_socket = Some("/run/mcp.sock".into());
+        assert!(bound("0.0.0.0:80", &config, &none).is_err());
+        config.http.insecure = true;
+        assert_eq!(bound("0.0.0.0:80", &config, &none), Ok(()));
+    }
 
     #[test]
     fn a_share_of_traces_is_a_share() {

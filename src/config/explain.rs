@@ -1,5 +1,7 @@
 //! Every setting's value, and who gave it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 use url::Url;
@@ -35,6 +37,29 @@ impl Loaded {
             self.collect(values, &mut Vec::new(), &mut effective);
         }
         effective
+    }
+
+    /// Every setting with its value, as it is serialized: without masks but those of secrets.
+    pub(super) fn values(&self) -> BTreeMap<Vec<String>, Value> {
+        fn collect(
+            values: &Map<String, Value>,
+            path: &mut Vec<String>,
+            all: &mut BTreeMap<Vec<String>, Value>,
+        ) {
+            for (name, value) in values {
+                path.push(name.clone());
+                match value {
+                    Value::Object(inner) if !inner.is_empty() => collect(inner, path, all),
+                    value => drop(all.insert(path.clone(), value.clone())),
+                }
+                path.pop();
+            }
+        }
+        let mut all = BTreeMap::new();
+        if let Ok(Value::Object(values)) = serde_json::to_value(&self.config) {
+            collect(&values, &mut Vec::new(), &mut all);
+        }
+        all
     }
 
     /// Who gave a setting its value.

@@ -1,19 +1,20 @@
 //! From detectors, a file, the environment and flags to a configuration, with the place of each mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::expand::{Expanded, expand};
 use super::flags::{Flags, flag_values};
 use super::mistake::Mistake;
+use super::schema::PathKind;
 use super::tree::{Content, Node, Origin, parts};
 use super::typed::{mistakes_within, read_as};
 use super::variables::ConfigFile;
 use super::{Config, Reload, check, file, schema, variables};
-use crate::environment::{Environment, Probe};
+use crate::environment::{Environment, MASK, Probe};
 
 /// A configuration, and where each of its values comes from.
 #[derive(Clone, Debug)]
@@ -42,51 +43,73 @@ impl Config {
 }
 
 impl Loaded {
-    /// Reads everything again, as it was read before.
+    /// Reads everything again, as it was read before. A server that asks for credentials goes on asking for them, whatever
+    /// the configuration says by now: that its last API key was taken away is not an error here.
     ///
     /// # Errors
     ///
     /// As for [`read`](Self::read).
     pub fn read_again(&self, probe: &Probe) -> Result<Self, ConfigError> {
-        Self::read(&self.flags, probe)
+        let mut flags = self.flags.clone();
+        flags.proved |= self.config.auth.proves_anything();
+        Self::read(&flags, probe)
     }
 
-    /// The settings that have another value in another configuration, and when that takes effect.
+    /// The settings that have another value in another configuration, and when that takes effect. A setting within a list is
+    /// named by its place: `sources[0].http.auth.bearer`.
     pub fn changes(&self, other: &Self) -> Vec<(String, Reload)> {
-        let by_setting = |loaded: &Self| -> BTreeMap<String, (Value, Reload)> {
-            let explained = loaded.explain().into_iter();
-            explained
-                .map(|one| (one.setting, (one.value, one.reload)))
-                .collect()
-        };
-        let (before, after) = (by_setting(self), by_setting(other));
-        let is_other = |setting: &String| {
-            let value = |all: &BTreeMap<String, (Value, Reload)>| {
-                all.get(setting).map(|(value, _)| value.clone())
-            };
-            value(&before) != value(&after)
-        };
-        // Secrets look alike once they are masked.
-        let is_other_secret = |path: &[String]| {
-            let said = |loaded: &Self| loaded.tree.get(path).map(Node::to_value);
-            said(self) != said(other)
-        };
-        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-        let changed = names.into_iter().filter(|setting| {
-            is_other(setting) || {
-                let path = parts(setting);
-                schema::is_secret(&path) && is_other_secret(&path)
+        let (before, after) = (self.values(), other.values());
+        let settings: BTreeSet<&Vec<String>> = before.keys().chain(after.keys()).collect();
+        let mut changes = Vec::new();
+        for path in settings {
+            let of =
+                |all: &BTreeMap<Vec<String>, Value>| all.get(path).cloned().unwrap_or_default();
+            let name = path.join(".");
+            let (one, two) = (of(&before), of(&after));
+            let mut names = BTreeSet::new();
+            differences(&one, &two, &name, &mut names);
+            // Secrets look alike once they are serialized; what was written does not.
+            if hides(&one) || hides(&two) {
+                differences(&self.written(path), &other.written(path), &name, &mut names);
             }
-        });
-        let reload = |setting: &String| {
-            before
-                .get(setting)
-                .or(after.get(setting))
-                .map(|(_, reload)| *reload)
-        };
-        changed
-            .map(|setting| (setting.clone(), reload(setting).unwrap_or_default()))
-            .collect()
+            if NAMES_MAX < names.len() {
+                names = BTreeSet::from([name]);
+            }
+            let setting = schema::setting(path);
+            let reload = setting.map(|setting| setting.reload).unwrap_or_default();
+            changes.extend(names.into_iter().map(|name| (name, reload)));
+        }
+        changes
+    }
+
+    /// What was written at a path, secrets included; `null` if nothing was.
+    fn written(&self, path: &[String]) -> Value {
+        self.node(path).map(Node::to_value).unwrap_or_default()
+    }
+
+    fn node(&self, path: &[String]) -> Option<&Node> {
+        self.tree.get(path).or_else(|| {
+            let (first, rest) = path.split_first()?;
+            let alias = (first == "upstreams").then(|| self.tree.get(&parts("mcpServers")))??;
+            alias.get(rest)
+        })
+    }
+
+    /// Where a setting was said, as in `longshore.yaml:3:5`, or what is nearest to it on the way there. `None` if nobody said
+    /// it. The name may have places in lists, as in `sources[0].openapi.document`.
+    pub(crate) fn place(&self, setting: &str) -> Option<String> {
+        let path: Vec<_> = setting
+            .split(['.', '[', ']'])
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let node = (1..=path.len())
+            .rev()
+            .find_map(|length| self.node(&path[..length]))?;
+        match &node.origin {
+            Origin::Default | Origin::Detected { .. } => None,
+            origin => Some(origin.describe(self.file.as_deref())),
+        }
     }
 
     /// The files that were read: the configuration, and those with secrets.
@@ -129,6 +152,9 @@ impl Loaded {
             file.remove(&parts("$schema"));
             drop_nulls(&mut file);
             substitute(&mut file, probe, name, &mut mistakes);
+            if let Some(folder) = named.path().and_then(folder_of) {
+                resolve_paths(&mut file, &folder, &mut Vec::new());
+            }
             // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
             let read = read_as::<Config>(&mut file, Some(name));
             let misfits = read.err().into_iter().flatten();
@@ -196,6 +222,44 @@ impl Loaded {
             tree,
             other_files,
         })
+    }
+}
+
+/// How many settings within one are named that have changed; beyond, that one is.
+const NAMES_MAX: usize = 4;
+
+/// Whether a serialized value has a secret in it, which is masked.
+fn hides(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == MASK,
+        Value::Array(items) => items.iter().any(hides),
+        Value::Object(members) => members.values().any(hides),
+        _ => false,
+    }
+}
+
+/// Collects the names of what differs between two values of a setting. Lists are compared item by item if they are lists of
+/// tables and equally long.
+fn differences(one: &Value, two: &Value, name: &str, names: &mut BTreeSet<String>) {
+    match (one, two) {
+        _ if one == two => {}
+        (Value::Object(before), Value::Object(after)) => {
+            let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for key in keys {
+                let of = |all: &Map<String, Value>| all.get(key).cloned().unwrap_or_default();
+                differences(&of(before), &of(after), &format!("{name}.{key}"), names);
+            }
+        }
+        (Value::Array(before), Value::Array(after))
+            if before.len() == after.len() && before.iter().chain(after).all(Value::is_object) =>
+        {
+            for (at, (one, two)) in before.iter().zip(after).enumerate() {
+                differences(one, two, &format!("{name}[{at}]"), names);
+            }
+        }
+        _ => {
+            names.insert(name.to_owned());
+        }
     }
 }
 
@@ -272,6 +336,97 @@ fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Mi
             )),
         }
     });
+}
+
+/// The folder that a file is in, from the root of the file system.
+fn folder_of(file: &Path) -> Option<PathBuf> {
+    let file = std::path::absolute(file).ok()?;
+    file.parent().map(Path::to_owned)
+}
+
+/// Has relative paths begin at the folder of the file that they are written in.
+fn resolve_paths(node: &mut Node, folder: &Path, path: &mut Vec<String>) {
+    let setting = schema::setting(&canonical_names(path));
+    if let Some(setting) = setting
+        && let Some(kind) = setting.path_kind
+    {
+        // A list may be written as one text.
+        if let Content::Leaf(Value::String(text)) = &node.content
+            && setting.default.is_array()
+        {
+            let items = text.split(',').map(|item| {
+                let item = Value::from(item.trim());
+                Node::new(node.origin.clone(), Content::Leaf(item))
+            });
+            node.content = Content::List(items.collect());
+        }
+        return resolve(node, folder, kind);
+    }
+    match &mut node.content {
+        Content::Leaf(_) => {}
+        Content::List(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                path.push(index.to_string());
+                resolve_paths(item, folder, path);
+                path.pop();
+            }
+        }
+        Content::Table(entries) => {
+            for (name, node) in entries {
+                path.push(name.clone());
+                resolve_paths(node, folder, path);
+                path.pop();
+            }
+        }
+    }
+}
+
+/// A path of settings with the names that they have here, where other products have others for them.
+fn canonical_names(path: &[String]) -> Vec<String> {
+    let mut path = path.to_vec();
+    if let Some(first) = path.first_mut()
+        && first == "mcpServers"
+    {
+        "upstreams".clone_into(first);
+    }
+    path
+}
+
+/// The same for one setting, or for each item of a list.
+fn resolve(node: &mut Node, folder: &Path, kind: PathKind) {
+    match &mut node.content {
+        Content::Leaf(Value::String(text)) => {
+            let path = Path::new(&*text);
+            let is_path = match kind {
+                PathKind::File => true,
+                PathKind::Place => !text.contains("://"),
+                // What begins with a placeholder is known only when it is called.
+                PathKind::Program => text.contains('/') && !text.starts_with("{{"),
+            };
+            if is_path && !text.is_empty() && path.is_relative() {
+                // Without needless dots, which only make messages harder to read.
+                let written = path.components();
+                let plain: PathBuf = written.filter(|part| *part != Component::CurDir).collect();
+                let absolute = match plain.as_os_str().is_empty() {
+                    true => folder.to_owned(),
+                    false => folder.join(plain),
+                };
+                if let Some(absolute) = absolute.to_str() {
+                    *text = absolute.to_owned();
+                }
+            }
+        }
+        Content::List(items) => {
+            let count = match kind {
+                PathKind::Program => 1,
+                PathKind::File | PathKind::Place => items.len(),
+            };
+            for item in items.iter_mut().take(count) {
+                resolve(item, folder, kind);
+            }
+        }
+        Content::Leaf(_) | Content::Table(_) => {}
+    }
 }
 
 #[cfg(test)]

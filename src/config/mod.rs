@@ -30,7 +30,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use check::Finding;
-pub(crate) use check::open_to_others;
+pub(crate) use check::{check_bound, is_public, open_to_others};
 pub use error::ConfigError;
 pub use explain::Effective;
 pub use flags::Flags;
@@ -101,6 +101,7 @@ pub struct Config {
     pub upstreams: BTreeMap<String, UpstreamConfig>,
     /// A folder in which it is remembered what upstream servers offer, so that the next start need not ask them. Default:
     /// none, and they are asked at each start.
+    #[schemars(extend("x-path" = "file"))]
     pub upstreams_folder: Option<PathBuf>,
     /// How long a start waits until all upstream servers that are not remembered have said what they offer, in seconds.
     /// Those who have not by then are listed when they do; 0 waits for none. One without which the server does not start

@@ -35,8 +35,21 @@ pub struct Setting {
     pub reload: Reload,
     /// Its value is never shown.
     pub is_secret: bool,
+    /// Which of the texts that it can be are paths; `None` if none are.
+    pub(super) path_kind: Option<PathKind>,
     /// Values with a meaning, and what that is.
     pub choices: Vec<(String, String)>,
+}
+
+/// Which texts of a setting are paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathKind {
+    /// All of them.
+    File,
+    /// All but URLs.
+    Place,
+    /// A program that is named with its folder, and not looked up in `PATH`; in a list, the first of its texts.
+    Program,
 }
 
 /// A table of settings.
@@ -49,6 +62,9 @@ pub(super) struct Section {
 
 /// The mark of settings that take effect without a restart, in the schemas of the types.
 const RELOAD: &str = "x-reload";
+
+/// The mark of settings that hold paths, in the schemas of the types.
+const PATH: &str = "x-path";
 
 /// The JSON Schema of the configuration file.
 pub fn schema() -> Value {
@@ -235,6 +251,12 @@ impl<'a> Walk<'a> {
             default: property.get("default").cloned().unwrap_or(Value::Null),
             reload,
             is_secret,
+            path_kind: match text(property, PATH) {
+                "file" => Some(PathKind::File),
+                "place" => Some(PathKind::Place),
+                "program" => Some(PathKind::Program),
+                _ => None,
+            },
             choices: self.choices(items.unwrap_or(inner)),
         };
         self.sections[section].settings.push(setting);
@@ -394,6 +416,48 @@ mod tests {
         }
         assert!(is_secret(&parts("seal.keys")) && is_secret(&parts("seal.keys.0")));
         assert!(!is_secret(&parts("http.port")) && !is_secret(&[]));
+    }
+
+    #[test]
+    fn settings_that_hold_paths_are_marked() {
+        let marked = |path: &str| setting(&parts(path)).and_then(|setting| setting.path_kind);
+        for (path, kind) in [
+            ("http.tls.certificate", Some(PathKind::File)),
+            ("builtin.filesystem.directories", Some(PathKind::File)),
+            ("builtin.sql.databases.0.sqlite", Some(PathKind::File)),
+            (
+                "sources.0.component.directories.0.path",
+                Some(PathKind::File),
+            ),
+            ("sources.0.http.auth.bearer_file", Some(PathKind::File)),
+            (
+                "upstreams.a.auth.oauth.subject_token_file",
+                Some(PathKind::File),
+            ),
+            ("sources.0.openapi.document", Some(PathKind::Place)),
+            ("sources.0.command.tools.0.argv", Some(PathKind::Program)),
+            ("upstreams.a.command", Some(PathKind::Program)),
+            ("upstreams.a.url", None),
+            ("http.public_url", None),
+        ] {
+            assert_eq!(marked(path), kind, "{path}");
+        }
+        // Whoever adds one has to say so, or it is looked for somewhere else than all the others.
+        let named_like_one = |path: &str| {
+            let name = path.rsplit('.').next().unwrap_or_default();
+            ["file", "dir", "folder", "directory", "directories", "cwd"]
+                .iter()
+                .any(|end| name == *end || name.ends_with(&format!("_{end}")))
+        };
+        for setting in settings().filter(|setting| named_like_one(&setting.path)) {
+            let within = format!("{}[].", setting.path);
+            let has_settings = settings().any(|other| other.path.starts_with(&within));
+            assert!(
+                setting.path_kind.is_some() || has_settings,
+                "{}",
+                setting.path
+            );
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(crate) use list::list;
 pub use network::Network;
 pub use probe::{Machine, Probe, StandardStreams};
 pub use secret::Secret;
+pub(crate) use secret::{MASK, SAMPLES};
 pub use system::System;
 
 impl Probe {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Secret(String);
 
 /// What stands in its place.
-const MASK: &str = "[secret]";
+pub(crate) const MASK: &str = "[secret]";
 
 impl Secret {
     /// The text itself. Do not log it.
@@ -23,6 +23,13 @@ impl Secret {
         &self.0
     }
 }
+
+/// Secrets that the documentation shows, so that everybody knows them. A test holds each key that it shows to be one of these,
+/// or of a form that is refused anyway.
+pub(crate) const SAMPLES: [&str; 2] = [
+    "a long random secret shared by all replicas",
+    "a long random secret that all of them have",
+];
 
 impl From<String> for Secret {
     fn from(text: String) -> Self {

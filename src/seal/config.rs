@@ -45,4 +45,12 @@ pub enum KeyError {
         /// How long it is.
         bytes: usize,
     },
+    /// It is printed in the documentation.
+    #[error(
+        "seal.keys[{index}] is a sample from the documentation, which everybody knows; make a key with `openssl rand -base64 32`"
+    )]
+    Sample {
+        /// Which one, from 0.
+        index: usize,
+    },
 }

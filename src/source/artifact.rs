@@ -45,6 +45,7 @@ pub struct ArtifactConfig {
     /// an application with a store of its own.
     pub above_bytes: Option<usize>,
     /// A folder to keep them in, for all replicas that have it. Default: none, and they are kept in memory.
+    #[schemars(extend("x-path" = "file"))]
     pub folder: Option<PathBuf>,
     /// A bucket to keep them in, instead, for all replicas that use it.
     pub s3: S3Config,

@@ -28,7 +28,7 @@ use crate::catalog::{Offered, Refused};
 ///             city: { description: "Name of a city" }
 ///           url: /forecast/{{ city }}
 /// ```
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourceConfig {
     /// What it is called in logs and in the server's health.
@@ -170,17 +170,14 @@ async fn collect_all(
                 "" => place.clone(),
                 name => name.to_owned(),
             };
-            let twice = !config.name.is_empty()
-                && sources[..position]
-                    .iter()
-                    .any(|other| other.name == config.name);
+            let mut before = sources[..position].iter();
+            let twin = before.position(|other| other.name == config.name);
+            let twin = twin.filter(|_| !config.name.is_empty());
             let mut one = Collector::new(&name, &place, config.prefix.as_deref());
             one.tokens = tokens.clone();
-            if twice {
-                one.refuse(
-                    "name",
-                    "another source has this name; give it one of its own",
-                );
+            if let Some(twin) = twin {
+                let problem = format!("sources[{twin}] has this name too; give it one of its own");
+                one.refuse("name", problem);
             } else {
                 one.collect(config).await;
             }

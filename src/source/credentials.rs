@@ -32,12 +32,13 @@ pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
 }
 
 /// How to prove oneself to another server: in one of these ways.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
     /// A token, sent as `Authorization: Bearer`.
     pub bearer: Option<Secret>,
     /// A file that holds such a token. It is read again for every call, so that it may change.
+    #[schemars(extend("x-path" = "file"))]
     pub bearer_file: Option<PathBuf>,
     /// A name and a password.
     pub basic: Option<BasicConfig>,
@@ -80,7 +81,7 @@ impl AuthConfig {
 }
 
 /// A name and a password.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasicConfig {
     /// The name.
@@ -90,7 +91,7 @@ pub struct BasicConfig {
 }
 
 /// A secret with a name.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedSecret {
     /// The name of the header or parameter.
@@ -101,7 +102,7 @@ pub struct NamedSecret {
 
 /// OAuth 2: client credentials (RFC 6749, 4.4), unless there is something else to show: a refresh token (RFC 6749, 6), or a
 /// token that is exchanged (RFC 8693).
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OAuthConfig {
     /// Where tokens are got.
@@ -118,6 +119,7 @@ pub struct OAuthConfig {
     /// A file with a token that is exchanged for one for the other server: that of a service account, for example. It is read
     /// again each time.
     #[serde(default)]
+    #[schemars(extend("x-path" = "file"))]
     pub subject_token_file: Option<PathBuf>,
     /// What kind of token that is. Default: `urn:ietf:params:oauth:token-type:jwt`.
     #[serde(default)]

@@ -50,11 +50,14 @@ pub struct StateConfig {
 pub struct StateTlsConfig {
     /// A file with the certificates of the authorities that vouch for the store, in PEM. Default: none, and those are
     /// believed that the web trusts.
+    #[schemars(extend("x-path" = "file"))]
     pub authorities: Option<PathBuf>,
     /// A file with the certificate that is shown to the store and those that lead to its authority, in PEM. Default:
     /// none, nothing is shown.
+    #[schemars(extend("x-path" = "file"))]
     pub certificate: Option<PathBuf>,
     /// A file with that certificate's private key, in PEM.
+    #[schemars(extend("x-path" = "file"))]
     pub key: Option<PathBuf>,
 }
 

@@ -31,7 +31,7 @@ fn what_is_printed_is_a_configuration_that_holds() {
         .expect("runs");
     let said = String::from_utf8([checked.stdout, checked.stderr].concat()).expect("UTF-8");
     assert!(
-        checked.status.success() && said.contains("1 tools"),
+        checked.status.success() && said.contains("1 tool)"),
         "{said}\n{text}"
     );
     assert!(text.contains("--max-count={{ max_count }}"), "{text}");

@@ -343,3 +343,94 @@ fn nested(setting: &str, value: Value) -> Value {
         .rsplit('.')
         .fold(value, |inner, name| json!({ name: inner }))
 }
+
+/// All documents and manifests below a folder, or the file itself.
+fn texts(path: &std::path::Path, found: &mut Vec<(String, String)>) {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).expect("a folder") {
+            texts(&entry.expect("an entry").path(), found);
+        }
+        return;
+    }
+    let kind = path.extension().and_then(|kind| kind.to_str());
+    let is_shown = matches!(
+        kind,
+        Some("md" | "txt" | "yaml" | "yml" | "toml" | "json" | "jsonc" | "env" | "service" | "rs")
+    );
+    if is_shown && let Ok(text) = std::fs::read_to_string(path) {
+        found.push((path.display().to_string(), text));
+    }
+}
+
+/// What a line shows as API keys, and as keys that seal.
+fn keys_in(line: &str) -> (Vec<String>, Vec<String>) {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-:".contains(c);
+    let words = line.split(|c| !is_part(c));
+    let is_key = |word: &&str| {
+        word.starts_with("lsk_")
+            || word
+                .strip_prefix("sha256:")
+                .is_some_and(|digits| digits.len() == 64 && line.to_lowercase().contains("key"))
+    };
+    let api_keys = words.filter(is_key).map(str::to_owned).collect();
+    let after = [
+        "keys: [",
+        "keys = [",
+        "SEAL__KEYS=",
+        "seal-keys=",
+        "SEAL__KEYS: ",
+    ]
+    .iter()
+    .find_map(|begin| Some(line.split_once(begin)?.1));
+    let values = after.unwrap_or_default().split([',', ']', '}']);
+    let values = values.map(|value| value.trim().trim_matches(['"', '\'', '\\', '`']).to_owned());
+    // Only what is long enough is a key.
+    (api_keys, values.filter(|value| 24 <= value.len()).collect())
+}
+
+#[test]
+fn keys_that_the_documents_show_open_nothing() {
+    use longshore::auth::KeyHash;
+    use longshore::seal::{KeyRing, SealConfig, Secret};
+
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = Vec::new();
+    for name in [
+        "README.md",
+        "llms.txt",
+        "docs",
+        "deploy",
+        "helm",
+        "examples",
+        "CONTRIBUTING.md",
+    ] {
+        texts(&root.join(name), &mut all);
+    }
+    assert!(20 < all.len());
+    let mut seals = 0;
+    for (path, text) in all {
+        for line in text.lines() {
+            let (api_keys, sealing) = keys_in(line);
+            for key in &api_keys {
+                assert!(
+                    KeyHash::parse(key).is_err(),
+                    "{path} shows the key {key:?}, and it is accepted: {line}"
+                );
+            }
+            for key in sealing.iter().filter(|key| !key.contains('$')) {
+                let config = SealConfig {
+                    keys: vec![Secret::from(key.clone())],
+                };
+                let refused = KeyRing::new(&config).map(|_| ());
+                assert!(
+                    refused.is_err(),
+                    "{path} shows the key {key:?}, and it is accepted: {line}"
+                );
+                assert!(KeyHash::parse(key).is_err(), "{path}: {key:?}");
+                seals += 1;
+            }
+        }
+    }
+    // They are looked for where they are.
+    assert!(2 < seals, "{seals}");
+}

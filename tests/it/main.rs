@@ -13,6 +13,8 @@ mod audit;
 mod auth;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(all(feature = "cli", unix))]
+mod checked;
 #[cfg(feature = "otlp")]
 mod collector;
 mod client;

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 /// The program with a configuration file in a folder of its own.
 struct Program {
@@ -96,6 +97,19 @@ impl Program {
         write!(
             stream,
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n"
+        )
+        .expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer
+    }
+
+    fn call(&self, tool: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        write!(
+            stream,
+            "POST /tools/{tool} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\nContent-Type: application/json\r\n\
+             Content-Length: 2\r\nConnection: close\r\n\r\n{{}}"
         )
         .expect("written");
         let mut answer = String::new();
@@ -409,4 +423,111 @@ fn streams_of_a_key_that_is_taken_away_end_and_those_of_others_go_on() {
             || end.is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock);
         assert!(is_open);
     }
+}
+
+/// An API, and the head of the last request that it got. It does not answer with that, since answers do not have secrets in them.
+fn mirror() -> (String, Arc<Mutex<String>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let last = Arc::new(Mutex::new(String::new()));
+    let said = Arc::clone(&last);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap_or_default();
+            *said.lock().expect("not poisoned") =
+                String::from_utf8_lossy(&head[..read]).into_owned();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
+            );
+        }
+    });
+    (address, last)
+}
+
+#[test]
+fn a_secret_of_a_source_that_is_replaced_is_in_force_and_the_old_one_is_not() {
+    let (api, last) = mirror();
+    let text = |[bearer, header, query, variable, argument]: [&str; 5]| {
+        let sources = format!(
+            "sources:
+  - name: api
+    http:
+      base_url: http://{api}
+      auth: {{bearer: {bearer}}}
+      headers: {{x-key: {header}}}
+      tools: [{{name: show, description: Shows., url: '/show?token={query}'}}]
+  - name: shell
+    command:
+      environment: {{TOKEN: {variable}}}
+      tools: [{{name: tell, description: Tells., argv: [sh, -c, 'echo $TOKEN $0 | tr - _', '--token={argument}']}}]
+"
+        );
+        settings("one", KEY, &sources)
+    };
+    let mut secrets = [
+        "bearer-1",
+        "header-1",
+        "query-1",
+        "variable-1",
+        "argument-1",
+    ];
+    let mut program = Program::start(&text(secrets), &[]);
+    let names = [
+        "sources[0].http.auth.bearer",
+        "sources[0].http.headers.x-key",
+        "sources[0].http.tools[0].url",
+        "sources[1].command.environment.TOKEN",
+        "sources[1].command.tools[0].argv",
+    ];
+    let fresh = [
+        "bearer-2",
+        "header-2",
+        "query-2",
+        "variable-2",
+        "argument-2",
+    ];
+    for (at, name) in names.into_iter().enumerate() {
+        let said = |program: &Program| {
+            program.call("show");
+            let told = program.call("tell").replace('_', "-");
+            last.lock().expect("not poisoned").clone() + &told
+        };
+        let before = said(&program);
+        assert!(before.contains(secrets[at]), "{name}: {before}");
+        let old = std::mem::replace(&mut secrets[at], fresh[at]);
+        program.write(&text(secrets));
+        let line = program.wait_for("configuration ");
+        assert!(
+            line.contains("is in force") && line.contains(name),
+            "{line}"
+        );
+        assert!(!line.contains(old) && !line.contains(fresh[at]), "{line}");
+        let said = said(&program);
+        assert!(
+            said.contains(fresh[at]) && !said.contains(old),
+            "{name}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_last_key_is_revoked_when_it_is_taken_away() {
+    let mut program = Program::start(&settings("one", KEY, ""), &[]);
+    assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 200"));
+    program.write("server:\n  name: one\nhttp:\n  port: 0\n");
+    let line = program.wait_for("no API key is left");
+    assert!(
+        line.contains("ERROR") && line.contains("auth.api_keys"),
+        "{line}"
+    );
+    program.wait_for("is in force");
+    for key in [KEY, ""] {
+        let answer = program.get("/tools", key);
+        assert!(answer.starts_with("HTTP/1.1 401"), "{key:?}: {answer}");
+    }
+    program.write(&settings("one", OTHER_KEY, ""));
+    program.wait_for("is in force");
+    assert!(program.get("/tools", OTHER_KEY).starts_with("HTTP/1.1 200"));
 }

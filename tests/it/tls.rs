@@ -222,13 +222,38 @@ fn a_proxy_with_a_certificate_may_name_the_user_from_wherever_it_is() {
     };
     let alice = [("x-forwarded-user", "alice")];
     assert_eq!(
-        who(&server("spiffe://example.org/*"), true, &alice),
+        who(&server("uri:spiffe://example.org/*"), true, &alice),
         "user:alice []"
     );
-    assert_eq!(
-        who(&server("spiffe://example.org/proxy"), true, &alice),
-        "401"
-    );
+    // Of another kind, the same name is another.
+    for other in [
+        "uri:spiffe://example.org/proxy",
+        "dns:spiffe://example.org/*",
+        "common_name:spiffe://example.org/*",
+        "dns:*.example.invalid",
+    ] {
+        assert_eq!(who(&server(other), true, &alice), "401", "{other}");
+    }
+}
+
+#[test]
+fn a_name_of_a_proxys_certificate_says_which_kind_it_is() {
+    let bind = |name: &str| {
+        let mut config = Config::default();
+        config.http.port = 0;
+        config.http.tls.client_authorities = Some("ca.crt".into());
+        config.auth.forwarded.user_header = Some("x-user".to_owned());
+        config.auth.forwarded.certificates = vec![name.to_owned()];
+        let refused = longshore::App::new().config(config).bind();
+        refused.expect_err("refused").to_string()
+    };
+    for name in ["spiffe://example.org/*", "proxy.example.com", "uri:"] {
+        let said = bind(name);
+        assert!(
+            said.contains(name) && said.contains("dns:proxy.example.com"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

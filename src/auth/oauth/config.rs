@@ -30,7 +30,8 @@ pub struct OAuthConfig {
     /// The claim that names the caller's groups; a dot goes into an object: `realm_access.roles`. Default: by preset,
     /// else `groups`.
     pub groups_claim: Option<String>,
-    /// Scopes that every request needs. Default: none.
+    /// Scopes that every access token needs. Those of other credentials are not asked for them; what every request to an
+    /// endpoint needs, whatever the credential, is `mounts.<name>.scopes`. Default: none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
     /// By how many seconds the issuer's clock may differ, 60 at most. Default: 60.

@@ -271,6 +271,127 @@ fn changes_are_told_with_when_they_take_effect_also_those_of_secrets() {
 }
 
 #[test]
+fn a_secret_that_changes_is_named_however_deep_it_is_and_what_is_said_otherwise_is_none() {
+    let text = |secret: &str| {
+        format!(
+            "upstreams:\n  a: {{command: a, env: {{TOKEN: {secret}}}}}\nbuiltin:\n  sql: {{databases: [{{name: d, postgres: 'postgres://u:{secret}@h/d'}}]}}\n\
+             sources:\n  - name: s\n    http:\n      base_url: https://a.example\n      headers: {{a: {secret}, b: x}}\n      \
+             tools: [{{name: t, description: T., url: '/?key={secret}'}}]\n"
+        )
+    };
+    let probe = Probe::of([("HOME", "/")]);
+    let read = |text: &str| {
+        let (folder, flags) = file("a.yaml", text);
+        let loaded = Loaded::read(&flags, &probe).expect("valid");
+        drop(folder);
+        loaded
+    };
+    let (before, after) = (read(&text("swordfish")), read(&text("haddock")));
+    let names: Vec<_> = before.changes(&after).into_iter().map(|c| c.0).collect();
+    let expected = [
+        "builtin.sql.databases[0].postgres",
+        "sources[0].http.headers.a",
+        "sources[0].http.tools[0].url",
+        "upstreams.a.env.TOKEN",
+    ];
+    assert_eq!(names, expected);
+    // The same in other words, and the default.
+    let same = text("swordfish").replace("upstreams:", "mcpServers:") + "http: {port: 3000}\n";
+    assert_eq!(before.changes(&read(&same)), []);
+}
+
+#[test]
+fn the_last_key_may_be_taken_away_from_a_server_that_runs() {
+    let key = "auth: {api_keys: ['me=a-key-that-is-long-enough-to-be-one']}\n";
+    let public = "http: {host: 0.0.0.0}\n";
+    let (folder, flags) = file("a.yaml", &format!("{public}{key}"));
+    let probe = Probe::of([("HOME", "/")]);
+    let before = Loaded::read(&flags, &probe).expect("valid");
+    std::fs::write(folder.path().join("a.yaml"), public).expect("written");
+    let after = before.read_again(&probe).expect("valid");
+    assert!(after.config.auth.api_keys.is_empty());
+    assert_eq!(before.changes(&after)[0].0, "auth.api_keys");
+    // And stays away.
+    assert!(after.read_again(&probe).is_ok());
+    let refused = Loaded::read(&flags, &probe).expect_err("nothing proves who calls");
+    assert!(refused.to_string().contains("nothing proves who calls"));
+}
+
+#[test]
+fn paths_begin_at_the_file_that_they_are_written_in_and_others_where_the_process_is() {
+    let text = "
+http: {tls: {certificate: tls/a.crt, key: ./tls/a.key}, unix_socket: '${RUN}/mcp.sock'}
+auth: {api_keys_file: /etc/keys}
+audit: {file: ../audit.jsonl}
+builtin:
+  filesystem: {directories: [docs, /srv]}
+  git: {repositories: '., /x, y'}
+mcpServers:
+  a: {command: ./server, args: [./data], cwd: work}
+  b: {command: server}
+sources:
+  - {name: o, openapi: {document: ./petstore.yaml}}
+  - {name: u, openapi: {document: 'https://a.example/petstore.yaml'}}
+  - name: c
+    command: {directory: here, tools: [{name: t, description: T., argv: [bin/run, ./x]}]}
+";
+    let (folder, flags) = file("a.yaml", text);
+    let here = folder.path();
+    let variables = [("LONGSHORE_TOKENS__FOLDER", "tokens"), ("RUN", "run")];
+    let probe = Probe::of(variables);
+    let loaded = Loaded::read(&flags, &probe).expect("valid");
+    let config = &loaded.config;
+    let tls = &config.http.tls;
+    assert_eq!(tls.certificate, Some(here.join("tls/a.crt")));
+    assert_eq!(tls.key, Some(here.join("tls/a.key")));
+    assert_eq!(config.http.unix_socket, Some(here.join("run/mcp.sock")));
+    assert_eq!(config.auth.api_keys_file, Some("/etc/keys".into()));
+    assert_eq!(config.audit.file, Some(here.join("../audit.jsonl")));
+    let directories = &config.builtin.filesystem.directories;
+    assert_eq!(directories[..], [here.join("docs"), "/srv".into()]);
+    let repositories = &config.builtin.git.repositories;
+    assert_eq!(
+        repositories[..],
+        [here.to_owned(), "/x".into(), here.join("y")]
+    );
+    let a = &config.upstreams["a"];
+    assert_eq!(a.command.as_deref(), here.join("server").to_str());
+    assert_eq!(a.args[..], ["./data"]);
+    assert_eq!(a.cwd, Some(here.join("work")));
+    assert_eq!(config.upstreams["b"].command.as_deref(), Some("server"));
+    let document = |at: usize| {
+        let openapi = config.sources[at].openapi.as_ref();
+        openapi.map(|openapi| openapi.document.as_str())
+    };
+    assert_eq!(document(0), here.join("petstore.yaml").to_str());
+    assert_eq!(document(1), Some("https://a.example/petstore.yaml"));
+    let command = config.sources[2].command.as_ref().expect("a command");
+    assert_eq!(command.directory, Some(here.join("here")));
+    let argv = &command.tools[0].argv;
+    assert_eq!(argv[0].as_str(), here.join("bin/run").to_str());
+    assert_eq!(argv[1], "./x");
+    // What a variable says is where the process was started.
+    assert_eq!(config.tokens.folder, Some("tokens".into()));
+    // The name of the file may be relative itself.
+    assert!(folder_of(Path::new("a.yaml")).is_some_and(|folder| folder.is_absolute()));
+
+    let at = |setting: &str| {
+        let place = loaded.place(setting)?;
+        Some(place.rsplit('/').next().unwrap_or_default().to_owned())
+    };
+    for (setting, place) in [
+        ("http.tls.key", Some("a.yaml:2:38")),
+        ("sources[0].openapi.document", Some("a.yaml:12:25")),
+        ("upstreams.a.cwd", Some("a.yaml:9:42")),
+        ("tokens.folder", Some("LONGSHORE_TOKENS__FOLDER")),
+        ("audit.redact", Some("a.yaml:4:1")),
+        ("log.level", None),
+    ] {
+        assert_eq!(at(setting).as_deref(), place, "{setting}");
+    }
+}
+
+#[test]
 fn every_setting_that_is_detected_exists() {
     let probe = Probe::of([("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("A", "b")])
         .with_file("/proc/self/cgroup", "0::/\n")

@@ -56,6 +56,7 @@ pub struct S3Config {
     pub session_token: Option<Secret>,
     /// A file with keys as the tools of AWS write it, instead: `aws_access_key_id`, `aws_secret_access_key` and
     /// `aws_session_token` below `[default]`. It is read again for every request, so that it may change.
+    #[schemars(extend("x-path" = "file"))]
     pub credentials_file: Option<PathBuf>,
     /// Which section of that file. Default: `default`.
     pub profile: String,

@@ -30,10 +30,11 @@ use crate::source::argument::ArgumentConfig;
 ///           ok: [1]
 ///           read_only: true
 /// ```
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandSourceConfig {
     /// Where commands run. Default: the root of the file system.
+    #[schemars(extend("x-path" = "file"))]
     pub directory: Option<PathBuf>,
     /// Variables that commands get. Besides these they get `PATH`, `LANG` and, where their call is traced, `TRACEPARENT` and
     /// `TRACESTATE`, and no others.
@@ -98,7 +99,7 @@ impl CommandLimits {
 }
 
 /// One command line, described as a tool.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandToolConfig {
     /// The name it is called by.
@@ -119,6 +120,7 @@ pub struct CommandToolConfig {
     /// The program and its arguments. A text is one argument, whatever its placeholders hold; where a placeholder has no
     /// value, it is left out. A list of texts is several arguments, which are left out together. A value must not begin an
     /// argument with a dash, except behind `--`.
+    #[schemars(extend("x-path" = "program"))]
     pub argv: Vec<Value>,
     /// Whether values may begin an argument with a dash. Default: false.
     pub allow_leading_dash: bool,

@@ -17,7 +17,7 @@ use crate::source::credentials::AuthConfig;
 /// Texts may have placeholders: `{{ city }}` is the argument `city`. In a path a value is at most one segment; in a query,
 /// a header or a body it cannot become anything else than a value. A text that is nothing but one placeholder keeps the
 /// value's type, and is left out where there is no value.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSourceConfig {
     /// Where the API is: `https://api.example.com/v1`.
@@ -38,7 +38,7 @@ pub struct HttpSourceConfig {
 }
 
 /// One request, described as a tool.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpToolConfig {
     /// The name it is called by.
@@ -86,7 +86,7 @@ pub struct HttpToolConfig {
 }
 
 /// What becomes of an answer.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResponseConfig {
     /// Which part of a JSON answer is the result: a JSON pointer, such as `/data/items`. Default: all of it.
@@ -118,7 +118,7 @@ pub enum ReadAs {
 }
 
 /// How to get all pages of a list, one request after the other.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PagesConfig {
     /// Where the list is in each answer: a JSON pointer. Default: the answer is the list.

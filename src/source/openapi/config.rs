@@ -23,10 +23,11 @@ use crate::source::pattern::matches;
 ///       rename: { showPetById: pet }
 ///       credentials: { api_key: "${PETS_API_KEY}" }
 /// ```
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OpenApiSourceConfig {
     /// Where the document is: a file, or a URL. JSON or YAML.
+    #[schemars(extend("x-path" = "place"))]
     pub document: String,
     /// Where the API is. Default: the document's first server.
     pub server: Option<String>,

@@ -44,6 +44,7 @@ pub struct TokensConfig {
     /// else `memory`.
     pub store: Option<TokenStore>,
     /// The folder of `file`. Default: `LONGSHORE_TOKENS`, else `longshore/tokens` in `$XDG_CONFIG_HOME` or `~/.config`.
+    #[schemars(extend("x-path" = "file"))]
     pub folder: Option<PathBuf>,
 }
 

@@ -31,12 +31,14 @@ use crate::source::tokens::Tokens;
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
     /// The program to start: a path, or a name that is looked up in `PATH`. It never goes through a shell.
+    #[schemars(extend("x-path" = "program"))]
     pub command: Option<String>,
     /// Its arguments, one for each.
     pub args: Vec<String>,
     /// Variables of its environment, besides the few that every program needs. It gets no others of this process.
     pub env: BTreeMap<String, Secret>,
     /// The folder that it runs in. Default: where this process does.
+    #[schemars(extend("x-path" = "file"))]
     pub cwd: Option<PathBuf>,
     /// The endpoint of a server that is reached over HTTP.
     #[serde(alias = "serverUrl")]

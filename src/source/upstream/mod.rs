@@ -282,6 +282,22 @@ impl Upstreams {
         all.all(|upstream| upstream.offered().is_ok())
     }
 
+    /// The names of those of which it is known what they offer, and how many there are in all.
+    pub(crate) fn known_of_all(&self) -> (Vec<String>, usize) {
+        let all = self.upstreams.iter();
+        let known = all.filter(|upstream| upstream.offered().is_ok());
+        let names = known.map(|upstream| upstream.name.clone());
+        (names.collect(), self.upstreams.len())
+    }
+
+    /// The names of those that have not said yet what they offer.
+    #[cfg(feature = "cli")]
+    pub(crate) fn awaited(&self) -> Vec<String> {
+        let all = self.upstreams.iter();
+        let awaited = all.filter(|upstream| upstream.is_awaited());
+        awaited.map(|upstream| upstream.name.clone()).collect()
+    }
+
     /// Whether one of which that is not known is asked over HTTP: it may be down for a while, as a program that is not
     /// there is not.
     pub(crate) fn may_come(&self) -> bool {

@@ -29,10 +29,11 @@ use crate::environment::Secret;
 ///           description: A text as a part of a URL.
 ///           arguments: { text: "What the part is made of" }
 /// ```
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComponentSourceConfig {
     /// The component's file, in the binary format or as text.
+    #[schemars(extend("x-path" = "file"))]
     pub path: PathBuf,
     /// Which functions become tools, by name: `slug`, or with the interface that it is of, `docs:text/urls@0.1.0#slug`. `*`
     /// stands for anything. Default: all.
@@ -77,6 +78,7 @@ pub struct ComponentToolConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct DirectoryConfig {
     /// Where it is.
+    #[schemars(extend("x-path" = "file"))]
     pub path: PathBuf,
     /// Where the component sees it. Default: at `path`.
     pub at: Option<String>,

@@ -30,6 +30,7 @@ pub struct HttpConfig {
     pub port: u16,
     /// Path of a socket in the file system to listen on, instead of host and port. Callers over it count as coming from
     /// 127.0.0.1. What a server that is gone left there is removed. Default: none.
+    #[schemars(extend("x-path" = "file"))]
     pub unix_socket: Option<PathBuf>,
     /// Who may connect to that socket, as the digits of `chmod`. Default: "660", its owner and group.
     pub unix_socket_mode: SocketMode,

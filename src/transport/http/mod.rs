@@ -126,6 +126,20 @@ impl Listener {
         self.address
     }
 
+    /// Writes where it really listens into the settings, which say something else where a socket was handed over or any port
+    /// would do. What is local and what is public is judged by that.
+    pub(crate) fn settle(&self, config: &mut HttpConfig) {
+        if let Some(address) = self.address {
+            config.host = address.ip().to_canonical();
+            config.port = address.port();
+            config.unix_socket = None;
+        }
+        #[cfg(unix)]
+        if let Some(path) = self.path() {
+            config.unix_socket = Some(path.to_owned());
+        }
+    }
+
     /// The socket in the file system that it listens on, if that is where.
     #[cfg(unix)]
     pub(crate) fn path(&self) -> Option<&Path> {
@@ -143,14 +157,7 @@ impl Listener {
         stop: impl Future<Output = ()>,
         budget: Budget,
     ) -> io::Result<()> {
-        // The port that was taken, where any would do.
-        if let Some(address) = self.address {
-            config.port = address.port();
-        }
-        #[cfg(unix)]
-        if let Some(path) = self.path() {
-            config.unix_socket = Some(path.to_owned());
-        }
+        self.settle(&mut config);
         // What clients speak, be it with a proxy.
         let scheme = match &config.public_url {
             Some(url) if url.starts_with("https:") => "https",

@@ -32,11 +32,14 @@ const LOOK: Duration = Duration::from_secs(10);
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
     /// A file with the server's certificate and those that lead to its authority, in PEM. Default: none, no TLS.
+    #[schemars(extend("x-path" = "file"))]
     pub certificate: Option<PathBuf>,
     /// A file with the certificate's private key, in PEM.
+    #[schemars(extend("x-path" = "file"))]
     pub key: Option<PathBuf>,
     /// A file with certificates of authorities, in PEM: clients have to show one that leads to one of these. Default:
     /// none, clients show nothing.
+    #[schemars(extend("x-path" = "file"))]
     pub client_authorities: Option<PathBuf>,
     /// Whether clients may go without a certificate, so that they prove themselves otherwise; one that is shown has to be
     /// good all the same. Default: false.
@@ -162,7 +165,7 @@ impl Files {
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| TlsError::File {
             setting: "http.tls.key",
             path: self.key.clone(),
-            problem: format!("no private key can be read: {e}"),
+            problem: unreadable("private key", e),
         })?;
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -215,6 +218,14 @@ impl Files {
     }
 }
 
+/// Why there is nothing of a kind to be had from a file.
+fn unreadable(what: &str, error: rustls::pki_types::pem::Error) -> String {
+    match error {
+        rustls::pki_types::pem::Error::Io(error) => format!("it cannot be read: {error}"),
+        error => format!("no {what} can be read from it: {error}"),
+    }
+}
+
 /// HTTP/2 as ALPN names it.
 pub(crate) const HTTP_2: &[u8] = b"h2";
 
@@ -229,7 +240,7 @@ fn certificates(
     };
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|e| failed(format!("no certificate can be read: {e}")))?;
+        .map_err(|e| failed(unreadable("certificate", e)))?;
     if certificates.is_empty() {
         return Err(failed("there is no certificate in it".to_owned()));
     }

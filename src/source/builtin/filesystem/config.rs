@@ -21,6 +21,7 @@ pub struct FilesystemConfig {
     /// The directories, with all that is below them. They have to exist. No client can add to them: a client's roots
     /// change nothing. Default: none, with which the toolset does not start.
     #[serde(deserialize_with = "crate::environment::list")]
+    #[schemars(extend("x-path" = "file"))]
     pub directories: Vec<PathBuf>,
     /// Whether anything can be changed: files written and edited, directories made, both moved. Default: false, and
     /// the tools for that are not listed.

@@ -22,6 +22,7 @@ pub struct GitConfig {
     /// Folders that are repositories, or have repositories in them. Nothing outside of these is touched.
     #[serde(deserialize_with = "crate::environment::list")]
     #[schemars(with = "Vec<String>")]
+    #[schemars(extend("x-path" = "file"))]
     pub repositories: Vec<PathBuf>,
     /// Whether there are `git_add`, `git_reset`, `git_commit`, `git_create_branch` and `git_checkout`. Default: false.
     pub write: bool,

@@ -21,6 +21,7 @@ use crate::environment::Secret;
 pub struct MemoryConfig {
     /// The file with the graph. It is made when there is something to keep; its folder has to be there. Required if the
     /// toolset is named.
+    #[schemars(extend("x-path" = "file"))]
     pub file: Option<PathBuf>,
     /// Whether each caller that has proved who it is gets a graph of its own, in a file beside `file` that is named after a
     /// digest of who it is. Callers without a proof share `file`. Default: true.

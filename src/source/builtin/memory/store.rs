@@ -16,7 +16,7 @@ use super::MemoryConfig;
 use super::graph::{Bounds, Graph, GraphError};
 use super::lines::{self, BadLine};
 use crate::auth::{Principal, PrincipalKind};
-use crate::seal::{KeyRing, Purpose, SealConfig};
+use crate::seal::{KeyError, KeyRing, Purpose, SealConfig};
 use crate::source::builtin::{Stop, ToolsetError};
 
 /// All graphs.
@@ -365,8 +365,13 @@ fn keys(config: &MemoryConfig) -> Result<Option<KeyRing>, ToolsetError> {
     let config = SealConfig {
         keys: config.keys.clone(),
     };
-    let ring = KeyRing::new(&config)
-        .map_err(|e| ToolsetError::setting("builtin.memory.keys", e.to_string()))?;
+    let ring = KeyRing::new(&config).map_err(|error| match error {
+        KeyError::Sample { index } => ToolsetError::setting(
+            format!("builtin.memory.keys[{index}]"),
+            "is a sample from the documentation, which everybody knows; make a key with `openssl rand -base64 32`",
+        ),
+        error => ToolsetError::setting("builtin.memory.keys", error.to_string()),
+    })?;
     Ok(Some(ring))
 }
 

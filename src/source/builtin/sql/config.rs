@@ -58,12 +58,14 @@ pub struct DatabaseConfig {
     /// What it is called.
     pub name: String,
     /// The file of an SQLite database. It must exist.
+    #[schemars(extend("x-path" = "file"))]
     pub sqlite: Option<PathBuf>,
     /// URL of a PostgreSQL database, such as `postgres://reader:${PASSWORD}@db.internal/shop`. Unless it says `sslmode`,
     /// servers that are not on this host are spoken to by TLS alone.
     pub postgres: Option<Secret>,
     /// File with the certificates, as PEM, of whoever vouches for a PostgreSQL server. Default: the authorities that the
     /// web trusts.
+    #[schemars(extend("x-path" = "file"))]
     pub ca_file: Option<PathBuf>,
     /// Whether there is `read_query`, by which any reading query can be asked of it. Default: false.
     pub read_query: bool,
