@@ -106,7 +106,7 @@ pub struct App {
     proofs: Vec<Arc<dyn Proof>>,
     /// Whether there are, or were, proofs.
     proved: bool,
-    state: Option<Arc<dyn State>>,
+    store: Option<Arc<dyn State>>,
     identity: Identity,
     /// Other applications, by the names of their endpoints.
     beside: Vec<(String, App)>,
@@ -202,7 +202,9 @@ impl App {
     /// Answers a further method, in every revision.
     ///
     /// The specification's own methods cannot be replaced: the server does not start then, nor with two methods of one
-    /// name. A prefix of one's own keeps clear of both.
+    /// name. A prefix of one's own keeps clear of both. Checks of arguments, rules of access, limits, audit and tasks are
+    /// part of how those methods are answered, and a replacement would pass them by; tools, resources and prompts are
+    /// what an application puts behind them.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -322,12 +324,14 @@ impl App {
         self
     }
 
-    /// Keeps what replicas share in this store, instead of in memory.
+    /// Keeps what replicas share in this store, instead of in memory: sessions' streams, tasks, subscriptions.
+    ///
+    /// It is not a place for an application's own state, such as a pool of connections, which tools capture themselves.
     ///
     /// Servers that share a store and `seal.keys` are replicas of one another.
     #[must_use]
-    pub fn state(mut self, state: Arc<dyn State>) -> Self {
-        self.state = Some(state);
+    pub fn store(mut self, store: Arc<dyn State>) -> Self {
+        self.store = Some(store);
         self
     }
 

@@ -336,7 +336,7 @@ impl App {
         tell_state(&telemetry);
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let within = Duration::from_millis(config.state.timeout_ms);
-        let Opened { state, is_shared } = open_state(config, self.state, &keys, within)?;
+        let Opened { state, is_shared } = open_state(config, self.store, &keys, within)?;
         // In memory it always answers.
         let state = match is_shared {
             true => state.counted(&telemetry.metrics),

@@ -75,7 +75,7 @@ impl Server {
                     passed on; send the requests of a session to the same replica"
                 } else {
                     "this is the answer to a question that another process has asked, and replicas share no state \
-                    (App::state); give them one, or send the requests of a session to the same replica"
+                    (App::store); give them one, or send the requests of a session to the same replica"
                 };
                 let error = ErrorObject::new(ErrorCode::Http(409), message);
                 let error = error.with_data(serde_json::json!({"setting": "state"}));

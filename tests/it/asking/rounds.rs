@@ -416,7 +416,7 @@ fn what_is_too_much_to_travel_is_kept_for_every_replica() {
     let [one, other] = [(); 2].map(|()| {
         let state = std::sync::Arc::clone(&state);
         Serve::new()
-            .app(|_| App::new().tool(hoards).state(state))
+            .app(|_| App::new().tool(hoards).store(state))
             .shared_key()
             .start()
     });

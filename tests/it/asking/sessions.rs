@@ -122,7 +122,7 @@ fn an_answer_finds_its_way_between_replicas_that_share_their_state() {
     let replica = || {
         let state = std::sync::Arc::clone(&state);
         Serve::new()
-            .app(|_| app().state(state))
+            .app(|_| app().store(state))
             .shared_key()
             .start()
     };

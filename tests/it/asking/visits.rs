@@ -66,7 +66,7 @@ fn visits(replicas: usize) -> Visits {
             .tool(insists)
             .app(|app| {
                 announcers.push(app.announcer());
-                app.state(state)
+                app.store(state)
                     .resource(insisting_resource)
                     .prompt(insisting_prompt)
             })

@@ -54,7 +54,7 @@ fn replica(state: &Arc<dyn State>) -> Running {
     });
     let names: Vec<_> = names.collect();
     Serve::new()
-        .app(|_| App::new().tool(greet).tool(slow).tools(names).state(state))
+        .app(|_| App::new().tool(greet).tool(slow).tools(names).store(state))
         .page_size(2)
         .shared_key()
         .start()

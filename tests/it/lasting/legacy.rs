@@ -113,7 +113,7 @@ fn replicas(share: bool) -> [super::Announcing; 2] {
         announcing(|serve| {
             let serve = serve.shared_key().configured(|c| c.http.legacy_sse = true);
             match share {
-                true => serve.app(|app| app.state(state)),
+                true => serve.app(|app| app.store(state)),
                 false => serve,
             }
         })

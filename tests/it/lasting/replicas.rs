@@ -16,7 +16,7 @@ fn pair() -> (Announcing, Announcing) {
     let state: Arc<dyn State> = Arc::new(Memory::default());
     let replica = || {
         let state = Arc::clone(&state);
-        announcing(|serve| serve.shared_key().app(|app| app.state(state)))
+        announcing(|serve| serve.shared_key().app(|app| app.store(state)))
     };
     (replica(), replica())
 }
@@ -115,8 +115,8 @@ fn lh_05_late_word_of_an_older_stream_does_not_silence_the_newest() {
     let shared = Arc::new(Memory::default());
     let held = Held::new(Arc::clone(&shared));
     let late = Arc::clone(&held);
-    let one = announcing(|serve| serve.shared_key().app(|app| app.state(late)));
-    let other = announcing(|serve| serve.shared_key().app(|app| app.state(shared)));
+    let one = announcing(|serve| serve.shared_key().app(|app| app.store(late)));
+    let other = announcing(|serve| serve.shared_key().app(|app| app.store(shared)));
     let session = one.server.session("2025-11-25");
     let mut older = open(&one.server, &session);
     older.any_event().expect("its beginning");
@@ -194,7 +194,7 @@ fn a_replica_that_starts_later_knows_what_was_ended_before() {
     let state: Arc<dyn State> = Arc::new(Memory::default());
     let replica = || {
         let state = Arc::clone(&state);
-        announcing(|serve| serve.shared_key().app(|app| app.state(state)))
+        announcing(|serve| serve.shared_key().app(|app| app.store(state)))
     };
     let one = replica();
     let (ended, lasting) = (
@@ -239,7 +239,7 @@ fn what_a_key_that_is_gone_had_sealed_keeps_nobody_from_what_comes_after_it() {
     }
     let replica = || {
         let state = Arc::clone(&state);
-        announcing(|serve| serve.shared_key().app(|app| app.state(state)))
+        announcing(|serve| serve.shared_key().app(|app| app.store(state)))
     };
     let (one, other) = (replica(), replica());
     let session = one.server.session("2025-11-25");

@@ -270,7 +270,7 @@ impl StandIn for Away {
 fn an_answer_that_nobody_waits_for_is_kept_once_the_state_is_back() {
     let away = Away::default();
     let (is_away, failed) = (Arc::clone(&away.is_away), Arc::clone(&away.failed));
-    let it = announcing(|serve| serve.app(|app| app.state(Arc::new(Fronted(away)))));
+    let it = announcing(|serve| serve.app(|app| app.store(Arc::new(Fronted(away)))));
     let session = it.server.session("2025-11-25");
     let mut connection = begin_call(&it.server, &session);
     connection.any_event().expect("an event");

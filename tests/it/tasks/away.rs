@@ -78,7 +78,7 @@ fn serve() -> (crate::support::Running, Arc<Switches>) {
     let away = Away::default();
     let switches = Arc::clone(&away.switches);
     let server = Serve::new()
-        .app(|_| app().state(Arc::new(Fronted(away))))
+        .app(|_| app().store(Arc::new(Fronted(away))))
         .start();
     (server, switches)
 }

@@ -149,7 +149,7 @@ fn any_replica_lists_what_began_on_another() {
     let [one, other] = [(); 2].map(|()| {
         let state = std::sync::Arc::clone(&state);
         Serve::new()
-            .app(|_| app().state(state))
+            .app(|_| app().store(state))
             .configured(with_keys)
             .shared_key()
             .start()
@@ -179,7 +179,7 @@ fn tasks_of_a_tool_that_is_hidden_are_hidden() {
     let replica = |policy: Option<Value>| {
         let state = std::sync::Arc::clone(&state);
         Serve::new()
-            .app(|_| app().state(state))
+            .app(|_| app().store(state))
             .configured(with_keys)
             .configured(|c| {
                 if let Some(policy) = policy {

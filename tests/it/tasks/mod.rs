@@ -138,7 +138,7 @@ fn replicas() -> [Running; 2] {
     [(); 2].map(|()| {
         let state = Arc::clone(&state);
         Serve::new()
-            .app(|_| app().state(state))
+            .app(|_| app().store(state))
             .shared_key()
             .start()
     })
