@@ -209,15 +209,47 @@ impl Harness {
         self.server.problems()
     }
 
-    /// Calls a tool.
+    /// Calls a tool. The call has a progress token, so [`CallContext::progress`](crate::CallContext::progress) is among
+    /// what is [`witnessed`](Self::witnessed):
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use longshore::harness::Passed;
+    /// use longshore::{App, CallContext, tool};
+    /// use serde_json::json;
+    ///
+    /// /// Copies files.
+    /// #[tool]
+    /// async fn copy(context: &CallContext) -> &'static str {
+    ///     context.progress(1.0, Some(2.0), "half").await;
+    ///     "done"
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let progress = Arc::new(Mutex::new(Vec::new()));
+    /// let seen = Arc::clone(&progress);
+    /// let server = App::new().tool(copy).harness()?.witnessed(move |passed| {
+    ///     if let Passed::ToClient(message) = passed
+    ///         && message["method"] == "notifications/progress"
+    ///     {
+    ///         seen.lock().expect("not poisoned").push(message["params"]["message"].clone());
+    ///     }
+    /// });
+    /// server.call("copy", json!({})).await.expect("a result");
+    /// assert_eq!(*progress.lock().expect("not poisoned"), ["half"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
     /// The JSON-RPC error object, for example of an unknown tool. A tool's own failure is a result with
     /// `isError: true`.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Value> {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
-            .await
+        let params = json!({"name": tool, "arguments": arguments});
+        self.request("tools/call", self.followed(params)).await
     }
 
     /// Reads a resource.
@@ -239,7 +271,8 @@ impl Harness {
     ///
     /// The JSON-RPC error object, for example of a resource that is not there.
     pub async fn read(&self, uri: &str) -> Result<Value, Value> {
-        self.request("resources/read", json!({"uri": uri})).await
+        let params = json!({"uri": uri});
+        self.request("resources/read", self.followed(params)).await
     }
 
     /// Gets a prompt. `arguments` is an object of strings.
@@ -248,11 +281,15 @@ impl Harness {
     ///
     /// The JSON-RPC error object, for example of a missing argument.
     pub async fn get_prompt(&self, prompt: &str, arguments: Value) -> Result<Value, Value> {
-        self.request(
-            "prompts/get",
-            json!({"name": prompt, "arguments": arguments}),
-        )
-        .await
+        let params = json!({"name": prompt, "arguments": arguments});
+        self.request("prompts/get", self.followed(params)).await
+    }
+
+    /// Adds a progress token to parameters.
+    fn followed(&self, mut params: Value) -> Value {
+        let token = self.next_id.fetch_add(1, Ordering::Relaxed);
+        params["_meta"] = json!({"progressToken": format!("progress-{token}")});
+        params
     }
 
     /// The definitions of all tools, as the client sees them.
