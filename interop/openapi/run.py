@@ -127,7 +127,7 @@ class Server:
 
     def refused(self):
         """What is not offered, and why, as the log has it."""
-        found, begin = [], "not offered: "
+        found, begin = [], "skipped: "
         for line in self.text().splitlines():
             entry = json.loads(line) if line.startswith("{") else {}
             if entry.get("message", "").startswith(begin):

@@ -29,7 +29,7 @@ use crate::server::{
 use crate::source::Tokens;
 use crate::state::{OpenStateError, SharedState, State, Usage};
 use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, STATE_ENTRIES, STATE_MEMORY, Telemetry,
+    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, READY, STATE_ENTRIES, STATE_MEMORY, Telemetry,
 };
 use crate::transport::http::{AdminListener, Listener, Tls};
 
@@ -546,6 +546,10 @@ fn tell_state(telemetry: &Telemetry) {
     metrics.read(&CONNECTIONS, &[], {
         let life = Arc::clone(life);
         move || life.clients() as f64
+    });
+    metrics.read(&READY, &[], {
+        let life = Arc::clone(life);
+        move || f64::from(u8::from(life.is_ready()))
     });
     metrics.read(&DRAINING, &[], {
         let life = Arc::clone(life);

@@ -346,7 +346,7 @@ fn tell<'r>(refused: impl IntoIterator<Item = &'r Refused>, places: &Places) {
             source = refused.source,
             place = refused.place,
             at = places.of(&refused.place),
-            "not offered: {}",
+            "skipped: {}",
             refused.problem
         );
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,7 +16,7 @@ use crate::config::{Config, Loaded, Reload, Watch};
 use crate::environment::Probe;
 use crate::net;
 use crate::server::Server;
-use crate::telemetry::{Counter, RELOADS, Telemetry};
+use crate::telemetry::{Counter, RELOAD_FAILED, RELOADS, Telemetry};
 
 /// What is left to do once every room has agreed. It cannot fail.
 pub(crate) type Commit = Box<dyn FnOnce() + Send>;
@@ -35,6 +36,8 @@ pub(super) struct Reloader {
     telemetry: Telemetry,
     succeeded: Counter,
     failed: Counter,
+    /// Whether the last attempt failed.
+    has_failed: Arc<AtomicBool>,
     watch: Watch,
     signals: Signals,
 }
@@ -80,6 +83,11 @@ impl Reloader {
         telemetry: &Telemetry,
     ) -> Self {
         let counter = |outcome| telemetry.metrics.counter(&RELOADS, &[("outcome", outcome)]);
+        let has_failed = Arc::new(AtomicBool::new(false));
+        telemetry.metrics.read(&RELOAD_FAILED, &[], {
+            let has_failed = Arc::clone(&has_failed);
+            move || f64::from(u8::from(has_failed.load(Ordering::Relaxed)))
+        });
         Self {
             // From now on, so that nothing is missed between the start and the first request.
             watch: Watch::new(files_of(&loaded)),
@@ -92,6 +100,7 @@ impl Reloader {
             telemetry: telemetry.clone(),
             succeeded: counter("success"),
             failed: counter("failure"),
+            has_failed,
         }
     }
 
@@ -133,7 +142,9 @@ impl Reloader {
     }
 
     fn reload(&mut self) {
-        match self.try_reload() {
+        let reloaded = self.try_reload();
+        self.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
+        match reloaded {
             Ok(()) => self.succeeded.add(1),
             Err(error) => {
                 self.failed.add(1);

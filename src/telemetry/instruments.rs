@@ -138,6 +138,12 @@ pub(crate) const RELOADS: Instrument = Instrument::counter(
     "{reload}",
     "Attempts to reload the configuration, by outcome",
 );
+/// Until the next attempt succeeds.
+pub(crate) const RELOAD_FAILED: Instrument = Instrument::gauge(
+    "longshore.config.last_reload_failed",
+    "1",
+    "1 while the last attempt to reload the configuration has failed, else 0",
+);
 /// The generation that is served.
 pub(crate) const GENERATION: Instrument = Instrument::gauge(
     "longshore.config.generation",
@@ -256,6 +262,12 @@ pub(crate) const EXPORT_DROPPED: Instrument = Instrument::counter(
     "{item}",
     "Spans, log records and data points of metrics that were not exported, by signal",
 );
+/// As `/readyz`.
+pub(crate) const READY: Instrument = Instrument::gauge(
+    "longshore.ready",
+    "1",
+    "1 while requests should be sent here, else 0",
+);
 /// 1 while the server stops.
 pub(crate) const DRAINING: Instrument = Instrument::gauge(
     "longshore.draining",
@@ -322,6 +334,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &REPLAY_BYTES,
     &TASKS_RUNNING,
     &RELOADS,
+    &RELOAD_FAILED,
     &GENERATION,
     &BACKENDS,
     &BACKEND_REQUESTS,
@@ -342,6 +355,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &LOG_DROPPED,
     &LOG_CUT,
     &EXPORT_DROPPED,
+    &READY,
     &DRAINING,
     &TOOLS,
     &TOOLS_SIZE,

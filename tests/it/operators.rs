@@ -213,6 +213,7 @@ fn calls_are_counted_by_tool_and_outcome_and_strangers_names_are_not() {
     );
     assert_eq!(total(&metrics, "mcp_inflight_requests", &[]), 0.0);
     assert_eq!(total(&metrics, "longshore_draining", &[]), 0.0);
+    assert_eq!(total(&metrics, "longshore_ready", &[]), 1.0);
     assert_eq!(total(&metrics, "longshore_build_info", &["version="]), 1.0);
     assert!(total(&metrics, "process_memory_usage_bytes", &[]) > 1e6);
 }

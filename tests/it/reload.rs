@@ -163,6 +163,12 @@ fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
         line.contains("did you mean server.name?") && line.contains(":2:3"),
         "{line}"
     );
+    let failed = "longshore_config_last_reload_failed";
+    assert!(
+        program
+            .get("/metrics", OTHER_KEY)
+            .contains(&format!("{failed} 1"))
+    );
     assert!(program.get("/info", OTHER_KEY).contains("\"name\":\"two\""));
 
     // One that is right by itself, and cannot be served.
@@ -332,7 +338,7 @@ fn a_document_that_changes_is_served_as_it_is_now() {
     // One that makes no sense takes nothing away, and the log says what is wrong.
     fs::write(&path, "{").expect("written");
     program.wait_for("what it offered before stays");
-    program.wait_for("not offered");
+    program.wait_for("skipped");
     program.wait_for("what the configuration names was read again");
     assert!(program.get("/tools", KEY).contains("pets__second"));
     assert!(program.get("/health", KEY).contains("openapi.document"));
