@@ -40,15 +40,27 @@ pub(super) fn detect(probe: &Probe) -> System {
 }
 
 impl System {
-    /// Threads that can run at once: a part of a core is worth one too.
+    /// Threads that serve: one for each core, of which a part counts as one, but no more than there is memory for.
     pub fn parallelism(&self) -> Option<Seen<u64>> {
         let cpu = self.cpu_millis.as_ref()?;
-        Some(Seen::new(
-            cpu.value.div_ceil(1000).max(1),
-            cpu.evidence.clone(),
-        ))
+        let cores = cpu.value.div_ceil(1000).max(1);
+        if let Some(memory) = &self.memory_bytes {
+            let fitting = (memory.value / WORKER_BYTES).max(1);
+            if fitting < cores {
+                let evidence = format!(
+                    "{}; a worker for each {}",
+                    memory.evidence,
+                    in_mib(WORKER_BYTES)
+                );
+                return Some(Seen::new(fitting, evidence));
+            }
+        }
+        Some(Seen::new(cores, cpu.evidence.clone()))
     }
 }
+
+/// Memory that one worker should find: its runtime, its connections' buffers and its part of what is cached.
+const WORKER_BYTES: u64 = 32 * 1024 * 1024;
 
 fn counted(cores: usize) -> String {
     match cores {
@@ -317,6 +329,24 @@ mod tests {
                 ..System::default()
             };
             assert_eq!(system.parallelism().expect("known").value, threads);
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_workers_than_there_is_memory_for() {
+        for (mib, threads) in [(512, 8), (256, 8), (128, 4), (64, 2), (16, 1)] {
+            let system = System {
+                cpu_millis: Some(Seen::new(8000, "8 cores")),
+                memory_bytes: Some(Seen::new(mib * 1024 * 1024, "memory.max")),
+                memory_is_limited: true,
+            };
+            let seen = system.parallelism().expect("known");
+            assert_eq!(seen.value, threads, "{mib} MiB");
+            let evidence = match threads {
+                8 => "8 cores",
+                _ => "memory.max; a worker for each 32 MiB",
+            };
+            assert_eq!(seen.evidence, evidence);
         }
     }
 

@@ -34,7 +34,8 @@ pub struct HttpConfig {
     pub unix_socket: Option<PathBuf>,
     /// Who may connect to that socket, as the digits of `chmod`. Default: "660", its owner and group.
     pub unix_socket_mode: SocketMode,
-    /// Threads that serve connections. Default: one for each core.
+    /// Threads that serve connections. Default: one for each core. Where there is little
+    /// memory fewer: one for each 32 MiB.
     pub workers: Option<usize>,
     /// Threads for tools that block, over all workers; each has one at least. Further ones wait for their turn. Default: 128.
     pub blocking_threads: usize,
