@@ -13,7 +13,7 @@ use crate::auth::Principal;
 use crate::limit::{Limit, Refused};
 use crate::net::Peer;
 use crate::protocol::message::Message;
-use crate::protocol::{ErrorCode, ErrorObject};
+use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::Seen;
 
 impl Server {
@@ -104,7 +104,9 @@ impl Server {
             return Some(Handled::Now(Reply::limited(Some(request.id), refused)));
         }
         // RPC-07, and a request of the stateless era is never in an array.
-        if request.method == "initialize" || request.params.meta.protocol_version.is_some() {
+        if request.method == Method::Initialize.as_str()
+            || request.params.meta.protocol_version.is_some()
+        {
             let error = ErrorObject::new(
                 ErrorCode::InvalidRequest,
                 "this request is not accepted in an array of messages",

@@ -19,7 +19,7 @@ use crate::auth::Principal;
 use crate::limit::share_of;
 use crate::net::Peer;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
-use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
+use crate::protocol::{ClientCapabilities, ErrorCode, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Seen, Watch, Wire};
 
@@ -138,7 +138,7 @@ impl Server {
             };
             return self.stateless_request(cx, incoming);
         }
-        if request.method == "initialize" && version != VersionHeader::Unknown {
+        if request.method == Method::Initialize.as_str() && version != VersionHeader::Unknown {
             if let Err(refused) = self
                 .limits
                 .begin_session(head.principal, head.peer.map(|peer| peer.address))

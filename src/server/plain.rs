@@ -43,7 +43,7 @@ impl Server {
         let name = json!(name).to_string();
         let request = Request {
             id: ID,
-            method: Cow::Borrowed("tools/call"),
+            method: Cow::Borrowed(Method::ToolsCall.as_str()),
             params: Params {
                 name: Some(&name),
                 arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
@@ -82,7 +82,7 @@ impl Server {
         let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
         let request = Request {
             id: ID,
-            method: Cow::Borrowed("tools/list"),
+            method: Cow::Borrowed(Method::ToolsList.as_str()),
             params: Params {
                 object: params.as_deref(),
                 ..Params::default()

@@ -15,7 +15,7 @@ use super::watched::speaks;
 use super::{BatchPolicy, Caller, Handled, Incoming, Local, Server, malformed, truncated};
 use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Seen, Watch};
 
@@ -138,8 +138,8 @@ impl Server {
             let caller = self.stdio_caller(local, Some(session), principal, watch);
             return self.session_request(cx, of(caller));
         }
-        Handled::Now(match &*request.method {
-            "initialize" => match self.initialize(local, principal, request) {
+        Handled::Now(match Method::parse(&request.method) {
+            Some(Method::Initialize) => match self.initialize(local, principal, request) {
                 Ok((session, reply)) => {
                     speaks(watch, session.revision, Some(&session.log_name));
                     let _ = peer.session.set(session);
@@ -147,7 +147,7 @@ impl Server {
                 }
                 Err(reply) => reply,
             },
-            "ping" => Reply::fixed(request.id, br#","result":{}}"#),
+            Some(Method::Ping) => Reply::fixed(request.id, br#","result":{}}"#),
             _ => Reply::error(
                 request.id,
                 &ErrorObject::new(

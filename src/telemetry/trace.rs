@@ -19,6 +19,7 @@ use super::onward::Asked;
 use super::outbox::Outbox;
 use super::redact::Redaction;
 use crate::net::Peer;
+use crate::protocol::Method;
 use crate::protocol::message::{self, Meta, Params, Request};
 
 /// Where a piece of work belongs in a trace: what `traceparent` says.
@@ -369,7 +370,7 @@ impl Tracer {
         let id = message::string(id).map_or_else(|| id.to_owned(), |id| id.into_owned());
         let is_of_resources = request.method.starts_with("resources/");
         let uri = request.params.uri.filter(|_| is_of_resources);
-        let is_call = request.method == "tools/call";
+        let is_call = request.method == Method::ToolsCall.as_str();
         let arguments = request.params.arguments.filter(|_| is_call);
         let arguments = self.arguments.as_ref().zip(arguments);
         Said {
