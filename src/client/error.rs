@@ -46,6 +46,12 @@ pub enum ClientError {
         /// Its `WWW-Authenticate`.
         challenge: String,
     },
+    /// The credentials do not allow the request (HTTP 403, `insufficient_scope` of RFC 6750).
+    #[error("a scope is missing (HTTP 403): {}", scopes.join(" "))]
+    InsufficientScope {
+        /// The scopes that the server names.
+        scopes: Vec<String>,
+    },
     /// The session has ended; a new one has to be opened.
     #[error("the session has ended")]
     SessionEnded,
@@ -70,7 +76,8 @@ impl ClientError {
             | Self::Start { .. }
             | Self::SessionEnded
             | Self::Credentials(_)
-            | Self::Unauthorized { .. } => false,
+            | Self::Unauthorized { .. }
+            | Self::InsufficientScope { .. } => false,
             Self::Http(error) => error.may_have_happened(),
             Self::Gone(_) | Self::Timeout(_) | Self::Status { .. } | Self::Protocol(_) => true,
         }

@@ -15,7 +15,9 @@ use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, LISTEN, Options, Params};
-use crate::net::{self, Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said};
+use crate::net::{
+    self, Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said, challenge_parameter,
+};
 use crate::protocol::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -182,6 +184,11 @@ impl Link {
                     .map(|value| beginning(value.as_bytes()))
                     .unwrap_or_default(),
             });
+        }
+        if status == StatusCode::FORBIDDEN
+            && let Some(scopes) = missing_scopes(&answer.headers)
+        {
+            return Err(ClientError::InsufficientScope { scopes });
         }
         let kind = answer
             .headers
@@ -428,6 +435,18 @@ impl Link {
             let _ = self.client.open(outgoing).await;
         }
     }
+}
+
+/// The scopes of a challenge that says that they are missing (RFC 6750, 3.1).
+fn missing_scopes(headers: &HeaderMap) -> Option<Vec<String>> {
+    let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+    let mut challenges = challenges.filter_map(|challenge| challenge.to_str().ok());
+    let challenge = challenges.find(|challenge| {
+        challenge_parameter(challenge, "error").is_some_and(|error| error == "insufficient_scope")
+    })?;
+    let scopes = challenge_parameter(challenge, "scope").unwrap_or_default();
+    let scopes = scopes.split_whitespace();
+    Some(scopes.map(|scope| beginning(scope.as_bytes())).collect())
 }
 
 /// A name or an argument as its header has it: as it is where that is possible, else in Base64 between marks (MH-06).

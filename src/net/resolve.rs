@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::net::NetError;
 
 /// Looks up the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
@@ -52,9 +53,20 @@ impl Resolve for SystemResolver {
                 .get()?
                 .lookup_ip(name)
                 .await
-                .map_err(|e| io::Error::other(e.to_string()))?;
+                .map_err(|error| io::Error::other(in_words(&error)))?;
             Ok(found.iter().collect())
         })
+    }
+}
+
+/// An error of the resolver, whose own words for a name without addresses are a query in the form of its source code.
+fn in_words(error: &NetError) -> String {
+    match error {
+        error if error.is_nx_domain() => "there is no such name (NXDOMAIN)".to_owned(),
+        error if error.is_no_records_found() => "the name has no addresses".to_owned(),
+        NetError::Timeout => "the name servers did not answer in time".to_owned(),
+        NetError::NoConnections => "no name server could be reached".to_owned(),
+        error => error.to_string(),
     }
 }
 
@@ -62,4 +74,23 @@ impl Resolve for SystemResolver {
 pub(super) fn shared() -> Arc<dyn Resolve> {
     static SHARED: OnceLock<Arc<SystemResolver>> = OnceLock::new();
     SHARED.get_or_init(Arc::default).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_resolver_are_told_in_words() {
+        use hickory_resolver::net::{DnsError, NoRecords};
+        use hickory_resolver::proto::op::{Query, ResponseCode};
+        let told = |code| {
+            in_words(&DnsError::NoRecordsFound(NoRecords::new(Query::default(), code)).into())
+        };
+        assert_eq!(
+            told(ResponseCode::NXDomain),
+            "there is no such name (NXDOMAIN)"
+        );
+        assert_eq!(told(ResponseCode::NoError), "the name has no addresses");
+    }
 }

@@ -155,6 +155,12 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         assert_eq!((code, &*printed), (Some(1), ""), "{said}");
         assert!(said.contains(part), "{part} is not in: {said}");
     }
+    let (code, _, said) = ask(&site, &["show", "io.example/weather", "--version", "9.9.9"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("there is no version \"9.9.9\" of io.example/weather; its newest is 2.0"),
+        "{said}"
+    );
     let output = longshore(
         Path::new("."),
         &["registry", "show", "a", "--url", "ftp://a"],

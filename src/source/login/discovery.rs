@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::LoginError;
-use crate::net::{Client, Outgoing};
+use crate::net::{Client, Outgoing, challenge_parameter};
 
 /// What a server says of who gives tokens for it.
 #[derive(Debug, Default, Deserialize)]
@@ -64,34 +64,17 @@ pub(super) async fn challenge(
 fn read_challenge(headers: &HeaderMap) -> Challenge {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
-    let parameter = |name: &str| values.iter().find_map(|value| parameter_of(value, name));
+    let parameter = |name: &str| {
+        values
+            .iter()
+            .find_map(|value| challenge_parameter(value, name))
+    };
     Challenge {
         metadata: parameter("resource_metadata").and_then(|url| url.parse().ok()),
         scopes: parameter("scope")
             .map(|scope| scope.split_whitespace().map(str::to_owned).collect())
             .unwrap_or_default(),
     }
-}
-
-/// The value of a parameter of a challenge: `name="value"` or `name=value`.
-fn parameter_of(challenge: &str, name: &str) -> Option<String> {
-    let mut rest = challenge;
-    while let Some(at) = rest.find('=') {
-        let (before, after) = (&rest[..at], &rest[at + 1..]);
-        let key = before.rsplit([' ', ',', '\t']).next().unwrap_or_default();
-        let (value, behind) = match after.strip_prefix('"') {
-            Some(quoted) => {
-                let end = quoted.find('"')?;
-                (&quoted[..end], &quoted[end + 1..])
-            }
-            None => after.split_at(after.find([',', ' ']).unwrap_or(after.len())),
-        };
-        if key.eq_ignore_ascii_case(name) {
-            return Some(value.to_owned());
-        }
-        rest = behind;
-    }
-    None
 }
 
 /// The metadata of a server: where its challenge says, else where it may be. `None` if it has none.

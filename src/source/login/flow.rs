@@ -85,8 +85,16 @@ pub(crate) async fn log_in(
         .or_else(known_to_be_foreign)
         .map_err(&failed)?;
     let web = client(&request.networks, Some(&request.server))?;
-    let (resource, issuer_name, mut scopes) = find(&web, request).await?;
-    let issuer = discovery::issuer(&web, &issuer_name).await?;
+    let Found {
+        resource,
+        issuer,
+        mut scopes,
+        is_presumed,
+    } = find(&web, request).await?;
+    let issuer = match discovery::issuer(&web, &issuer).await {
+        Err(LoginError::NoIssuer(_)) if is_presumed => return Err(LoginError::NoOauth),
+        issuer => issuer?,
+    };
     if !issuer
         .code_challenge_methods_supported
         .iter()
@@ -184,11 +192,18 @@ fn endpoint(told: Option<&String>, name: &'static str) -> Result<Url, LoginError
         .ok_or(LoginError::NoEndpoint(name))
 }
 
-/// What the server calls itself, who gives tokens for it, and what they should allow.
-async fn find(
-    web: &Client,
-    request: &LoginRequest,
-) -> Result<(String, String, Vec<String>), LoginError> {
+/// Where the tokens of a server come from.
+struct Found {
+    /// The server's name for itself.
+    resource: String,
+    issuer: String,
+    scopes: Vec<String>,
+    /// Whether nothing names the issuer, and the server may be its own.
+    is_presumed: bool,
+}
+
+/// Asks a server who gives tokens for it.
+async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError> {
     let server = &request.server;
     let challenge = discovery::challenge(web, server).await?;
     let told = challenge.as_ref().and_then(|c| c.metadata.as_ref());
@@ -202,8 +217,12 @@ async fn find(
         root.set_path("");
         root.set_query(None);
         let issuer = request.issuer.clone();
-        let issuer = issuer.unwrap_or_else(|| root.as_str().trim_end_matches('/').to_owned());
-        return Ok((canonical(server), issuer, challenge.scopes));
+        return Ok(Found {
+            resource: canonical(server),
+            is_presumed: issuer.is_none(),
+            issuer: issuer.unwrap_or_else(|| root.as_str().trim_end_matches('/').to_owned()),
+            scopes: challenge.scopes,
+        });
     };
     let issuer = match &request.issuer {
         Some(wanted) => Some(wanted),
@@ -218,7 +237,12 @@ async fn find(
     } else {
         asked
     };
-    Ok((resource.resource, issuer, scopes))
+    Ok(Found {
+        resource: resource.resource,
+        issuer,
+        scopes,
+        is_presumed: false,
+    })
 }
 
 /// A server as its URL names it (RFC 8707, 2).

@@ -20,6 +20,8 @@ use crate::net::{Client, Deadlines, FetchError, Guard, Outgoing};
 /// Where the protocol's own registry is.
 pub(crate) const OFFICIAL: &str = "https://registry.modelcontextprotocol.io/";
 
+/// What stands for the newest version.
+const LATEST: &str = "latest";
 /// How long one answer may take.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 /// How long an answer may be.
@@ -37,6 +39,12 @@ pub(crate) enum RegistryError {
         "there is no server {0:?}; names are whole, such as io.github.somebody/weather, and `search` finds them"
     )]
     NotFound(String),
+    #[error("there is no version {version:?} of {name}; its newest is {newest}")]
+    NoVersion {
+        name: String,
+        version: String,
+        newest: String,
+    },
     #[error("it answers with status {0}")]
     Status(StatusCode),
     #[error("what it answers is none of a registry: {0}")]
@@ -104,8 +112,19 @@ impl Registry {
 
     /// One server, by its whole name.
     pub(crate) async fn server(&self, name: &str, version: &str) -> Result<Value, RegistryError> {
-        let url = self.path(&["v0.1", "servers", name, "versions", version])?;
-        self.get(url, name).await
+        let at = |version| self.path(&["v0.1", "servers", name, "versions", version]);
+        match self.get(at(version)?, name).await {
+            // A version may be missing, or the whole server.
+            Err(RegistryError::NotFound(_)) if version != LATEST => {
+                let newest: Value = self.get(at(LATEST)?, name).await?;
+                Err(RegistryError::NoVersion {
+                    name: name.to_owned(),
+                    version: version.to_owned(),
+                    newest: described(&newest)?.version,
+                })
+            }
+            answer => answer,
+        }
     }
 
     fn path(&self, parts: &[&str]) -> Result<Url, RegistryError> {

@@ -392,8 +392,16 @@ fn told(upstream: &str, error: &CallError) -> String {
                 limit.as_secs()
             )
         }
-        CallError::Apart(ClientError::Credentials(_) | ClientError::Unauthorized { .. })
-        | CallError::Client(ClientError::Credentials(_) | ClientError::Unauthorized { .. }) => {
+        CallError::Apart(
+            ClientError::Credentials(_)
+            | ClientError::Unauthorized { .. }
+            | ClientError::InsufficientScope { .. },
+        )
+        | CallError::Client(
+            ClientError::Credentials(_)
+            | ClientError::Unauthorized { .. }
+            | ClientError::InsufficientScope { .. },
+        ) => {
             format!(
                 "the upstream server {upstream} does not accept the credentials that there are for it; whoever runs this \
                  server has to see to that"
