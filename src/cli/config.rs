@@ -123,7 +123,17 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         });
         return print(&format!("{document:#}\n"));
     }
-    let mut text = String::new();
+    let mut text = match args.set {
+        true => String::new(),
+        false => {
+            let set = settings.iter().filter(|one| one.origin != Origin::Default);
+            format!(
+                "{} settings, of which {} do not have their default; --set shows these alone\n\n",
+                settings.len(),
+                set.count()
+            )
+        }
+    };
     for (what, value, evidence) in surroundings_in_words(&loaded.environment) {
         let _ = writeln!(text, "{what:<10} {value} ({evidence})");
     }

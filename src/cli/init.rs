@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Failure;
-use super::output;
+use super::output::{self, root_url};
 use crate::app::AppError;
-use crate::config::schema;
+use crate::config::{Config, Flags, Loaded, schema};
+use crate::environment::Probe;
 
 const CONFIGURATION: &str = include_str!("init/longshore.yaml");
 const MANIFEST: &str = include_str!("init/Cargo.toml.txt");
 const PROGRAM: &str = include_str!("init/main.rs");
+const CARGO_CONFIG: &str = include_str!("init/cargo-config.toml.txt");
 
 #[derive(Debug, Args)]
 pub(super) struct InitArgs {
@@ -54,7 +56,7 @@ pub(super) fn init(args: InitArgs) -> Result<(), Failure> {
                 .and_then(|program| around(&program))
                 .ok_or_else(|| {
                     refused(
-                        "there is no release of Longshore yet, so a project depends on a copy of it: name its folder with --path"
+                        "there is no release of Longshore yet, so a project depends on a copy of its source code: name that folder with --path"
                             .to_owned(),
                     )
                 })?,
@@ -98,6 +100,10 @@ fn project(name: &str, copy: &Path) -> Vec<Written> {
         Written {
             path: "src/main.rs",
             text: PROGRAM.to_owned(),
+        },
+        Written {
+            path: ".cargo/config.toml",
+            text: CARGO_CONFIG.to_owned(),
         },
         Written {
             path: ".gitignore",
@@ -186,22 +192,30 @@ fn next(folder: &Path, rust: bool) -> String {
         path if path.contains(char::is_whitespace) => format!("\"{path}\""),
         path => path.into_owned(),
     };
-    let place = quoted(folder);
-    let is_here = folder == Path::new(".");
-    match (rust, is_here) {
-        (true, true) => "\nnext   cargo run        serves it at http://127.0.0.1:3000/mcp\n       \
-                               cargo test       tests its tool"
-            .to_owned(),
-        (true, false) => format!(
-            "\nnext   cd {place} && cargo run        serves it at http://127.0.0.1:3000/mcp\n       \
-             cd {place} && cargo test       tests its tool"
-        ),
-        (false, _) => {
-            let file = folder.join("longshore.yaml");
-            let file = quoted(file.strip_prefix(".").unwrap_or(&file));
-            format!("\nnext   longshore run --config {file}")
-        }
+    if !rust {
+        let file = folder.join("longshore.yaml");
+        let file = quoted(file.strip_prefix(".").unwrap_or(&file));
+        return format!("\nnext   longshore run --config {file}");
     }
+    let enter = match folder == Path::new(".") {
+        true => String::new(),
+        false => format!("cd {} && ", quoted(folder)),
+    };
+    let address = address(&Probe::real());
+    format!(
+        "\nnext   {enter}cargo test       tests its tool; the first build takes some minutes\n       \
+         {enter}cargo run        serves it at {address}"
+    )
+}
+
+/// Where a project will serve that is started here.
+fn address(probe: &Probe) -> String {
+    let http = match Loaded::read(&Flags::default(), probe) {
+        Ok(loaded) => loaded.config.http,
+        // The server itself will say what is wrong with them.
+        Err(_) => Config::default().http,
+    };
+    format!("{}mcp", root_url("http", (http.host, http.port).into()))
 }
 
 fn refused(problem: String) -> Failure {
@@ -235,6 +249,17 @@ mod tests {
         ] {
             assert_eq!(package_name(name), package);
         }
+    }
+
+    #[test]
+    fn the_address_is_that_of_these_surroundings() {
+        let of = |variables: &[(&str, &str)]| address(&Probe::of(variables.iter().copied()));
+        assert_eq!(of(&[]), "http://127.0.0.1:3000/mcp");
+        assert_eq!(of(&[("container", "podman")]), "http://127.0.0.1:8080/mcp");
+        assert_eq!(
+            of(&[("LONGSHORE_PORT", "4000")]),
+            "http://127.0.0.1:4000/mcp"
+        );
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::io::{self, Read as _, Write as _};
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
+use super::terminal;
 use crate::app::{AppError, MainError};
 use crate::auth::{KeyHash, new_key};
 
@@ -15,39 +16,67 @@ pub(super) enum KeyCommand {
         /// Whose key it is
         #[arg(value_name = "NAME", default_value = "somebody")]
         name: String,
+
+        /// The format of the configuration file
+        #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+        format: FileFormat,
     },
     /// Print the hash of a key that is read from standard input
     Hash,
 }
 
+/// The format of a configuration file.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum FileFormat {
+    #[default]
+    Yaml,
+    Toml,
+}
+
 /// Does what the command says.
 pub(super) fn key(command: &KeyCommand) -> Result<(), MainError> {
     let text = match command {
-        KeyCommand::New { name } => made(name).map_err(AppError::from),
+        KeyCommand::New { name, format } => made(name, *format).map_err(AppError::from),
         KeyCommand::Hash => hashed(),
     };
     let said = text.and_then(|text| Ok(io::stdout().lock().write_all(text.as_bytes())?));
     said.map_err(MainError::from)
 }
 
-fn made(name: &str) -> io::Result<String> {
+fn made(name: &str, format: FileFormat) -> io::Result<String> {
     let key = new_key()?;
     let hash = KeyHash::of(&key);
+    // A JSON string is a string in YAML and TOML, too.
+    let quoted = serde_json::json!(name);
+    let entry = match format {
+        FileFormat::Yaml => {
+            format!("auth:\n  api_keys:\n    - {{ name: {quoted}, keys: [\"{hash}\"] }}")
+        }
+        FileFormat::Toml => {
+            format!("[auth]\napi_keys = [{{ name = {quoted}, keys = [\"{hash}\"] }}]")
+        }
+    };
+    let entry = entry.replace('\n', "\n  ");
     Ok(format!(
         "key   {key}\n\
          hash  {hash}\n\n\
          Give the key to {name}; it is not shown again. Callers send it as `Authorization: Bearer <key>`.\n\
-         The server needs the hash only, in one of these places:\n\n  \
-         configuration file      [auth]\n                          api_keys = [{{ name = \"{name}\", keys = [\"{hash}\"] }}]\n  \
-         environment             LONGSHORE_AUTH__API_KEYS={name}={hash}\n  \
-         auth.api_keys_file      {name} {hash}\n"
+         The server needs the hash only, in one of these places:\n\n\
+         The configuration file:\n\n  {entry}\n\n\
+         The environment:\n\n  LONGSHORE_AUTH__API_KEYS={name}={hash}\n\n\
+         A line of the file that auth.api_keys_file names:\n\n  {name} {hash}\n"
     ))
 }
 
 fn hashed() -> Result<String, AppError> {
     const KEY_MAX_BYTES: u64 = 4096;
-    let mut key = String::new();
-    io::stdin().take(KEY_MAX_BYTES).read_to_string(&mut key)?;
+    let key = if terminal::has_person() {
+        terminal::secret("Key")?
+    } else {
+        let mut key = String::new();
+        io::stdin().take(KEY_MAX_BYTES).read_to_string(&mut key)?;
+        key
+    };
     let hash = KeyHash::parse(key.trim()).map_err(|error| AppError::Refused(error.to_string()))?;
     Ok(format!("{hash}\n"))
 }

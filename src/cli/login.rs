@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Failure;
-use super::client::{clean, find, of_server};
+use super::client::{clean, find, of_server, url_of};
 use super::config::print;
 use super::output;
-use super::run::load;
+use super::run::{OPENER, load};
 use super::table::{line, table};
 use crate::app::{AppError, tokens};
 use crate::config::{Config, Flags};
@@ -28,9 +28,9 @@ use crate::source::{
 };
 
 /// Which server, and where its token is kept.
-#[derive(Debug, Args)]
-struct Place {
-    /// A URL, or the name of an upstream in the configuration file
+#[derive(Clone, Debug, Args)]
+pub(super) struct Place {
+    /// A URL, host:port, or the name of an upstream in the configuration file
     server: String,
 
     #[command(flatten)]
@@ -38,7 +38,7 @@ struct Place {
 }
 
 /// Where tokens are kept.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct KeptArgs {
     /// The file that has the upstream, and says where tokens are kept (`tokens`) [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
@@ -81,10 +81,14 @@ pub(super) struct LoginArgs {
     )]
     port: u16,
 
-    /// A program that opens URLs, such as xdg-open; it gets the URL as its one argument. Without it the URL is only
-    /// printed
+    /// A program that opens URLs; it gets the URL as its one argument [default: xdg-open where there is a display,
+    /// on macOS open]
     #[arg(long, value_name = "PROGRAM")]
     browser: Option<PathBuf>,
+
+    /// Print the URL only, and open nothing
+    #[arg(long, conflicts_with = "browser")]
+    no_browser: bool,
 
     /// A network in which the issuer may be though it is not public, such as 10.0.0.0/8; may be repeated
     #[arg(long = "allow-network", value_name = "NETWORK")]
@@ -145,6 +149,28 @@ impl KeptArgs {
 }
 
 impl Place {
+    /// A server as a command names it, and the file that has it.
+    pub(super) fn new(server: &str, config: Option<PathBuf>) -> Self {
+        Self {
+            server: server.to_owned(),
+            kept: KeptArgs {
+                config,
+                folder: None,
+            },
+        }
+    }
+
+    /// The same at `/mcp`, if it is a URL without a path.
+    fn at_mcp(&self) -> Option<Self> {
+        let mut url: Url = url_of(&self.server)?.parse().ok()?;
+        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
+        url.set_path("/mcp");
+        is_bare.then(|| Self {
+            server: url.into(),
+            kept: self.kept.clone(),
+        })
+    }
+
     fn find(&self) -> Result<(Url, UpstreamConfig, Tokens), Failure> {
         let problem = |problem: &str| of_server(&self.server, problem.to_owned());
         let (upstream, config) = find(&self.server, self.kept.config.clone())?;
@@ -161,7 +187,56 @@ impl Place {
     }
 }
 
-pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
+/// Why nobody is logged in.
+pub(super) enum Refused {
+    Login(LoginError),
+    Other(Failure),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
+    let mut refused = log_in_as(&args);
+    // A server that asks for nothing at its root may do so at its endpoint.
+    if let Err(Refused::Login(
+        LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOauth,
+    )) = &refused
+        && let Some(place) = args.place.at_mcp()
+    {
+        output::remark(&format!(
+            "{} has no login at /; trying {}",
+            args.place.server, place.server
+        ));
+        args.place = place;
+        refused = log_in_as(&args);
+    }
+    refused.map_err(|refused| match refused {
+        Refused::Login(error) => of_server(&args.place.server, with_causes(&error)),
+        Refused::Other(failure) => failure,
+    })
+}
+
+/// Logs in at a server as the command `login` does without options.
+pub(super) fn log_in_at(place: Place) -> Result<(), Refused> {
+    log_in_as(&LoginArgs {
+        place,
+        client_id: None,
+        client_metadata: None,
+        issuer: None,
+        scopes: Vec::new(),
+        port: 0,
+        browser: None,
+        no_browser: false,
+        networks: Vec::new(),
+        timeout: 300,
+    })
+}
+
+fn log_in_as(args: &LoginArgs) -> Result<(), Refused> {
     let (server, upstream, tokens) = args.place.find()?;
     let secret = Probe::real()
         .variable("LONGSHORE_CLIENT_SECRET")
@@ -170,15 +245,16 @@ pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
         server,
         tokens: tokens.clone(),
         client_secret: secret.filter(|_| args.client_id.is_some()),
-        client_id: args.client_id,
-        client_metadata: args.client_metadata,
-        issuer: args.issuer.or(upstream.auth.login_issuer),
-        scopes: args.scopes,
+        client_id: args.client_id.clone(),
+        client_metadata: args.client_metadata.clone(),
+        issuer: args.issuer.clone().or(upstream.auth.login_issuer),
+        scopes: args.scopes.clone(),
         port: args.port,
-        networks: args.networks,
+        networks: args.networks.clone(),
         patience: Duration::from_secs(args.timeout.max(1)),
     };
-    let browser = args.browser;
+    let browser = args.browser.clone();
+    let browser = browser.or_else(|| browser_here(&Probe::real()).filter(|_| !args.no_browser));
     let show = |url: &Url| {
         output::remark(&format!("Open this page and log in:\n\n  {url}\n"));
         if let Some(program) = &browser
@@ -189,7 +265,7 @@ pub(super) fn login(args: LoginArgs) -> Result<(), Failure> {
     };
     let login = runtime()?
         .block_on(log_in(&request, show))
-        .map_err(|error| of_server(&args.place.server, with_causes(&error)))?;
+        .map_err(Refused::Login)?;
     output::remark(&format!(
         "logged in to {} at {}; the token is kept in {tokens}",
         clean(&login.resource),
@@ -281,6 +357,23 @@ fn listed(known: &[Known]) -> String {
         table.add_row(cells.map(|text| Cell::new(line(text))));
     }
     format!("{table}\n")
+}
+
+/// The program that opens a browser, where there is a display for one.
+fn browser_here(probe: &Probe) -> Option<PathBuf> {
+    if cfg!(target_os = "macos") {
+        return Some(OPENER.into());
+    }
+    if !cfg!(unix) {
+        return None;
+    }
+    ["DISPLAY", "WAYLAND_DISPLAY"]
+        .iter()
+        .find_map(|name| probe.variable(name))?;
+    let folders = std::env::split_paths(probe.variable("PATH")?);
+    folders
+        .map(|folder| folder.join(OPENER))
+        .find(|program| program.is_file())
 }
 
 /// Starts a program that opens a page. No shell is involved: the URL is one argument, and begins with its scheme.

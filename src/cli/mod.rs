@@ -10,19 +10,25 @@ mod key;
 mod log;
 mod login;
 mod output;
+mod paint;
 mod policy;
 mod registry;
 mod run;
 mod table;
+mod terminal;
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::app::MainError;
+use crate::app::{AppError, MainError};
 use crate::config::{Flags, Transport};
 use crate::environment::Probe;
+use crate::source::TOOLSETS;
 
 /// Serves MCP tools over HTTP, or over standard input and output.
 ///
@@ -75,15 +81,24 @@ enum Command {
     /// Look at settings: their schema, whether they are right, where they come from
     Config(config::ConfigArgs),
     /// List what an MCP server offers
+    ///
+    /// longshore list http://127.0.0.1:3000/mcp
+    #[command(verbatim_doc_comment, after_help = client::CREDENTIALS)]
     List(client::ListArgs),
     /// Call a tool of an MCP server
     ///
     /// longshore call http://127.0.0.1:3000/mcp echo message=hello
-    #[command(verbatim_doc_comment)]
+    #[command(verbatim_doc_comment, after_help = client::CREDENTIALS)]
     Call(client::CallArgs),
     /// Read a resource of an MCP server
+    ///
+    /// longshore read http://127.0.0.1:3000/mcp verb://go
+    #[command(verbatim_doc_comment, after_help = client::CREDENTIALS)]
     Read(client::ReadArgs),
     /// Get a prompt of an MCP server
+    ///
+    /// longshore prompt http://127.0.0.1:3000/mcp practise_verb verb=go
+    #[command(verbatim_doc_comment, after_help = client::CREDENTIALS)]
     Prompt(client::PromptArgs),
     /// Log in to an MCP server: opens the way to somebody's consent in a browser, and keeps the token
     ///
@@ -123,7 +138,16 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-    /// SERVER TOOL [JSON]: short for `call`; URL alone: for `list`
+    /// Print the manual page, or with --folder write one for each command
+    ///
+    /// longshore man > longshore.1 && man ./longshore.1
+    #[command(verbatim_doc_comment)]
+    Man {
+        /// Write the pages into this folder, which has to be there
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
+    /// SERVER TOOL [ARGUMENTS]: short for `call`; URL alone: for `list`
     #[command(external_subcommand)]
     Short(Vec<String>),
 }
@@ -157,7 +181,12 @@ struct RunArgs {
     /// Serve this built-in toolset, one of: demo, everything, fetch, filesystem, memory, time, and
     /// where they are built in git, sql; may be repeated [default: demo]
     /// [env: LONGSHORE_TOOLSET]
-    #[arg(long = "toolset", value_name = "NAME")]
+    #[arg(
+        long = "toolset",
+        value_name = "NAME",
+        value_parser = ToolsetName,
+        hide_possible_values = true
+    )]
     toolsets: Vec<String>,
 
     /// Serve with this many threads [default: one for each core] [env: LONGSHORE_WORKERS]
@@ -168,6 +197,27 @@ struct RunArgs {
     /// [env: LONGSHORE_HTTP__INSECURE]
     #[arg(long)]
     insecure: bool,
+}
+
+/// Takes any name, and tells shells those that there are: what a wrong one is told is said with all other settings.
+#[derive(Clone)]
+struct ToolsetName;
+
+impl TypedValueParser for ToolsetName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(TOOLSETS.into_iter().map(PossibleValue::new)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -194,23 +244,26 @@ impl From<RunArgs> for Flags {
     }
 }
 
+fn is_command(word: &str) -> bool {
+    Cli::command()
+        .get_subcommands()
+        .any(|known| known.get_name() == word)
+}
+
 /// Most likely somebody has mistyped a command.
 fn no_command(word: &str) -> ! {
     let command = Cli::command();
-    let problem = if command
-        .get_subcommands()
-        .any(|known| known.get_name() == word)
-    {
-        format!("options come after the command: longshore {word} --port 8080")
+    let problem = if is_command(word) {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let at = arguments.iter().position(|argument| argument == word);
+        let (options, rest) = arguments.split_at(at.unwrap_or(0));
+        let rest = rest.get(1..).unwrap_or_default();
+        let line = [&[word.to_owned()], options, rest].concat().join(" ");
+        format!("options come after the command: longshore {line}")
     } else {
-        let meant = command
-            .get_subcommands()
-            .map(|known| (likeness(known.get_name(), word), known.get_name()))
-            .filter(|(likeness, _)| 0.65 <= *likeness)
-            .max_by(|(one, _), (other, _)| one.total_cmp(other));
-        let meant = meant.map_or_else(String::new, |(_, known)| {
-            format!(" Did you mean '{known}'?")
-        });
+        let names = command.get_subcommands().map(clap::Command::get_name);
+        let meant = likeness_of(word, names)
+            .map_or_else(String::new, |known| format!(" Did you mean '{known}'?"));
         format!(
             "unrecognized subcommand '{word}'.{meant} What an upstream offers is listed by: longshore list {word}"
         )
@@ -220,8 +273,31 @@ fn no_command(word: &str) -> ! {
         .exit()
 }
 
-fn likeness(known: &str, word: &str) -> f64 {
-    strsim::jaro_winkler(known, word).max(strsim::normalized_damerau_levenshtein(known, word))
+/// The name that a word is most like, if it is like one.
+fn likeness_of<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let likeness = |known: &str| {
+        strsim::jaro_winkler(known, word).max(strsim::normalized_damerau_levenshtein(known, word))
+    };
+    known
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, _)| 0.65 <= *likeness)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, known)| known)
+}
+
+/// Prints the manual page of the program, or writes that of each command into a folder.
+fn manual(folder: Option<&Path>) -> Result<(), Failure> {
+    if let Some(folder) = folder {
+        return clap_mangen::generate_to(Cli::command(), folder).map_err(|error| {
+            let problem = format!("cannot write into {}: {error}", folder.display());
+            AppError::Refused(problem).into()
+        });
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command())
+        .render(&mut page)
+        .map_err(AppError::from)?;
+    config::print(&String::from_utf8_lossy(&page))
 }
 
 /// Does what the command line says. The exit code is 0 if it was done, 1 if it could not be, 2 if the command line
@@ -252,11 +328,13 @@ pub fn main() -> ExitCode {
             answered => answered.map(drop),
         },
         Command::List(args) => client::list(&args),
-        Command::Call(args) => client::call(args),
-        Command::Read(args) => client::read(args),
-        Command::Prompt(args) => client::prompt(args),
+        Command::Call(args) => client::call(&args),
+        Command::Read(args) => client::read(&args),
+        Command::Prompt(args) => client::prompt(&args),
         Command::Short(words) => match &words[..] {
-            [word] if !word.contains("://") => no_command(word),
+            [word] if client::url_of(word).is_none() => no_command(word),
+            // Options stand before the command, and so it is no command to the parser.
+            [word, ..] if is_command(word) => no_command(word),
             _ => client::short_form(words),
         },
         Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
@@ -271,6 +349,7 @@ pub fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
             config::print(&String::from_utf8_lossy(&script))
         }
+        Command::Man { folder } => manual(folder.as_deref()),
     };
     log::flush();
     match done {

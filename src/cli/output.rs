@@ -16,7 +16,7 @@ use tracing_subscriber::{Registry, reload};
 use super::log::{self, Format, Lines};
 use crate::app::{AppError, Bound, Hook};
 use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
-use crate::environment::Probe;
+use crate::environment::{Environment, Probe};
 
 /// Who reads standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,19 @@ impl Audience {
             Self::Programs
         } else {
             Self::People
+        }
+    }
+
+    /// Who reads the log of a server whose configuration is not read yet: the format that the environment sets, else
+    /// the one that it is detected to want.
+    pub(super) fn of_log(probe: &Probe) -> Self {
+        let set = ["LONGSHORE_LOG__FORMAT", "MCP_LOG_FORMAT"];
+        let format = set.iter().find_map(|name| probe.variable(name));
+        let detected = || Environment::detect(probe).log_format.map(|seen| seen.value);
+        match format.or_else(detected) {
+            Some("json") => Self::Programs,
+            Some(_) => Self::People,
+            None => Self::of(probe),
         }
     }
 }
@@ -257,6 +270,19 @@ mod tests {
             page,
             None,
         )
+    }
+
+    #[test]
+    fn an_error_before_the_configuration_is_read_is_in_the_format_of_the_log() {
+        let of =
+            |variables: &[(&str, &str)]| Audience::of_log(&Probe::of(variables.iter().copied()));
+        assert_eq!(of(&[]), Audience::People);
+        assert_eq!(of(&[("container", "podman")]), Audience::Programs);
+        assert_eq!(of(&[("LONGSHORE_LOG__FORMAT", "json")]), Audience::Programs);
+        let text = [("container", "podman"), ("LONGSHORE_LOG__FORMAT", "text")];
+        assert_eq!(of(&text), Audience::People);
+        let terminal = Probe::of([("container", "podman")]).at_terminal();
+        assert_eq!(Audience::of_log(&terminal), Audience::People);
     }
 
     #[test]

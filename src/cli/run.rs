@@ -18,7 +18,7 @@ use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
 
 /// Opens a URL in whatever somebody has for that.
-const OPENER: &str = if cfg!(target_os = "macos") {
+pub(super) const OPENER: &str = if cfg!(target_os = "macos") {
     "open"
 } else {
     "xdg-open"
@@ -54,11 +54,12 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
 
 /// Serves what the settings name; without any, the demo toolset.
 ///
-/// What is logged as JSON is for programs, and so is whatever else is said from then on.
+/// Errors that stop the start are in the format of the log, as far as that is known when they happen.
 pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), MainError> {
     // Once it is replaced, the system calls it by another name. Without /proc it has none.
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
+    *audience = Audience::of_log(&Probe::real());
     let loaded = load(Flags {
         playground: command.inspect.is_some(),
         ..command.settings.into()

@@ -35,6 +35,8 @@ pub use self::http::{
 pub use argument::{ArgumentConfig, ArgumentType};
 pub(crate) use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
+#[cfg(feature = "cli")]
+pub(crate) use builtin::NAMES as TOOLSETS;
 pub use builtin::{
     AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
     GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,

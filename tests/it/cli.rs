@@ -173,6 +173,21 @@ fn settings_are_explained_and_described() {
             "{shell}"
         );
     }
+    for shell in ["bash", "zsh", "fish"] {
+        let script = said(&["completions", shell], &[]);
+        assert!(
+            script.contains("filesystem"),
+            "toolsets are completed by {shell}"
+        );
+    }
+    let explained = said(&["config", "explain"], &[]);
+    let first = explained.lines().next().unwrap_or_default();
+    assert!(first.contains("--set shows these alone"), "{first}");
+    let page = said(&["man"], &[]);
+    assert!(
+        page.contains(".TH longshore 1") && page.contains("healthcheck"),
+        "{page}"
+    );
 }
 
 #[test]

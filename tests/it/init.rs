@@ -116,6 +116,11 @@ fn a_project_depends_on_the_copy_that_is_named() {
         manifest.contains(&format!("path = \"{copy}\"")),
         "{manifest}"
     );
+    assert!(
+        manifest.contains("tracing-subscriber = ")
+            && manifest.contains("[profile.dev.package.\"*\"]\ndebug = false"),
+        "{manifest}"
+    );
     for written in ["src/main.rs", ".gitignore"] {
         assert!(project.join(written).exists(), "{written}");
     }

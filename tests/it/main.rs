@@ -18,6 +18,8 @@ mod checked;
 #[cfg(feature = "otlp")]
 mod collector;
 mod client;
+#[cfg(all(feature = "cli", unix))]
+mod commands;
 mod composition;
 #[cfg(feature = "wasm")]
 mod components;

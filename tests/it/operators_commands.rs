@@ -36,6 +36,16 @@ fn a_new_key_is_printed_once_with_its_hash_and_opens_the_server() {
     assert_eq!(text.matches(&key).count(), 1);
     let (_, another) = said(&["key", "new"], &[]);
     assert!(!another.contains(&key), "each is new");
+    let (_, yaml) = said(&["key", "new", "ci"], &[]);
+    assert!(
+        yaml.contains("  auth:\n    api_keys:\n      - { name: \"ci\", keys: [\"sha256:"),
+        "{yaml}"
+    );
+    let (_, toml) = said(&["key", "new", "ci", "--format", "toml"], &[]);
+    assert!(
+        toml.contains("  [auth]\n  api_keys = [{ name = \"ci\", keys = [\"sha256:"),
+        "{toml}"
+    );
     // What was printed can be used as it is.
     let keys = format!("ci={hash}");
     let (code, text) = said(&["config", "check"], &[("LONGSHORE_AUTH__API_KEYS", &keys)]);

@@ -1,4 +1,4 @@
-//! An MCP server: `cargo run` serves it at http://127.0.0.1:3000/mcp.
+//! An MCP server: `cargo run` serves it, and logs at which address; `cargo test` tests its tool.
 
 use longshore::{App, tool};
 
@@ -21,6 +21,10 @@ fn app() -> App {
 }
 
 fn main() -> longshore::Result {
+    // Standard output is for messages, should the server be asked to serve over it.
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     app().run()
 }
 

@@ -58,7 +58,7 @@ impl ToolsetError {
     }
 }
 
-const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 8] = [
     "demo",
     "everything",
     "fetch",

@@ -1,0 +1,500 @@
+//! The server of a command: its URL or its entry in the configuration, the credentials for it, and the connection.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use url::Url;
+
+use super::{Failure, ServerArgs, clean, of_server};
+use crate::app::{AppError, tokens};
+use crate::cli::login::{self, Place};
+use crate::cli::run::load;
+use crate::cli::{likeness_of, output, terminal};
+use crate::client::{Client, ClientError, Options};
+use crate::config::{Config, Flags};
+use crate::environment::Probe;
+use crate::net::{challenge_parameter, with_causes};
+use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_login, logins};
+
+/// The variable with a token for servers that are named by their URLs.
+const TOKEN: &str = "LONGSHORE_TOKEN";
+
+/// A URL is a server as it stands; anything else is configured, and comes with its configuration.
+pub(in crate::cli) fn find(
+    server: &str,
+    file: Option<PathBuf>,
+) -> Result<(UpstreamConfig, Option<Config>), Failure> {
+    if let Some(url) = url_of(server) {
+        return Ok((at_url(url, token().as_deref()), None));
+    }
+    let flags = Flags {
+        config: file,
+        ..Flags::default()
+    };
+    let mut config = load(flags)?.config;
+    if let Some(upstream) = config.upstreams.remove(server) {
+        return Ok((upstream, Some(config)));
+    }
+    let known: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
+    let known = match &known[..] {
+        [] => {
+            "there are no upstreams in the configuration; name a file that has some with --config, \
+             or give a URL such as http://127.0.0.1:3000/mcp"
+                .to_owned()
+        }
+        known => {
+            let meant = likeness_of(server, known.iter().copied())
+                .map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            format!("configured: {}{meant}", known.join(", "))
+        }
+    };
+    Err(of_server(
+        server,
+        format!("neither a URL nor the name of an upstream in the configuration ({known})"),
+    ))
+}
+
+/// The URL that a word stands for; `host:port` stands for one of `http`.
+pub(in crate::cli) fn url_of(word: &str) -> Option<String> {
+    if word.contains("://") {
+        return Some(word.to_owned());
+    }
+    let authority = word.split(['/', '?']).next().unwrap_or_default();
+    let (host, port) = authority.rsplit_once(':')?;
+    let is_host = !host.is_empty()
+        && host
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':'));
+    (is_host && port.parse::<u16>().is_ok()).then(|| format!("http://{word}"))
+}
+
+fn token() -> Option<String> {
+    Probe::real().variable(TOKEN).map(str::to_owned)
+}
+
+/// A server at a URL. A token is never on the command line, which every user of the machine can see.
+fn at_url(url: String, token: Option<&str>) -> UpstreamConfig {
+    let mut config = UpstreamConfig {
+        url: Some(url),
+        ..UpstreamConfig::default()
+    };
+    if let Some(token) = token {
+        config
+            .headers
+            .insert("Authorization".to_owned(), format!("Bearer {token}").into());
+    }
+    config
+}
+
+/// The credential that a server is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Credential {
+    None,
+    /// Of the variable `LONGSHORE_TOKEN`.
+    Variable,
+    /// What somebody has just typed.
+    Typed,
+    /// Of `longshore login`.
+    Login,
+    /// Headers or `auth` of the configuration.
+    Configured,
+}
+
+/// A server, and what proves to it who calls.
+pub(super) struct Access {
+    upstream: UpstreamConfig,
+    tokens: Tokens,
+    credential: Credential,
+    /// Whether it was named by its URL.
+    is_url: bool,
+}
+
+impl Access {
+    fn of(server: &ServerArgs) -> Result<Self, Failure> {
+        let (upstream, config) = find(&server.server, server.config.clone())?;
+        Self::with(upstream, config.as_ref(), server)
+    }
+
+    fn with(
+        mut upstream: UpstreamConfig,
+        config: Option<&Config>,
+        server: &ServerArgs,
+    ) -> Result<Self, Failure> {
+        let is_url = config.is_none();
+        if is_url {
+            upstream.timeout_seconds = Some(server.timeout);
+        }
+        let is_configured = !upstream.headers.is_empty() || upstream.auth.is_some();
+        let login = use_login(&mut upstream);
+        let credential = match (&login, is_configured) {
+            (Some(_), _) => Credential::Login,
+            (None, false) => Credential::None,
+            (None, true) if upstream.auth.login => Credential::Login,
+            (None, true) if is_url => Credential::Variable,
+            (None, true) => Credential::Configured,
+        };
+        let tokens = match (login, config) {
+            (Some(tokens), _) => tokens,
+            (None, Some(config)) => tokens(config)?,
+            (None, None) => Tokens::default(),
+        };
+        Ok(Self {
+            upstream,
+            tokens,
+            credential,
+            is_url,
+        })
+    }
+
+    /// The same server at another URL, or with a token that somebody has typed.
+    fn changed(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        server: &ServerArgs,
+    ) -> Result<Self, Failure> {
+        let upstream = at_url(
+            url.to_owned(),
+            token.map(str::to_owned).or_else(self::token).as_deref(),
+        );
+        let mut access = Self::with(upstream, None, server)?;
+        if token.is_some() {
+            access.credential = Credential::Typed;
+        }
+        Ok(access)
+    }
+
+    fn url(&self) -> Option<Url> {
+        self.upstream.url.as_deref()?.parse().ok()
+    }
+
+    /// `/mcp` of a server that was named without a path.
+    fn at_mcp(&self) -> Option<Url> {
+        let mut url = self.url().filter(|_| self.is_url)?;
+        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
+        url.set_path("/mcp");
+        is_bare.then_some(url)
+    }
+
+    async fn connect(&self, server: &ServerArgs) -> Result<Client, Unreached> {
+        let name = &server.server;
+        let target = self.upstream.target(name).map_err(AppError::from)?;
+        let credentials = self
+            .upstream
+            .proof(name, &self.tokens)
+            .map_err(AppError::from)?;
+        let limit = Duration::from_secs(server.timeout.max(1));
+        let options = Options {
+            name: name.clone(),
+            connect_timeout: limit,
+            request_timeout: limit,
+            message_bytes: self.upstream.message_bytes,
+            credentials,
+            ..Options::default()
+        };
+        Ok(Client::connect(target, options).await?)
+    }
+
+    /// Offers a person to log in, or to type a token where there is no login. `None` if nobody wants to.
+    fn offer(&self, server: &ServerArgs, challenge: &str) -> Result<Option<Self>, Failure> {
+        let Some(url) = self.url() else {
+            return Ok(None);
+        };
+        let what = self.refused(challenge);
+        output::remark(&format!("{}: {what}", server.server));
+        if !terminal::confirm("Log in now?").map_err(AppError::from)? {
+            return Ok(None);
+        }
+        let place = match self.is_url {
+            true => Place::new(url.as_str(), None),
+            false => Place::new(&server.server, server.config.clone()),
+        };
+        match login::log_in_at(place) {
+            Ok(()) if self.is_url => self.changed(url.as_str(), None, server).map(Some),
+            Ok(()) => Self::of(server).map(Some),
+            Err(login::Refused::Login(LoginError::NoOauth | LoginError::NoMetadata))
+                if self.is_url =>
+            {
+                output::remark(&format!(
+                    "{url} has no login: it publishes no OAuth metadata. It may take an API key or another token."
+                ));
+                if let Some(hint) = hint(&url) {
+                    output::remark(&format!("Tokens are made at {hint}"));
+                }
+                let token = terminal::secret("Token").map_err(AppError::from)?;
+                if token.is_empty() {
+                    return Ok(None);
+                }
+                output::remark(&format!(
+                    "It is not kept; the variable {TOKEN} is read by every command."
+                ));
+                self.changed(url.as_str(), Some(&token), server).map(Some)
+            }
+            Err(login::Refused::Login(error)) => {
+                Err(of_server(&server.server, with_causes(&error)))
+            }
+            Err(login::Refused::Other(failure)) => Err(failure),
+        }
+    }
+
+    /// What an HTTP 401 means, which depends on what was sent.
+    fn refused(&self, challenge: &str) -> String {
+        let said = challenge_parameter(challenge, "error_description")
+            .or_else(|| challenge_parameter(challenge, "error"))
+            .map_or_else(String::new, |said| format!(": {}", clean(&said)));
+        let sent = match self.credential {
+            Credential::None => return "the server asks for credentials (HTTP 401)".to_owned(),
+            Credential::Variable => "the token in the variable LONGSHORE_TOKEN",
+            Credential::Typed => "this token",
+            Credential::Login => "the token of the last login",
+            Credential::Configured => "the credentials that the configuration has for it",
+        };
+        format!("the server rejects {sent} (HTTP 401{said})")
+    }
+
+    /// An error in words, with what to do about it.
+    fn told(&self, server: &ServerArgs, error: &ClientError) -> Failure {
+        let name = match self.url().filter(|_| self.is_url) {
+            Some(url) => url.to_string(),
+            None => server.server.clone(),
+        };
+        let login = format!("`longshore login {name}`");
+        let problem = match error {
+            ClientError::Unauthorized { challenge } => {
+                let advice = match self.credential {
+                    Credential::None if self.is_url => {
+                        format!("log in with {login}, or put a token into the variable {TOKEN}")
+                    }
+                    Credential::None => format!(
+                        "log in with {login}, or give the upstream headers or auth in the configuration"
+                    ),
+                    Credential::Variable => {
+                        format!("put another token into it, or unset it and log in with {login}")
+                    }
+                    Credential::Typed => format!("try another, or log in with {login}"),
+                    Credential::Login => format!("log in again with {login}"),
+                    Credential::Configured => {
+                        "correct the upstream's headers or auth in the configuration".to_owned()
+                    }
+                };
+                format!("{}; {advice}", self.refused(challenge))
+            }
+            ClientError::InsufficientScope { scopes } => {
+                let scopes: Vec<String> = scopes.iter().map(|scope| clean(scope)).collect();
+                let lacks = match &scopes[..] {
+                    [] => "lacks a scope".to_owned(),
+                    scopes => format!("lacks the scope {}", scopes.join(" ")),
+                };
+                let advice = match self.credential {
+                    Credential::Login => {
+                        let mut all = self.scopes_of_login();
+                        all.extend(scopes);
+                        all.sort_unstable();
+                        all.dedup();
+                        let wanted: String = all
+                            .iter()
+                            .map(|scope| format!(" --scope {scope}"))
+                            .collect();
+                        format!("log in again with `longshore login {name}{wanted}`")
+                    }
+                    _ => "use a token that has it".to_owned(),
+                };
+                format!("the token {lacks} (HTTP 403 insufficient_scope); {advice}")
+            }
+            error => with_causes(error),
+        };
+        of_server(&server.server, problem)
+    }
+
+    /// What the login allows that there is.
+    fn scopes_of_login(&self) -> Vec<String> {
+        let Some(url) = self.url() else {
+            return Vec::new();
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let known = runtime.map(|runtime| runtime.block_on(logins(&self.tokens)));
+        let Ok(Ok(known)) = known else {
+            return Vec::new();
+        };
+        let mut known = known.into_iter();
+        known
+            .find(|known| known.is_login && known.server == url.as_str())
+            .map_or_else(Vec::new, |known| known.scopes)
+    }
+}
+
+/// Why there is no connection.
+enum Unreached {
+    Client(ClientError),
+    Setup(AppError),
+}
+
+impl From<ClientError> for Unreached {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<AppError> for Unreached {
+    fn from(error: AppError) -> Self {
+        Self::Setup(error)
+    }
+}
+
+/// A connection to the server. A person may log in if there is one; a URL without a path is tried at `/mcp` too.
+pub(super) fn connected(
+    runtime: &Runtime,
+    server: &ServerArgs,
+) -> Result<(Client, Access), Failure> {
+    let mut access = Access::of(server)?;
+    let mut may_ask = !server.json && terminal::has_person();
+    let mut is_second = false;
+    loop {
+        let error = match runtime.block_on(access.connect(server)) {
+            Ok(client) => return Ok((client, access)),
+            Err(Unreached::Setup(error)) => return Err(error.into()),
+            Err(Unreached::Client(error)) => error,
+        };
+        if let Some(url) = access.at_mcp()
+            && is_no_endpoint(&error)
+        {
+            output::remark(&format!(
+                "{} has no MCP endpoint at /; trying {url}",
+                server.server
+            ));
+            let other = access.changed(url.as_str(), None, server)?;
+            is_second = true;
+            access = other;
+            continue;
+        }
+        if let ClientError::Unauthorized { challenge } = &error
+            && may_ask
+            && matches!(access.credential, Credential::None | Credential::Login)
+        {
+            may_ask = false;
+            if let Some(changed) = access.offer(server, challenge)? {
+                access = changed;
+                continue;
+            }
+        }
+        if is_second && is_no_endpoint(&error) && !matches!(error, ClientError::Unauthorized { .. })
+        {
+            let root = server.server.trim_end_matches('/');
+            return Err(of_server(
+                &server.server,
+                format!(
+                    "there is no MCP endpoint at {root}/ or {root}/mcp ({}); name its whole URL",
+                    with_causes(&error)
+                ),
+            ));
+        }
+        return Err(access.told(server, &error));
+    }
+}
+
+impl Access {
+    /// An error of a request, as `main` shows it.
+    pub(super) fn failure(&self, server: &ServerArgs, error: &ClientError) -> Failure {
+        self.told(server, error)
+    }
+}
+
+/// Returns true if something answers, which may not be an MCP server.
+fn is_no_endpoint(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Status { .. }
+            | ClientError::Protocol(_)
+            | ClientError::Rpc(_)
+            | ClientError::Unauthorized { .. }
+    )
+}
+
+/// Somebody may have logged in, where nothing else proves who calls. Returns where that is kept.
+fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
+    let has_other = config
+        .headers
+        .keys()
+        .any(|name| name.eq_ignore_ascii_case("authorization"));
+    if has_other || config.auth.is_some() {
+        return None;
+    }
+    let url = config.url.as_deref()?.parse().ok()?;
+    let folder = default_folder(&Probe::real()).filter(|folder| has_login(folder, &url))?;
+    config.auth.login = true;
+    Some(Tokens::in_folder(folder))
+}
+
+/// Pages on which people make tokens for services that many use, by the ends of their hosts.
+const TOKEN_PAGES: &[(&str, &str)] = &[
+    (
+        "github.com",
+        "https://github.com/settings/personal-access-tokens",
+    ),
+    (
+        "githubcopilot.com",
+        "https://github.com/settings/personal-access-tokens",
+    ),
+    (
+        "gitlab.com",
+        "https://gitlab.com/-/user_settings/personal_access_tokens",
+    ),
+    ("huggingface.co", "https://huggingface.co/settings/tokens"),
+    ("linear.app", "https://linear.app/settings/account/security"),
+    ("notion.com", "https://www.notion.so/profile/integrations"),
+    (
+        "sentry.dev",
+        "https://sentry.io/settings/account/api/auth-tokens/",
+    ),
+    (
+        "sentry.io",
+        "https://sentry.io/settings/account/api/auth-tokens/",
+    ),
+    ("slack.com", "https://api.slack.com/apps"),
+    ("stripe.com", "https://dashboard.stripe.com/apikeys"),
+];
+
+fn hint(url: &Url) -> Option<&'static str> {
+    let host = url.host_str()?;
+    let is_of = |end: &str| {
+        host.strip_suffix(end)
+            .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    TOKEN_PAGES
+        .iter()
+        .find_map(|(end, page)| is_of(end).then_some(*page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_with_a_port_is_a_url() {
+        for (word, url) in [
+            ("127.0.0.1:3900", Some("http://127.0.0.1:3900")),
+            ("localhost:3000/mcp", Some("http://localhost:3000/mcp")),
+            ("[::1]:3000", Some("http://[::1]:3000")),
+            ("https://a.example", Some("https://a.example")),
+            ("tracker", None),
+            ("a:b", None),
+            (":3000", None),
+            ("/path/to:80", None),
+            ("host:70000", None),
+        ] {
+            assert_eq!(url_of(word).as_deref(), url, "{word}");
+        }
+    }
+
+    #[test]
+    fn hints_are_for_hosts_below_a_domain() {
+        let of = |url: &str| hint(&url.parse().expect("a URL"));
+        assert!(of("https://mcp.sentry.dev/mcp").is_some_and(|page| page.contains("sentry")));
+        assert!(of("https://github.com/x").is_some());
+        assert_eq!(of("https://notgithub.com/mcp"), None);
+        assert_eq!(of("http://127.0.0.1:3000/mcp"), None);
+    }
+}

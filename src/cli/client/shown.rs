@@ -1,0 +1,298 @@
+//! Results as people read them.
+
+use serde_json::Value;
+
+use super::clean;
+use crate::cli::paint::Paint;
+use crate::cli::table::table;
+
+/// Characters of a description in a listing.
+const DESCRIPTION_MAX: usize = 200;
+
+/// Everything that a server offers.
+pub(super) fn tables(all: &Value, paint: Paint) -> String {
+    let mut text = String::new();
+    for (kind, heading, name) in [
+        ("tools", "TOOLS", "name"),
+        ("resources", "RESOURCES", "uri"),
+        ("resourceTemplates", "RESOURCE TEMPLATES", "uriTemplate"),
+        ("prompts", "PROMPTS", "name"),
+    ] {
+        let entries: Vec<&Value> = all[kind].as_array().into_iter().flatten().collect();
+        if entries.is_empty() {
+            continue;
+        }
+        let header = [heading, "", ""].map(|text| paint.heading_cell(text));
+        let mut table = table(header, 100);
+        if paint.is_on() {
+            table.enforce_styling();
+        }
+        for entry in entries {
+            let told = entry["description"]
+                .as_str()
+                .or(entry["title"].as_str())
+                .unwrap_or_default();
+            table.add_row([
+                paint.name_cell(clean(entry[name].as_str().unwrap_or_default())),
+                paint.dim_cell(takes(entry)),
+                comfy_table::Cell::new(clean(&summary(told))),
+            ]);
+        }
+        text.push_str(&table.to_string());
+        text.push_str("\n\n");
+    }
+    if text.is_empty() {
+        text.push_str("nothing is offered\n");
+    }
+    text
+}
+
+/// The first paragraph of a description, with an ellipsis where something is left out.
+fn summary(description: &str) -> String {
+    let description = description.trim();
+    let mut lines = description.lines();
+    let paragraph: Vec<&str> = lines
+        .by_ref()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let has_more = lines.any(|line| !line.trim().is_empty());
+    let paragraph = paragraph.join(" ");
+    let Some((end, _)) = paragraph.char_indices().nth(DESCRIPTION_MAX) else {
+        return match has_more {
+            true => format!("{paragraph} …"),
+            false => paragraph,
+        };
+    };
+    let cut = &paragraph[..end];
+    let cut = cut.rsplit_once(' ').map_or(cut, |(whole, _)| whole);
+    format!("{cut} …")
+}
+
+/// Names of the arguments; those that may be left out in brackets.
+fn takes(entry: &Value) -> String {
+    let mut names = Vec::new();
+    if let Some(properties) = entry["inputSchema"]["properties"].as_object() {
+        let required = entry["inputSchema"]["required"].as_array();
+        for name in properties.keys() {
+            let needed =
+                required.is_some_and(|required| required.iter().any(|r| r == name.as_str()));
+            names.push(if needed {
+                clean(name)
+            } else {
+                format!("[{}]", clean(name))
+            });
+        }
+    }
+    for argument in entry["arguments"].as_array().into_iter().flatten() {
+        let name = clean(argument["name"].as_str().unwrap_or_default());
+        names.push(if argument["required"] == true {
+            name
+        } else {
+            format!("[{name}]")
+        });
+    }
+    names.join(" ")
+}
+
+/// The content of a tool's result.
+pub(super) fn blocks(result: &Value, paint: Paint) -> String {
+    let blocks: Vec<&Value> = result["content"].as_array().into_iter().flatten().collect();
+    match result.get("structuredContent") {
+        Some(structured) if blocks.is_empty() => format!("{structured:#}\n"),
+        _ => blocks.into_iter().map(|one| block(one, paint)).collect(),
+    }
+}
+
+/// One block of content.
+pub(super) fn block(block: &Value, paint: Paint) -> String {
+    let of = |member: &str| clean(block[member].as_str().unwrap_or_default());
+    let size = || block["data"].as_str().map_or(0, |data| data.len() / 4 * 3);
+    match block["type"].as_str().unwrap_or_default() {
+        "text" => {
+            let text = of("text");
+            let told = fields(&text);
+            if told.is_empty() {
+                format!("{text}\n")
+            } else {
+                told.iter()
+                    .map(|field| format!("{}\n", field.shown(paint)))
+                    .collect()
+            }
+        }
+        kind @ ("image" | "audio") => {
+            let placeholder = format!("[{kind}: {}, {} bytes]", of("mimeType"), size());
+            format!("{}\n", paint.dim(placeholder))
+        }
+        "resource_link" => format!("{}\n", paint.dim(format!("[resource: {}]", of("uri")))),
+        "resource" => contents_of(&block["resource"], paint),
+        other => format!("{}\n", paint.dim(format!("[{}]", clean(other)))),
+    }
+}
+
+/// The contents of a resource.
+pub(super) fn contents_of(contents: &Value, paint: Paint) -> String {
+    match contents["text"].as_str() {
+        Some(text) => format!("{}\n", clean(text)),
+        None => {
+            let size = contents["blob"]
+                .as_str()
+                .map_or(0, |blob| blob.len() / 4 * 3);
+            let kind = contents["mimeType"].as_str().unwrap_or("bytes");
+            let placeholder = format!(
+                "[{}: {}, {size} bytes]",
+                clean(contents["uri"].as_str().unwrap_or_default()),
+                clean(kind)
+            );
+            format!("{}\n", paint.dim(placeholder))
+        }
+    }
+}
+
+/// What is wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FieldError {
+    path: String,
+    message: String,
+}
+
+impl FieldError {
+    fn shown(&self, paint: Paint) -> String {
+        format!(
+            "{}: {}",
+            paint.wrong(clean(&self.path)),
+            clean(&self.message)
+        )
+    }
+}
+
+/// An error of the protocol: its message, and each field that is wrong on a line of its own.
+pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint) -> String {
+    let mut told = fields(message);
+    for field in data.into_iter().flat_map(fields_of) {
+        if !told.contains(&field) {
+            told.push(field);
+        }
+    }
+    // A list of fields within the message is said below.
+    let message = match message.find('[') {
+        Some(at) if !fields(message).is_empty() => message[..at].trim_end_matches([' ', ':']),
+        _ => message,
+    };
+    let mut text = format!("{} ({code})", clean(message));
+    for field in told {
+        text.push_str("\n  ");
+        text.push_str(&field.shown(paint));
+    }
+    text
+}
+
+/// What is wrong with each field, where a text holds that as JSON: `[{"path": ["a", "b"], "message": "..."}]`.
+fn fields(text: &str) -> Vec<FieldError> {
+    let Some(start) = text.find('[') else {
+        return Vec::new();
+    };
+    serde_json::from_str(&text[start..])
+        .map_or_else(|_| Vec::new(), |value: Value| fields_of(&value).collect())
+}
+
+fn fields_of(value: &Value) -> impl Iterator<Item = FieldError> {
+    let list = value.as_array().or_else(|| value["errors"].as_array());
+    let told = list.into_iter().flatten().filter_map(|problem| {
+        let message = problem["message"].as_str()?.to_owned();
+        let path = match &problem["path"] {
+            Value::Array(path) => path
+                .iter()
+                .map(|part| {
+                    part.as_str()
+                        .map_or_else(|| part.to_string(), str::to_owned)
+                })
+                .collect::<Vec<_>>()
+                .join("."),
+            Value::String(path) => path.clone(),
+            _ => return None,
+        };
+        Some(FieldError { path, message })
+    });
+    told.collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn results_are_shown_as_people_read_them() {
+        let plain = Paint::default();
+        let result = json!({"content": [
+            {"type": "text", "text": "hello\u{1b}[31m"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource_link", "uri": "a://b", "name": "b"},
+            {"type": "resource", "resource": {"uri": "a://c", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "a://d", "blob": "AAAA", "mimeType": "x/y"}},
+        ]});
+        assert_eq!(
+            blocks(&result, plain),
+            "hello[31m\n[image: image/png, 3 bytes]\n[resource: a://b]\ninside\n[a://d: x/y, 3 bytes]\n"
+        );
+        let structured = json!({"content": [], "structuredContent": {"a": 1}});
+        assert_eq!(blocks(&structured, plain), "{\n  \"a\": 1\n}\n");
+    }
+
+    #[test]
+    fn what_is_wrong_with_fields_is_told_once_for_each() {
+        let list = r#"[{"path": ["place", 0, "x"], "message": "Required", "code": "c"}]"#;
+        let data: Value = serde_json::from_str(list).expect("JSON");
+        let told =
+            |message: &str, data: Option<&Value>| error(message, -32602, data, Paint::default());
+        let once = "Invalid arguments (-32602)\n  place.0.x: Required";
+        assert_eq!(told(&format!("Invalid arguments: {list}"), None), once);
+        assert_eq!(
+            told(&format!("Invalid arguments: {list}"), Some(&data)),
+            once
+        );
+        assert_eq!(
+            told("Invalid arguments", Some(&json!({"errors": data}))),
+            once
+        );
+        assert_eq!(told("bad [1, 2]", None), "bad [1, 2] (-32602)");
+        let coloured = error("no", 1, Some(&data), Paint::on());
+        assert!(
+            coloured.contains("\u{1b}[1;31mplace.0.x\u{1b}[0m: Required"),
+            "{coloured}"
+        );
+    }
+
+    #[test]
+    fn listings_name_what_may_be_left_out() {
+        let entry = json!({"inputSchema": {"properties": {"a": {}, "b": {}}, "required": ["b"]}});
+        assert_eq!(takes(&entry), "[a] b");
+        assert_eq!(tables(&json!({}), Paint::default()), "nothing is offered\n");
+    }
+
+    #[test]
+    fn listings_say_where_a_description_is_cut() {
+        assert_eq!(summary("Says it\nonce.\n"), "Says it once.");
+        assert_eq!(summary("Says it.\n\nMore."), "Says it. …");
+        let long = "word ".repeat(100);
+        let cut = summary(&long);
+        assert!(
+            cut.ends_with("word …") && cut.chars().count() <= DESCRIPTION_MAX + 2,
+            "{cut}"
+        );
+        let all = json!({
+            "tools": [{"name": "echo", "description": "Says it."}],
+            "resourceTemplates": [{"uriTemplate": "a://{b}"}],
+        });
+        let table = tables(&all, Paint::default());
+        assert!(
+            table.contains("Says it.")
+                && table.contains("RESOURCE TEMPLATES")
+                && !table.contains('\u{1b}'),
+            "{table}"
+        );
+        assert!(tables(&all, Paint::on()).contains("\u{1b}["));
+    }
+}

@@ -1,0 +1,113 @@
+//! Colours of what people read.
+
+use std::fmt::Display;
+
+use clap::ValueEnum;
+use comfy_table::{Attribute, Cell};
+
+use crate::environment::Probe;
+
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Paint {
+    is_on: bool,
+}
+
+impl Paint {
+    /// For a stream that is a terminal, or is not. An empty NO_COLOR counts as absent (<https://no-color.org>).
+    pub(super) fn new(choice: ColorChoice, is_terminal: bool) -> Self {
+        let is_on = match choice {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                let probe = Probe::real();
+                is_terminal
+                    && probe.variable("NO_COLOR").is_none()
+                    && probe.variable("TERM") != Some("dumb")
+            }
+        };
+        Self { is_on }
+    }
+
+    #[cfg(test)]
+    pub(super) fn on() -> Self {
+        Self { is_on: true }
+    }
+
+    pub(super) fn is_on(self) -> bool {
+        self.is_on
+    }
+
+    fn wrapped(self, code: &str, text: impl Display) -> String {
+        match self.is_on {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text.to_string(),
+        }
+    }
+
+    /// A word that says what something is.
+    pub(super) fn label(self, text: impl Display) -> String {
+        self.wrapped("1", text)
+    }
+
+    /// What is of less interest.
+    pub(super) fn dim(self, text: impl Display) -> String {
+        self.wrapped("2", text)
+    }
+
+    /// What is wrong.
+    pub(super) fn wrong(self, text: impl Display) -> String {
+        self.wrapped("1;31", text)
+    }
+
+    /// A cell that names something.
+    pub(super) fn name_cell(self, text: impl ToString) -> Cell {
+        let cell = Cell::new(text);
+        match self.is_on {
+            true => cell.fg(comfy_table::Color::DarkCyan),
+            false => cell,
+        }
+    }
+
+    /// A cell above others.
+    pub(super) fn heading_cell(self, text: impl ToString) -> Cell {
+        let cell = Cell::new(text);
+        match self.is_on {
+            true => cell.add_attribute(Attribute::Bold),
+            false => cell,
+        }
+    }
+
+    /// A cell of less interest.
+    pub(super) fn dim_cell(self, text: impl ToString) -> Cell {
+        let cell = Cell::new(text);
+        match self.is_on {
+            true => cell.add_attribute(Attribute::Dim),
+            false => cell,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_coloured_unless_it_is_to_be() {
+        assert_eq!(Paint::default().wrong("x"), "x");
+        assert_eq!(Paint::on().wrong("x"), "\u{1b}[1;31mx\u{1b}[0m");
+        assert!(Paint::new(ColorChoice::Always, false).is_on());
+        assert!(!Paint::new(ColorChoice::Never, true).is_on());
+        assert!(!Paint::new(ColorChoice::Auto, false).is_on());
+    }
+}

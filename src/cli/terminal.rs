@@ -1,0 +1,72 @@
+//! Questions to a person at the terminal. They go to standard error; standard output is for data.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+/// Bytes of an answer that are read at most.
+const ANSWER_BYTES: u64 = 16 * 1024;
+
+/// Returns true if a question can be asked and answered.
+pub(super) fn has_person() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a question that is answered by yes or no. Everything but a yes is a no.
+pub(super) fn confirm(question: &str) -> io::Result<bool> {
+    write!(io::stderr(), "{question} [y/N] ")?;
+    let answer = line()?;
+    Ok(matches!(&*answer.trim().to_ascii_lowercase(), "y" | "yes"))
+}
+
+/// Reads a line that is not shown while it is typed.
+pub(super) fn secret(prompt: &str) -> io::Result<String> {
+    write!(io::stderr(), "{prompt} (not shown): ")?;
+    let silence = Silence::begin();
+    let answer = line();
+    drop(silence);
+    // The line break was not shown either.
+    writeln!(io::stderr())?;
+    Ok(answer?.trim().to_owned())
+}
+
+fn line() -> io::Result<String> {
+    let mut answer = String::new();
+    io::Read::take(io::stdin().lock(), ANSWER_BYTES).read_line(&mut answer)?;
+    Ok(answer)
+}
+
+/// Turns the echo of the terminal off, until it is dropped.
+struct Silence(#[cfg(unix)] Option<rustix::termios::Termios>);
+
+#[cfg(unix)]
+impl Silence {
+    fn begin() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(mut silent) = before.clone() {
+            silent.local_modes.remove(LocalModes::ECHO);
+            // Where that fails what is typed is shown, and nothing else goes wrong.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &silent);
+        }
+        Self(before)
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Silence {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = rustix::termios::tcsetattr(
+                io::stdin(),
+                rustix::termios::OptionalActions::Now,
+                before,
+            );
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Silence {
+    fn begin() -> Self {
+        Self()
+    }
+}
