@@ -307,6 +307,26 @@ fn the_index_for_agents_names_what_there_is() {
     }
 }
 
+#[test]
+fn the_index_for_people_names_every_page() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let index = std::fs::read_to_string(folder.join("README.md")).expect("an index");
+    let links = index.match_indices("](").map(|(at, _)| &index[at + 2..]);
+    let links: Vec<_> = links
+        .filter_map(|rest| rest.split([')', '#']).next())
+        .collect();
+    for link in &links {
+        assert!(folder.join(link).exists(), "{link}");
+    }
+    for entry in std::fs::read_dir(&folder).expect("a folder") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_str().expect("UTF-8");
+        if name.ends_with(".md") && name != "README.md" {
+            assert!(links.contains(&name), "{name} is not in docs/README.md");
+        }
+    }
+}
+
 /// What a table says of one setting.
 struct Row {
     variable: String,
