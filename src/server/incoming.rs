@@ -71,8 +71,6 @@ pub(super) struct Caller<'a> {
     pub(super) capabilities: ClientCapabilities,
     /// Whether the client can be asked something.
     pub(super) reach: Reach,
-    /// The client's address, over HTTP.
-    pub(super) address: Option<IpAddr>,
     /// How much of what a call says may wait to be sent.
     pub(super) room: Room,
     /// Seconds of Unix time.

@@ -130,7 +130,7 @@ impl Server {
         speaks(watch, Revision::V2026_07_28, None);
         Caller {
             principal,
-            address: None,
+            address,
             revision: Revision::V2026_07_28,
             session: None,
             on_disconnect: OnDisconnect::Cancel,
@@ -138,7 +138,6 @@ impl Server {
             resumption: Resumption::No,
             capabilities: ClientCapabilities::default(),
             reach: Reach::Plain,
-            address,
             room: Room::default(),
             now: 0,
             watch,

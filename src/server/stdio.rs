@@ -178,7 +178,6 @@ impl Server {
             resumption: Resumption::No,
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: Reach::Stream,
-            address: None,
             room: self.room(),
             now: local.now(),
             watch,

@@ -132,7 +132,6 @@ impl Worker {
     /// # Errors
     ///
     /// The socket, if there is none. A worker that has ended takes it and closes it.
-    #[expect(clippy::result_large_err, reason = "it is handed to the next worker")]
     pub(crate) fn offer(&self, accepted: Accepted) -> Result<(), Accepted> {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
         match self.sockets.try_send(accepted) {
