@@ -11,7 +11,7 @@ use crate::support::Session;
 fn serve(memory_bytes: usize) -> (Arc<Memory>, Announcing) {
     let state = Arc::new(Memory::new(memory_bytes));
     let shared = Arc::clone(&state);
-    let it = announcing(|serve| serve.shared_key().app(|app| app.state(shared)));
+    let it = announcing(|serve| serve.shared_key().app(|app| app.store(shared)));
     (state, it)
 }
 
