@@ -149,13 +149,6 @@ impl Inner {
         stake: Stake,
         key: &str,
     ) -> Result<(), StateError> {
-        let is_callers = stake.owner != Stake::SERVER.owner;
-        if is_callers && !stake.may_go {
-            let taken = self.owner(stake.owner);
-            if self.share_bytes < taken.bytes - taken.may_go + bytes {
-                return Err(StateError::Share);
-            }
-        }
         if bytes <= self.room() {
             return Ok(());
         }
@@ -169,6 +162,16 @@ impl Inner {
         match bytes <= self.room() {
             true => Ok(()),
             false => Err(StateError::Full),
+        }
+    }
+
+    /// Makes sure that an owner does not take more than its share for what may not go.
+    fn check_share(&self, bytes: usize, stake: Stake) -> Result<(), StateError> {
+        let taken = self.owner(stake.owner);
+        let has_share = stake.owner != Stake::SERVER.owner && !stake.may_go;
+        match has_share && self.share_bytes < taken.bytes - taken.may_go + bytes {
+            true => Err(StateError::Share),
+            false => Ok(()),
         }
     }
 
@@ -310,7 +313,13 @@ impl Inner {
             _ => stake,
         };
         let cost = block(ARC_BYTES + key.len()) + content.cost();
-        if let Err(error) = self.reserve(cost + INDEX_BYTES, stake, key) {
+        // What is there may change: a task whose owner has used up its share comes to its end all the same.
+        let share = match &before {
+            Some(_) => Ok(()),
+            None => self.check_share(cost + INDEX_BYTES, stake),
+        };
+        let room = share.and_then(|()| self.reserve(cost + INDEX_BYTES, stake, key));
+        if let Err(error) = room {
             if let Some((key, entry)) = before {
                 self.insert(key, entry);
             }
@@ -417,7 +426,9 @@ impl Inner {
         let entry_cost = block(entry.len());
         match self.entries.get(key).map(|known| &known.content) {
             Some(Content::Log(log)) => {
-                self.reserve(entry_cost + log.growth(), stake, key)?;
+                let more = entry_cost + log.growth();
+                self.check_share(more, stake)?;
+                self.reserve(more, stake, key)?;
             }
             Some(_) => return Err(StateError::WrongType),
             None => {
@@ -425,13 +436,11 @@ impl Inner {
                     first: self.next_number.max(unix_micros()),
                     ..Log::default()
                 };
-                let more = entry_cost + log.growth();
                 // Room for its first entry too, so that no empty log is left behind.
-                self.reserve(
-                    more + block(ARC_BYTES + key.len()) + size_of::<Log>() + INDEX_BYTES,
-                    stake,
-                    key,
-                )?;
+                let whole = block(ARC_BYTES + key.len()) + size_of::<Log>() + INDEX_BYTES;
+                let more = entry_cost + log.growth() + whole;
+                self.check_share(more, stake)?;
+                self.reserve(more, stake, key)?;
                 self.write(key, Content::Log(Box::new(log)), keep.life, stake)?;
             }
         }

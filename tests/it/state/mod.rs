@@ -210,7 +210,13 @@ async fn what_may_not_go_takes_no_more_than_the_share_of_its_owner() {
         let put = bob.put(&key, value.clone(), MINUTE);
         put.await.expect("a share of its own");
     }
-    assert!(ada.remove("ada0").await.expect("memory"));
+    // What is there can be changed, also to something larger.
+    let longer = Bytes::from(vec![b'y'; 1_500]);
+    let swap = ada.compare_and_swap("ada1", value.clone(), longer, MINUTE);
+    assert!(swap.await.expect("room"));
+    for key in ["ada0", "ada1"] {
+        assert!(ada.remove(key).await.expect("memory"));
+    }
     ada.put("again", value, MINUTE).await.expect("room");
 }
 
