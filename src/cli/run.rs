@@ -91,6 +91,8 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         metrics.read(&LOG_CUT, &[], || log::cut() as f64);
+        // What cannot be offered is above what is.
+        log::flush();
         match (*audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {

@@ -329,6 +329,34 @@ fn a_socket_that_was_handed_over_is_listened_on() {
     assert_eq!(status, 200);
 }
 
+#[test]
+fn what_is_local_is_said_by_the_socket_that_was_handed_over_and_not_by_the_settings() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let script = r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run --host 0.0.0.0 --insecure"#;
+    let mut child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_longshore")])
+        .stdin(std::os::fd::OwnedFd::from(listener))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let status = |path: &str, host: &str| {
+        let mut connection = Connection::new(TcpStream::connect(address).expect("it listens"));
+        let get = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        connection.send(get).receive().status
+    };
+    let statuses = [
+        status("/tools", "localhost"),
+        // The guard against DNS rebinding, and the page for trying what is served.
+        status("/tools", "mcp.example.com"),
+        status("/", "localhost"),
+    ];
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(statuses, [200, 403, 200]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_socket_in_the_file_system_that_was_handed_over_is_listened_on_and_left() {

@@ -221,3 +221,50 @@ proptest! {
         prop_assert_eq!(scanner.string().expect("valid").unescape(), text);
     }
 }
+
+#[test]
+fn the_path_of_a_member_that_appears_twice_is_found() {
+    for (document, path) in [
+        (r#"{"a":1,"a":2}"#, Some("a")),
+        (r#"{"a":1,"\u0061":2}"#, Some("a")),
+        (r#"{"a":{"b":[0,{"c":1,"d":2,"c":3}]}}"#, Some("a.b[1].c")),
+        (r#"[[{"":1,"":2}]]"#, Some("[0][0].")),
+        (r#"{"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":1}]}"#, None),
+        ("[]", None),
+    ] {
+        assert_eq!(repeated_member(document).as_deref(), path, "{document}");
+    }
+    let members = |last: &str| {
+        let members: Vec<_> = (0..100).map(|n| format!("\"m{n}\":0")).collect();
+        format!("{{{},\"{last}\":0}}", members.join(","))
+    };
+    assert_eq!(repeated_member(&members("m7")).as_deref(), Some("m7"));
+    assert_eq!(repeated_member(&members("m99")).as_deref(), Some("m99"));
+    assert_eq!(repeated_member(&members("m100")), None);
+}
+
+/// A document with many names that are alike.
+fn document() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof!["0|true|null|1e400", "\"[ab]{0,2}\""];
+    leaf.prop_recursive(8, 60, 5, |value| {
+        let name = prop_oneof!["[ab]{0,3}", Just("\\u0061".to_owned())];
+        prop_oneof![
+            prop::collection::vec(value.clone(), 0..4)
+                .prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec((name, value), 0..5).prop_map(|members| {
+                let members = members.iter();
+                let members = members.map(|(name, value)| format!("\"{name}\":{value}"));
+                format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_not_noted_has_no_member_twice(document in document()) {
+        let (text, repeats) = Scanner::new(&document).value_with_names().expect("JSON");
+        prop_assert_eq!(text, &*document);
+        prop_assert!(repeats || repeated_member(&document).is_none(), "{}", document);
+    }
+}
