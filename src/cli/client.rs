@@ -443,6 +443,15 @@ impl Listener for Progress {
     }
 }
 
+/// A word as it is written in a shell: a server's words must not become commands when somebody copies a line.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ":=-_./,@".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// Without what could steer a terminal.
 pub(super) fn clean(text: &str) -> String {
     text.chars()
@@ -453,6 +462,13 @@ pub(super) fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_server_are_no_commands() {
+        assert_eq!(shell_word("files:read"), "files:read");
+        assert_eq!(shell_word("a;ls"), "'a;ls'");
+        assert_eq!(shell_word("a'`ls`"), r"'a'\''`ls`'");
+    }
 
     #[test]
     fn a_name_that_is_not_there_is_told_with_what_was_meant() {

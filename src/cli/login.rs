@@ -393,3 +393,26 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .build();
     Ok(runtime.map_err(AppError::from)?)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_is_opened_where_there_is_a_display_and_a_program_for_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("UTF-8");
+        let of = |variables: &[(&str, &str)]| browser_here(&Probe::of(variables.iter().copied()));
+        let display = [("DISPLAY", ":0"), ("PATH", path)];
+        assert_eq!(of(&display), None, "there is no such program");
+        let program = folder.path().join(OPENER);
+        std::fs::write(&program, "").expect("written");
+        assert_eq!(of(&display), Some(program.clone()));
+        assert_eq!(
+            of(&[("WAYLAND_DISPLAY", "wayland-0"), ("PATH", path)]),
+            Some(program)
+        );
+        assert_eq!(of(&[("PATH", path)]), None);
+        assert_eq!(of(&[("DISPLAY", ":0")]), None);
+    }
+}

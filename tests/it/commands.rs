@@ -162,6 +162,11 @@ fn a_server_may_be_named_by_host_and_port() {
     );
     let (code, _, said) = run(&["list", &format!("{address}/mcp")], &[]);
     assert_eq!((code, &*said), (Some(0), ""));
+    // Who names a server without its scheme has not asked for a token to be sent unencrypted.
+    let token = [("LONGSHORE_TOKEN", "token")];
+    let (code, _, said) = run(&["list", "192.0.2.1:80"], &token);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("would be sent unencrypted"), "{said}");
     let nothing = Site::start(|_, _| Told::json(404, json!({"detail": "nothing here"})));
     let (code, _, said) = run(&["list", &nothing.url], &[]);
     assert_eq!(code, Some(1));

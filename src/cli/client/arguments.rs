@@ -4,7 +4,7 @@ use std::io;
 
 use serde_json::{Map, Number, Value};
 
-use super::{Failure, of_arguments};
+use super::{Failure, clean, of_arguments, shell_word};
 use crate::app::AppError;
 
 /// Nested schemas that are followed; a schema may refer to itself.
@@ -82,7 +82,8 @@ impl Written {
             .map(|(name, texts)| {
                 let value = reader
                     .argument(&name, &texts)
-                    .map_err(|problem| of_arguments(&problem))?;
+                    // Parts of it are the server's words.
+                    .map_err(|problem| of_arguments(&clean(&problem)))?;
                 Ok((name, value))
             })
             .collect()
@@ -308,22 +309,16 @@ impl Reader<'_> {
             Value::Array(_) | Value::Object(_) => None,
             other => Some(other.to_string()),
         };
-        let quoted = |word: String| match word
-            .contains(|c: char| !c.is_alphanumeric() && !":=-_./,@".contains(c))
-        {
-            true => format!("'{}'", word.replace('\'', r"'\''")),
-            false => word,
-        };
         let value = self.sample(schema, 0);
         let words = match &value {
             Value::Array(elements) if !elements.is_empty() => elements
                 .iter()
-                .map(|element| Some(quoted(format!("{name}={}", scalar(element)?))))
+                .map(|element| Some(shell_word(&format!("{name}={}", scalar(element)?))))
                 .collect::<Option<Vec<_>>>(),
-            value => scalar(value).map(|text| vec![quoted(format!("{name}={text}"))]),
+            value => scalar(value).map(|text| vec![shell_word(&format!("{name}={text}"))]),
         };
         words.map_or_else(
-            || quoted(format!("{name}:={value}")),
+            || shell_word(&format!("{name}:={value}")),
             |words| words.join(" "),
         )
     }

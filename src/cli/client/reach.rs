@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use url::Url;
+use url::{Host, Url};
 
-use super::{Failure, ServerArgs, clean, of_server};
+use super::{Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
 use crate::cli::login::{self, Place};
 use crate::cli::run::load;
@@ -26,7 +26,16 @@ pub(in crate::cli) fn find(
     file: Option<PathBuf>,
 ) -> Result<(UpstreamConfig, Option<Config>), Failure> {
     if let Some(url) = url_of(server) {
-        return Ok((at_url(url, token().as_deref()), None));
+        let token = token();
+        if token.is_some() && !server.contains("://") && !is_here(&url) {
+            return Err(of_server(
+                server,
+                format!(
+                    "the token in {TOKEN} would be sent unencrypted; write https://{server}, or {url} if that is meant"
+                ),
+            ));
+        }
+        return Ok((at_url(url, token.as_deref()), None));
     }
     let flags = Flags {
         config: file,
@@ -67,6 +76,16 @@ pub(in crate::cli) fn url_of(word: &str) -> Option<String> {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':'));
     (is_host && port.parse::<u16>().is_ok()).then(|| format!("http://{word}"))
+}
+
+/// Returns true if the host of a URL is this machine.
+fn is_here(url: &str) -> bool {
+    match url.parse::<Url>().ok().as_ref().and_then(Url::host) {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
 }
 
 fn token() -> Option<String> {
@@ -254,7 +273,7 @@ impl Access {
     }
 
     /// An error in words, with what to do about it.
-    fn told(&self, server: &ServerArgs, error: &ClientError) -> Failure {
+    pub(super) fn failure(&self, server: &ServerArgs, error: &ClientError) -> Failure {
         let name = match self.url().filter(|_| self.is_url) {
             Some(url) => url.to_string(),
             None => server.server.clone(),
@@ -294,7 +313,7 @@ impl Access {
                         all.dedup();
                         let wanted: String = all
                             .iter()
-                            .map(|scope| format!(" --scope {scope}"))
+                            .map(|scope| format!(" --scope {}", shell_word(scope)))
                             .collect();
                         format!("log in again with `longshore login {name}{wanted}`")
                     }
@@ -391,14 +410,7 @@ pub(super) fn connected(
                 ),
             ));
         }
-        return Err(access.told(server, &error));
-    }
-}
-
-impl Access {
-    /// An error of a request, as `main` shows it.
-    pub(super) fn failure(&self, server: &ServerArgs, error: &ClientError) -> Failure {
-        self.told(server, error)
+        return Err(access.failure(server, &error));
     }
 }
 
