@@ -448,3 +448,36 @@ fn calls_end_at_their_time_in_both_eras() {
         true
     );
 }
+
+/// Says how far it is.
+#[tool]
+async fn copies(context: &CallContext) -> &'static str {
+    context.progress(1.0, Some(2.0), "half").await;
+    "done"
+}
+
+#[tokio::test]
+async fn progress_of_a_call_is_witnessed_in_both_eras() {
+    use longshore::harness::Passed;
+    use longshore::protocol::Revision;
+    for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let witness = Arc::clone(&seen);
+        let server = App::new().tool(copies).harness().expect("a server");
+        let server = server.speaking(revision).witnessed(move |passed| {
+            if let Passed::ToClient(message) = passed
+                && message["method"] == "notifications/progress"
+            {
+                let mut seen = witness.lock().expect("not poisoned");
+                seen.push(message["params"]["message"].clone());
+            }
+        });
+        let result = server.call("copies", json!({})).await.expect("a result");
+        assert_eq!(result["content"][0]["text"], "done");
+        assert_eq!(
+            *seen.lock().expect("not poisoned"),
+            ["half"],
+            "{revision:?}"
+        );
+    }
+}
