@@ -203,7 +203,7 @@ pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
     let mut refused = log_in_as(&args);
     // A server that asks for nothing at its root may do so at its endpoint.
     if let Err(Refused::Login(
-        LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOauth,
+        LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOAuth,
     )) = &refused
         && let Some(place) = args.place.at_mcp()
     {

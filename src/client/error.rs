@@ -47,10 +47,10 @@ pub enum ClientError {
         challenge: String,
     },
     /// The credentials do not allow the request (HTTP 403, `insufficient_scope` of RFC 6750).
-    #[error("a scope is missing (HTTP 403): {}", scopes.join(" "))]
+    #[error("the token lacks a scope (HTTP 403, insufficient_scope){}", of_what(.scope))]
     InsufficientScope {
-        /// The scopes that the server names.
-        scopes: Vec<String>,
+        /// Required scopes, separated by spaces; empty if the server named none.
+        scope: String,
     },
     /// The session has ended; a new one has to be opened.
     #[error("the session has ended")]

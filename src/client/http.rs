@@ -186,9 +186,9 @@ impl Link {
             });
         }
         if status == StatusCode::FORBIDDEN
-            && let Some(scopes) = missing_scopes(&answer.headers)
+            && let Some(scope) = missing_scope(&answer.headers)
         {
-            return Err(ClientError::InsufficientScope { scopes });
+            return Err(ClientError::InsufficientScope { scope });
         }
         let kind = answer
             .headers
@@ -438,15 +438,14 @@ impl Link {
 }
 
 /// The scopes of a challenge that says that they are missing (RFC 6750, 3.1).
-fn missing_scopes(headers: &HeaderMap) -> Option<Vec<String>> {
+fn missing_scope(headers: &HeaderMap) -> Option<String> {
     let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut challenges = challenges.filter_map(|challenge| challenge.to_str().ok());
     let challenge = challenges.find(|challenge| {
         challenge_parameter(challenge, "error").is_some_and(|error| error == "insufficient_scope")
     })?;
-    let scopes = challenge_parameter(challenge, "scope").unwrap_or_default();
-    let scopes = scopes.split_whitespace();
-    Some(scopes.map(|scope| beginning(scope.as_bytes())).collect())
+    let scope = challenge_parameter(challenge, "scope").unwrap_or_default();
+    Some(beginning(scope.as_bytes()))
 }
 
 /// A name or an argument as its header has it: as it is where that is possible, else in Base64 between marks (MH-06).

@@ -232,7 +232,7 @@ impl Access {
         match login::log_in_at(place) {
             Ok(()) if self.is_url => self.changed(url.as_str(), None, server).map(Some),
             Ok(()) => Self::of(server).map(Some),
-            Err(login::Refused::Login(LoginError::NoOauth | LoginError::NoMetadata))
+            Err(login::Refused::Login(LoginError::NoOAuth | LoginError::NoMetadata))
                 if self.is_url =>
             {
                 output::remark(&format!(
@@ -299,8 +299,8 @@ impl Access {
                 };
                 format!("{}; {advice}", self.refused(challenge))
             }
-            ClientError::InsufficientScope { scopes } => {
-                let scopes: Vec<String> = scopes.iter().map(|scope| clean(scope)).collect();
+            ClientError::InsufficientScope { scope } => {
+                let scopes: Vec<String> = scope.split_whitespace().map(clean).collect();
                 let lacks = match &scopes[..] {
                     [] => "lacks a scope".to_owned(),
                     scopes => format!("lacks the scope {}", scopes.join(" ")),

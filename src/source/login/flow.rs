@@ -89,10 +89,10 @@ pub(crate) async fn log_in(
         resource,
         issuer,
         mut scopes,
-        is_presumed,
+        is_own_issuer,
     } = find(&web, request).await?;
     let issuer = match discovery::issuer(&web, &issuer).await {
-        Err(LoginError::NoIssuer(_)) if is_presumed => return Err(LoginError::NoOauth),
+        Err(LoginError::NoIssuer(_)) if is_own_issuer => return Err(LoginError::NoOAuth),
         issuer => issuer?,
     };
     if !issuer
@@ -199,7 +199,7 @@ struct Found {
     issuer: String,
     scopes: Vec<String>,
     /// Whether nothing names the issuer, and the server may be its own.
-    is_presumed: bool,
+    is_own_issuer: bool,
 }
 
 /// Asks a server who gives tokens for it.
@@ -219,7 +219,7 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
         let issuer = request.issuer.clone();
         return Ok(Found {
             resource: canonical(server),
-            is_presumed: issuer.is_none(),
+            is_own_issuer: issuer.is_none(),
             issuer: issuer.unwrap_or_else(|| root.as_str().trim_end_matches('/').to_owned()),
             scopes: challenge.scopes,
         });
@@ -241,7 +241,7 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
         resource: resource.resource,
         issuer,
         scopes,
-        is_presumed: false,
+        is_own_issuer: false,
     })
 }
 

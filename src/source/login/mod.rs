@@ -27,7 +27,7 @@ pub(crate) enum LoginError {
     #[error(
         "it asks for credentials and publishes no OAuth metadata, so there is no login for it; if it takes an API key or another token, put that into the variable LONGSHORE_TOKEN, or into the headers of an upstream in the configuration"
     )]
-    NoOauth,
+    NoOAuth,
     #[error("it says that it is {found:?}, which is another server")]
     OtherResource { found: String },
     #[error(
