@@ -33,8 +33,8 @@ use super::{Claim, Keep, LogPage, State, StateError, StateFuture, Subscription, 
 /// use longshore::state::Memory;
 ///
 /// let state = Arc::new(Memory::default());
-/// let one = App::new().state(state.clone());
-/// let other = App::new().state(state);
+/// let one = App::new().store(state.clone());
+/// let other = App::new().store(state);
 /// ```
 pub struct Memory {
     store: Arc<Store>,
