@@ -3,6 +3,10 @@
 //! Whether something is wrong is settled before; this is for words. So it may stop early, which bounds it: the
 //! validator would list each wrong item of an array of a million.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
 
 /// The first few violations, each with its path and what was expected.
@@ -12,6 +16,10 @@ pub(super) fn explain(schema: &Value, value: &Value) -> String {
         steps_left: STEPS,
         found: Vec::new(),
         path: Vec::new(),
+        dialect: super::dialect(schema).unwrap_or(Draft::Draft202012),
+        compiled: HashMap::new(),
+        checks_left: CHECKS,
+        depth: 0,
     };
     explanation.look(schema, value);
     if explanation.found.is_empty() {
@@ -38,12 +46,25 @@ const VIOLATIONS: usize = 5;
 const STEPS: usize = 20_000;
 /// How many names or values are listed.
 const LISTED: usize = 20;
+/// How many subschemas are compiled, for keywords that say whether another schema holds.
+const COMPILED: usize = 32;
+/// How often one of those is held against a value.
+const CHECKS: usize = 2_000;
+/// How many subschemas are followed into one another.
+const DEPTH_MAX: usize = 256;
+/// How much of a subschema is shown, in characters.
+const SHOWN_SCHEMA: usize = 200;
 
 struct Explanation<'a> {
     root: &'a Value,
     steps_left: usize,
     found: Vec<Violation>,
     path: Vec<Step<'a>>,
+    dialect: Draft,
+    /// Subschemas by the addresses of what they are made of; `None` where one cannot be compiled by itself.
+    compiled: HashMap<*const (), Option<Rc<Validator>>>,
+    checks_left: usize,
+    depth: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -56,13 +77,21 @@ struct Violation {
     path: String,
     depth: usize,
     message: String,
+    /// The value is of another type than it has to be.
+    is_type: bool,
 }
 
 impl<'a> Explanation<'a> {
     fn look(&mut self, schema: &'a Value, value: &'a Value) {
-        if self.found.len() >= VIOLATIONS || self.steps_left == 0 {
+        if self.is_done() || self.depth == DEPTH_MAX {
             return;
         }
+        self.depth += 1;
+        self.look_here(schema, value);
+        self.depth -= 1;
+    }
+
+    fn look_here(&mut self, schema: &'a Value, value: &'a Value) {
         self.steps_left -= 1;
         let members = match schema {
             Value::Bool(false) => return self.add("is not allowed here".to_owned()),
@@ -72,8 +101,13 @@ impl<'a> Explanation<'a> {
         if let Some(expected) = members.get("type")
             && !has_type(expected, value)
         {
-            return self.add(format!("{} is not {}", brief(value), types(expected)));
+            self.add(format!("{} is not {}", brief(value), types(expected)));
+            if let Some(last) = self.found.last_mut() {
+                last.is_type = true;
+            }
+            return;
         }
+        let before = self.found.len();
         self.look_at_values(members, value);
         match value {
             Value::Number(number) => self.look_at_number(members, number),
@@ -90,6 +124,114 @@ impl<'a> Explanation<'a> {
             .and_then(|pointer| self.root.pointer(pointer))
         {
             self.look(target, value);
+        }
+        self.look_at_conditions(members, value);
+        if before == self.found.len()
+            && ["unevaluatedProperties", "unevaluatedItems"]
+                .iter()
+                .any(|keyword| members.contains_key(*keyword))
+        {
+            self.look_at_unevaluated(schema, value);
+        }
+    }
+
+    /// A subschema that can be held against values, with what it may refer to.
+    fn compiled(&mut self, schema: &'a Value) -> Option<Rc<Validator>> {
+        self.compiled_as(schema, |schema| schema.clone())
+    }
+
+    /// The same of a keyword's value, as the schema that has only that keyword.
+    fn compiled_keyword(&mut self, keyword: &str, value: &'a Value) -> Option<Rc<Validator>> {
+        self.compiled_as(value, |value| Value::from_iter([(keyword, value.clone())]))
+    }
+
+    fn compiled_as<K>(
+        &mut self,
+        key: &'a K,
+        schema: impl FnOnce(&K) -> Value,
+    ) -> Option<Rc<Validator>> {
+        let address = std::ptr::from_ref(key).cast::<()>();
+        if let Some(known) = self.compiled.get(&address) {
+            return known.clone();
+        }
+        if self.compiled.len() == COMPILED {
+            return None;
+        }
+        let mut whole = Map::new();
+        for name in ["$schema", "$defs", "definitions"] {
+            if let Some(shared) = self.root.get(name) {
+                whole.insert(name.to_owned(), shared.clone());
+            }
+        }
+        whole.insert("allOf".to_owned(), vec![schema(key)].into());
+        let built = super::options(self.dialect).build(&whole.into()).ok();
+        let built = built.map(Rc::new);
+        self.compiled.insert(address, built.clone());
+        built
+    }
+
+    /// Whether a schema holds; `None` where that cannot be told.
+    fn holds(&mut self, schema: &'a Value, value: &Value) -> Option<bool> {
+        if let Value::Bool(holds) = schema {
+            return Some(*holds);
+        }
+        self.checks_left = self.checks_left.checked_sub(1)?;
+        Some(self.compiled(schema)?.is_valid(value))
+    }
+
+    /// Keywords that say what holds where something else does, or does not.
+    fn look_at_conditions(&mut self, schema: &'a Map<String, Value>, value: &'a Value) {
+        if let Some(not) = schema.get("not")
+            && self.holds(not, value) == Some(true)
+        {
+            self.add(match not {
+                Value::Bool(_) => "is not allowed here".to_owned(),
+                not => format!(
+                    "{} matches what is not allowed here: {}",
+                    brief(value),
+                    shown(not)
+                ),
+            });
+        }
+        if let Some(condition) = schema.get("if")
+            && let Some(holds) = self.holds(condition, value)
+            && let Some(then) = schema.get(if holds { "then" } else { "else" })
+        {
+            self.look(then, value);
+        }
+    }
+
+    /// What no part of a schema has described, where that is not allowed and nothing else is wrong. It is found out by
+    /// leaving it out, since to ask for all that is wrong could take very long.
+    fn look_at_unevaluated(&mut self, schema: &'a Value, value: &'a Value) {
+        if self.steps_left == 0 || self.holds(schema, value) != Some(false) {
+            return;
+        }
+        match value {
+            Value::Object(object) => {
+                let named = schema.get("properties").and_then(Value::as_object);
+                let surplus = object
+                    .keys()
+                    .filter(|name| !named.is_some_and(|named| named.contains_key(*name)));
+                let surplus: Vec<&String> = surplus.take(LISTED).collect();
+                for name in &surplus {
+                    let mut rest = object.clone();
+                    rest.shift_remove(*name);
+                    if self.holds(schema, &rest.into()) == Some(true) {
+                        return self.add(format!("there is no property {}", quoted(name)));
+                    }
+                }
+                let surplus: Vec<String> = surplus.iter().map(|name| quoted(name)).collect();
+                self.add(format!(
+                    "has properties that may not be there, among {}",
+                    surplus.join(", ")
+                ));
+            }
+            Value::Array(items) => {
+                let count = counted(items.len(), "item");
+                self.add(format!("has {count}, of which some may not be there"));
+            }
+            _ => {}
         }
     }
 
@@ -110,7 +252,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    fn look_at_number(&mut self, schema: &Map<String, Value>, number: &serde_json::Number) {
+    fn look_at_number(&mut self, schema: &'a Map<String, Value>, number: &serde_json::Number) {
         let Some(value) = number.as_f64() else {
             return;
         };
@@ -128,16 +270,22 @@ impl<'a> Explanation<'a> {
                 self.add(format!("{number} {words} {bound}"));
             }
         }
-        if let Some(step) = schema.get("multipleOf")
-            && let (Some(value), Some(by)) = (number.as_i64(), step.as_i64())
-            && by != 0
-            && value % by != 0
-        {
-            self.add(format!("{number} is not a multiple of {step}"));
+        if let Some(step) = schema.get("multipleOf") {
+            let is_multiple = match (number.as_i64(), step.as_i64()) {
+                (Some(value), Some(by)) if by != 0 => value % by == 0,
+                _ => {
+                    let value = Value::Number(number.clone());
+                    self.compiled_keyword("multipleOf", step)
+                        .is_none_or(|compiled| compiled.is_valid(&value))
+                }
+            };
+            if !is_multiple {
+                self.add(format!("{number} is not a multiple of {step}"));
+            }
         }
     }
 
-    fn look_at_text(&mut self, schema: &Map<String, Value>, text: &str) {
+    fn look_at_text(&mut self, schema: &'a Map<String, Value>, text: &str) {
         let length = text.chars().count();
         if let Some(least) = limit(schema, "minLength")
             && length < least
@@ -157,10 +305,10 @@ impl<'a> Explanation<'a> {
                 counted(most, "character")
             ));
         }
-        if let Some(Value::String(pattern)) = schema.get("pattern")
-            && super::options(jsonschema::Draft::Draft202012)
-                .build(&Value::from_iter([("pattern", pattern.as_str())]))
-                .is_ok_and(|validator| !validator.is_valid(&Value::from(text)))
+        if let Some(keyword @ Value::String(pattern)) = schema.get("pattern")
+            && self
+                .compiled_keyword("pattern", keyword)
+                .is_some_and(|compiled| !compiled.is_valid(&Value::from(text)))
         {
             self.add(format!(
                 "{} does not match the pattern {pattern}",
@@ -186,7 +334,17 @@ impl<'a> Explanation<'a> {
                 counted(items.len(), "item")
             ));
         }
-        if schema.get("uniqueItems") == Some(&Value::Bool(true)) && items.len() <= LISTED {
+        if let Some(keyword @ Value::Bool(true)) = schema.get("uniqueItems")
+            && LISTED < items.len()
+        {
+            let whole = Value::from(items);
+            if self
+                .compiled_keyword("uniqueItems", keyword)
+                .is_some_and(|compiled| !compiled.is_valid(&whole))
+            {
+                self.add("has an item more than once".to_owned());
+            }
+        } else if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
             let repeated = items
                 .iter()
                 .enumerate()
@@ -195,6 +353,7 @@ impl<'a> Explanation<'a> {
                 self.add(format!("has {} more than once", brief(item)));
             }
         }
+        self.look_at_contents(schema, items);
         let tuple = match schema.get("prefixItems").or_else(|| schema.get("items")) {
             Some(Value::Array(schemas)) => schemas.as_slice(),
             _ => &[],
@@ -212,6 +371,95 @@ impl<'a> Explanation<'a> {
         }
     }
 
+    /// How many items have a form that is asked for.
+    fn look_at_contents(&mut self, schema: &'a Map<String, Value>, items: &'a [Value]) {
+        let Some(wanted) = schema.get("contains") else {
+            return;
+        };
+        let mut count = 0;
+        for item in items {
+            match self.holds(wanted, item) {
+                Some(holds) => count += usize::from(holds),
+                None => return,
+            }
+        }
+        let least = limit(schema, "minContains").unwrap_or(1);
+        let most = limit(schema, "maxContains");
+        let bound = match most {
+            _ if count < least => format!("needs at least {least}"),
+            Some(most) if most < count => format!("may have at most {most}"),
+            _ => return,
+        };
+        let count = counted(count, "item");
+        self.add(format!("has {count} like {}, and {bound}", shown(wanted)));
+    }
+
+    /// How many members there are, what they are called, and which of them need others.
+    fn look_at_names(&mut self, schema: &'a Map<String, Value>, object: &'a Map<String, Value>) {
+        let count = match object.len() {
+            1 => "1 property".to_owned(),
+            count => format!("{count} properties"),
+        };
+        if let Some(least) = limit(schema, "minProperties")
+            && object.len() < least
+        {
+            self.add(format!("has {count}, and needs at least {least}"));
+        }
+        if let Some(most) = limit(schema, "maxProperties")
+            && most < object.len()
+        {
+            self.add(format!("has {count}, and may have at most {most}"));
+        }
+        if let Some(wanted) = schema.get("propertyNames") {
+            for name in object.keys() {
+                if self.is_done() {
+                    break;
+                }
+                if self.holds(wanted, &Value::from(name.as_str())) == Some(false) {
+                    let name = quoted(name);
+                    self.add(format!(
+                        "no property may be called {name}; names match {}",
+                        shown(wanted)
+                    ));
+                }
+            }
+        }
+        // Up to draft 7, one keyword had what two have now.
+        for keyword in ["dependentRequired", "dependencies"] {
+            let dependent = schema.get(keyword).and_then(Value::as_object);
+            for (name, needed) in dependent.into_iter().flatten() {
+                let needed = needed.as_array().filter(|_| object.contains_key(name));
+                for other in needed.into_iter().flatten().filter_map(Value::as_str) {
+                    if !object.contains_key(other) {
+                        let (other, name) = (quoted(other), quoted(name));
+                        self.add(format!(
+                            "{other} is missing, which has to be there with {name}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The schemas of `patternProperties` that are for a name; `None` where that cannot be told.
+    fn patterns_of(
+        &mut self,
+        schema: &'a Map<String, Value>,
+        name: &str,
+    ) -> Option<Vec<&'a Value>> {
+        let mut found = Vec::new();
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        for (pattern, schema) in patterns.into_iter().flatten() {
+            let compiled = self.compiled_as(pattern, |pattern| {
+                Value::from_iter([("pattern", pattern.as_str())])
+            })?;
+            if compiled.is_valid(&Value::from(name)) {
+                found.push(schema);
+            }
+        }
+        Some(found)
+    }
+
     fn look_at_members(&mut self, schema: &'a Map<String, Value>, object: &'a Map<String, Value>) {
         let properties = schema.get("properties").and_then(Value::as_object);
         let is_named = |name: &str| properties.is_some_and(|p| p.contains_key(name));
@@ -222,23 +470,31 @@ impl<'a> Explanation<'a> {
                 }
             }
         }
-        if !schema.contains_key("patternProperties") {
-            match schema.get("additionalProperties") {
-                Some(Value::Bool(false)) => {
-                    for name in object.keys().filter(|name| !is_named(name)) {
+        self.look_at_names(schema, object);
+        let additional = schema.get("additionalProperties");
+        let has_patterns = schema.contains_key("patternProperties");
+        if additional.is_some() || has_patterns {
+            for (name, member) in object {
+                if self.is_done() {
+                    break;
+                }
+                let Some(patterns) = self.patterns_of(schema, name) else {
+                    break;
+                };
+                for schema in &patterns {
+                    self.look_within(Step::Member(name), schema, member);
+                }
+                if is_named(name) || !patterns.is_empty() {
+                    continue;
+                }
+                match additional {
+                    Some(Value::Bool(false)) => {
                         let known = properties.map_or_else(String::new, |p| names(p.keys()));
                         self.add(format!("there is no property {}{known}", quoted(name)));
                     }
+                    Some(schema) => self.look_within(Step::Member(name), schema, member),
+                    None => {}
                 }
-                Some(schema) => {
-                    for (name, member) in object.iter().filter(|(name, _)| !is_named(name)) {
-                        if self.is_done() {
-                            break;
-                        }
-                        self.look_within(Step::Member(name), schema, member);
-                    }
-                }
-                None => {}
             }
         }
         for (name, schema) in properties.into_iter().flatten() {
@@ -249,6 +505,19 @@ impl<'a> Explanation<'a> {
     }
 
     fn look_at_combinations(&mut self, schema: &'a Map<String, Value>, value: &'a Value) {
+        // Those of an object depend on its members.
+        if let Value::Object(object) = value {
+            for keyword in ["dependentSchemas", "dependencies"] {
+                let dependent = schema.get(keyword).and_then(Value::as_object);
+                for (_, schema) in dependent
+                    .into_iter()
+                    .flatten()
+                    .filter(|(name, schema)| object.contains_key(*name) && !schema.is_array())
+                {
+                    self.look(schema, value);
+                }
+            }
+        }
         if let Some(Value::Array(all)) = schema.get("allOf") {
             for schema in all {
                 self.look(schema, value);
@@ -256,8 +525,29 @@ impl<'a> Explanation<'a> {
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(Value::Array(branches)) = schema.get(keyword) {
+                let before = self.found.len();
                 self.look_at_branches(branches, value);
+                if keyword == "oneOf" && before == self.found.len() {
+                    self.look_at_surplus(branches, value);
+                }
             }
+        }
+    }
+
+    /// Of forms of which there may be but one, says that there is another.
+    fn look_at_surplus(&mut self, branches: &'a [Value], value: &'a Value) {
+        let mut holding = 0;
+        for branch in branches {
+            match self.holds(branch, value) {
+                Some(holds) => holding += usize::from(holds),
+                None => return,
+            }
+        }
+        if 1 < holding {
+            self.add(format!(
+                "{} matches {holding} of the forms allowed here, and may match only one",
+                brief(value)
+            ));
         }
     }
 
@@ -281,9 +571,20 @@ impl<'a> Explanation<'a> {
             .enumerate()
             .filter(|(_, violations)| !violations.iter().any(is_choice))
             .min_by_key(|(_, violations)| violations.len())
-            .map(|(i, _)| i);
+            .map(|(i, _)| i)
+            .filter(|nearest| is_only_one(&failures, *nearest, is_choice));
+        // Else the one that is of the value's type, if there is but one.
+        let is_other_type = |violation: &Violation| is_choice(violation) && violation.is_type;
+        let mut of_type = failures
+            .iter()
+            .enumerate()
+            .filter(|(_, violations)| !violations.iter().any(is_other_type));
+        let nearest = nearest.or_else(|| {
+            let (only, _) = of_type.next()?;
+            of_type.next().is_none().then_some(only)
+        });
         match nearest {
-            Some(nearest) if is_only_one(&failures, nearest, is_choice) => {
+            Some(nearest) => {
                 self.found.append(&mut failures.swap_remove(nearest));
                 self.found.truncate(VIOLATIONS);
             }
@@ -327,6 +628,7 @@ impl<'a> Explanation<'a> {
             path,
             depth: self.path.len(),
             message,
+            is_type: false,
         });
     }
 }
@@ -409,6 +711,15 @@ fn brief(value: &Value) -> String {
         Value::Array(items) => format!("an array of {}", counted(items.len(), "item")),
         Value::Object(_) => "an object".to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// A subschema, cut short.
+fn shown(schema: &Value) -> String {
+    let text = schema.to_string();
+    match text.char_indices().nth(SHOWN_SCHEMA) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 

@@ -506,14 +506,135 @@ fn of_several_forms_the_nearest_one_is_told() {
 }
 
 #[test]
-fn what_there_are_no_words_for_is_refused_all_the_same() {
-    let schema = json!({"type": "object", "propertyNames": {"maxLength": 2}, "minProperties": 1});
-    for value in [json!({"long": 1}), json!({})] {
+fn every_keyword_has_a_reason_and_a_place() {
+    let of = |keywords: Value| {
+        let mut schema = json!({"type": "object", "properties": {"a": keywords}});
+        schema["$defs"] = json!({"Short": {"type": "string", "maxLength": 1}});
+        schema
+    };
+    for (keywords, value, message) in [
+        (
+            json!({"not": {"enum": ["x"]}}),
+            json!("x"),
+            "\"x\" matches what is not allowed here: {\"enum\":[\"x\"]}",
+        ),
+        (json!({"not": true}), json!(1), "is not allowed here"),
+        (
+            json!({"not": {"$ref": "#/$defs/Short"}}),
+            json!("x"),
+            "\"x\" matches what is not allowed here: {\"$ref\":\"#/$defs/Short\"}",
+        ),
+        (
+            json!({"minProperties": 2}),
+            json!({"b": 1}),
+            "has 1 property, and needs at least 2",
+        ),
+        (
+            json!({"maxProperties": 1}),
+            json!({"b": 1, "c": 2}),
+            "has 2 properties, and may have at most 1",
+        ),
+        (
+            json!({"dependentRequired": {"b": ["c"]}}),
+            json!({"b": 1}),
+            "\"c\" is missing, which has to be there with \"b\"",
+        ),
+        (
+            json!({"dependentSchemas": {"b": {"required": ["c"]}}}),
+            json!({"b": 1}),
+            "\"c\" is missing",
+        ),
+        (
+            json!({"if": {"required": ["b"]}, "then": {"required": ["c"]}}),
+            json!({"b": 1}),
+            "\"c\" is missing",
+        ),
+        (
+            json!({"if": {"required": ["b"]}, "else": {"required": ["c"]}}),
+            json!({}),
+            "\"c\" is missing",
+        ),
+        (
+            json!({"contains": {"const": 1}}),
+            json!([2]),
+            "has 0 items like {\"const\":1}, and needs at least 1",
+        ),
+        (
+            json!({"contains": {"const": 1}, "maxContains": 1}),
+            json!([1, 1]),
+            "has 2 items like {\"const\":1}, and may have at most 1",
+        ),
+        (
+            json!({"propertyNames": {"maxLength": 2}}),
+            json!({"long": 1}),
+            "no property may be called \"long\"; names match {\"maxLength\":2}",
+        ),
+        (
+            json!({"properties": {"b": {}}, "unevaluatedProperties": false}),
+            json!({"b": 1, "c": 2}),
+            "there is no property \"c\"",
+        ),
+        (
+            json!({"prefixItems": [{}], "unevaluatedItems": false}),
+            json!([1, 2]),
+            "has 2 items, of which some may not be there",
+        ),
+        (
+            json!({"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": false}),
+            json!({"y": 1}),
+            "there is no property \"y\"",
+        ),
+        (
+            json!({"multipleOf": 0.5}),
+            json!(0.7),
+            "0.7 is not a multiple of 0.5",
+        ),
+        (
+            json!({"oneOf": [{"minimum": 1}, {"minimum": 2}]}),
+            json!(3),
+            "3 matches 2 of the forms allowed here, and may match only one",
+        ),
+        (
+            json!({"uniqueItems": true}),
+            json!(vec![1; 30]),
+            "has an item more than once",
+        ),
+    ] {
+        let expected = format!("`a`: {message}");
+        assert_eq!(told(&of(keywords.clone()), &json!({"a": value})), expected);
+        // Within alternatives, of which only one is of the value's type.
+        let alternatives = of(json!({"anyOf": [{"type": "null"}, keywords]}));
         assert_eq!(
-            told(&schema, &value),
-            "the arguments do not match the input schema of the tool"
+            told(&alternatives, &json!({"a": value})),
+            expected,
+            "{keywords}"
         );
     }
+    let schema = of(json!({"patternProperties": {"^x": {"type": "integer"}}}));
+    assert_eq!(
+        told(&schema, &json!({"a": {"x1": "1"}})),
+        "`a.x1`: \"1\" is not an integer"
+    );
+    let schema = json!({"type": "object", "propertyNames": {"maxLength": 2}, "minProperties": 1});
+    assert_eq!(
+        told(&schema, &json!({})),
+        "has 0 properties, and needs at least 1"
+    );
+}
+
+#[test]
+fn patterns_are_compiled_once_for_many_items() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"pattern": "^(a|b|c){1,50}$"}}},
+        "required": ["b"],
+    });
+    let start = Instant::now();
+    assert_eq!(
+        told(&schema, &json!({"a": vec!["abc"; 15_000]})),
+        "\"b\" is missing"
+    );
+    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
