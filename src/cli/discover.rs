@@ -52,6 +52,9 @@ pub(super) fn run(args: DiscoverArgs) -> Result<(), Failure> {
     for told in &discovered.left_out {
         output::remark(&format!("left out: {told}"));
     }
+    for told in &discovered.unclear {
+        output::remark(&format!("look at: {told}"));
+    }
     output::remark(&format!("tools: {}", discovered.tools));
     print(&discovered.configuration)
 }

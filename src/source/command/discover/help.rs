@@ -10,6 +10,12 @@ pub(super) struct Help {
     pub(super) commands: Vec<Command>,
     pub(super) options: Vec<Flag>,
     pub(super) positionals: Vec<Positional>,
+    /// It is a page of a manual.
+    pub(super) is_manual: bool,
+    /// The usage has further forms, which were not read.
+    pub(super) has_more_forms: bool,
+    /// Options that could not be read, some of them, as they are written.
+    pub(super) not_understood: Vec<String>,
 }
 
 /// A subcommand.
@@ -45,6 +51,8 @@ pub(super) struct Positional {
 const LINES_MAX: usize = 5000;
 const ENTRIES_MAX: usize = 300;
 const ABOUT_CHARACTERS: usize = 400;
+/// How many of the options are told that could not be read.
+const NOT_UNDERSTOOD_MAX: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
@@ -59,9 +67,14 @@ impl Help {
     /// Reads a help text. `words` are the program's name and the subcommands that lead to it.
     pub(super) fn read(text: &str, words: &[&str]) -> Self {
         let text = plain(text);
+        if is_manual(&text) {
+            return Self::read_manual(&text, words);
+        }
         let mut help = Self::default();
         let mut section = Section::Before;
         let mut usage = String::new();
+        // What a usage says of options, where that is not in the usage itself.
+        let mut synopsis = String::new();
         let mut about: Vec<&str> = Vec::new();
         // How far what an entry is about is indented, at least.
         let mut entry: Option<(usize, Last)> = None;
@@ -84,30 +97,37 @@ impl Help {
                 entry = None;
                 continue;
             }
-            if section == Section::Usage && indent > 0 {
-                if usage.is_empty() || !begins_anew(trimmed, words) {
+            let is_form = words.first() == trimmed.split_whitespace().next().as_ref();
+            if section == Section::Usage && (indent > 0 || is_form) {
+                if usage.is_empty() || !begins_anew(trimmed, words) && !help.has_more_forms {
                     usage.push(' ');
                     usage.push_str(trimmed);
+                } else {
+                    help.has_more_forms = true;
                 }
+                continue;
+            }
+            // As npm has them: all in brackets first, and each with its words then.
+            if section == Section::Options && trimmed.starts_with('[') {
+                synopsis.push(' ');
+                synopsis.push_str(trimmed);
                 continue;
             }
             if indent == 0 && !trimmed.starts_with('-') {
                 section = heading(trimmed, section);
-                if matches!(section, Section::Before | Section::Other) && !trimmed.ends_with(':') {
+                let is_about = help.options.is_empty() && help.commands.is_empty();
+                if is_about
+                    && matches!(section, Section::Before | Section::Other)
+                    && !trimmed.ends_with(':')
+                {
                     about.push(trimmed);
                 }
                 entry = None;
                 continue;
             }
-            if trimmed.starts_with('-') && indent <= 12 {
-                if let Some(flag) = flag(trimmed)
-                    && help.options.len() < ENTRIES_MAX
-                {
-                    help.options.push(flag);
-                    entry = Some((indent, Last::Flag));
-                } else {
-                    entry = None;
-                }
+            // A dash by itself begins an item of a list, and no option.
+            if trimmed.starts_with('-') && !trimmed.starts_with("- ") && indent <= 12 {
+                entry = help.add(trimmed).then_some((indent, Last::Flag));
                 continue;
             }
             match entry {
@@ -119,6 +139,16 @@ impl Help {
             }
             if section == Section::Commands {
                 entry = None;
+                if let Some(names) = names(trimmed) {
+                    let room = ENTRIES_MAX.saturating_sub(help.commands.len());
+                    let named = names.into_iter().filter(|name| *name != "help");
+                    let named = named.take(room).map(|name| Command {
+                        name: name.to_owned(),
+                        about: String::new(),
+                    });
+                    help.commands.extend(named);
+                    continue;
+                }
                 if let Some(command) = command(trimmed)
                     && help.commands.len() < ENTRIES_MAX
                 {
@@ -127,9 +157,7 @@ impl Help {
                 }
             }
         }
-        for flag in &mut help.options {
-            flag.read_about();
-        }
+        help.end(&format!("{usage} {synopsis}"));
         help.about = about
             .iter()
             .take(3)
@@ -145,6 +173,103 @@ impl Help {
             help.positionals.clear();
         }
         help
+    }
+
+    /// Reads a page of a manual: what it is about from its name, arguments from its synopsis, and its options.
+    fn read_manual(text: &str, words: &[&str]) -> Self {
+        let mut help = Self {
+            is_manual: true,
+            ..Self::default()
+        };
+        let mut section = "";
+        let mut usage = String::new();
+        // The indent of what stands in a section, and of the option that is being described.
+        let mut least = 0;
+        let mut entry = None;
+        let mut is_first_paragraph = false;
+        for line in text.lines().take(LINES_MAX) {
+            let trimmed = line.trim();
+            let indent = line.len() - line.trim_start().len();
+            if trimmed.is_empty() {
+                is_first_paragraph = false;
+                continue;
+            }
+            if indent == 0 {
+                section = trimmed;
+                least = 0;
+                entry = None;
+                continue;
+            }
+            if least == 0 {
+                least = indent;
+            }
+            match section {
+                "NAME" => {
+                    let (_, about) = trimmed.split_once(" - ").unwrap_or(("", trimmed));
+                    if !help.about.is_empty() {
+                        help.about.push(' ');
+                    }
+                    help.about.extend(about.chars().take(ABOUT_CHARACTERS));
+                }
+                "SYNOPSIS" => {
+                    if help.has_usage && indent == least {
+                        help.has_more_forms = true;
+                    }
+                    help.has_usage = true;
+                    if !help.has_more_forms {
+                        usage.push(' ');
+                        usage.push_str(trimmed);
+                    }
+                }
+                section if section.ends_with("OPTIONS") => {
+                    if indent == least && trimmed.starts_with('-') {
+                        is_first_paragraph = help.add(trimmed);
+                        entry = is_first_paragraph.then_some(indent);
+                    } else if entry.is_some_and(|at| at < indent) && is_first_paragraph {
+                        help.continued(Last::Flag, trimmed);
+                    }
+                }
+                _ => {}
+            }
+        }
+        help.end(&usage);
+        help.positionals = positionals(&usage, words);
+        help
+    }
+
+    /// Takes the option that a line begins with; tells whether there is one.
+    fn add(&mut self, line: &str) -> bool {
+        match flag(line) {
+            Spoken::Flag(flag) if self.options.len() < ENTRIES_MAX => {
+                self.options.push(flag);
+                true
+            }
+            Spoken::Flag(_) | Spoken::OfItself => false,
+            Spoken::Unclear => {
+                if self.not_understood.len() < NOT_UNDERSTOOD_MAX {
+                    self.not_understood.push(line.chars().take(60).collect());
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether nothing of it says how the program is used.
+    pub(super) fn is_nothing(&self) -> bool {
+        !self.has_usage && self.options.is_empty() && self.commands.is_empty()
+    }
+
+    /// Adds to options what stands elsewhere.
+    fn end(&mut self, usage: &str) {
+        let values = values(usage);
+        for flag in &mut self.options {
+            if flag.value.is_none()
+                && let Some((_, value)) = values.iter().find(|(name, _)| *name == flag.name)
+            {
+                flag.take_value(value);
+            }
+            flag.read_about();
+        }
     }
 
     fn continued(&mut self, last: Last, text: &str) {
@@ -194,6 +319,46 @@ fn plain(text: &str) -> String {
         }
     }
     plain
+}
+
+/// Whether a text is a page of a manual: `GIT-CLONE(1) ... GIT-CLONE(1)`, and headings in capitals.
+fn is_manual(text: &str) -> bool {
+    let mut lines = text
+        .lines()
+        .take(LINES_MAX)
+        .filter(|line| !line.trim().is_empty());
+    let first = lines.next().unwrap_or_default().trim();
+    let page = first.split_whitespace().next().unwrap_or_default();
+    let is_titled = page.ends_with(')') && page.contains('(') && first.len() > page.len();
+    if is_titled && first.ends_with(page) {
+        return true;
+    }
+    let mut has = |heading: &str| lines.any(|line| line == heading);
+    (first == "NAME" || has("NAME")) && has("SYNOPSIS")
+}
+
+/// The values that options have in a usage: `[--jobs <n>]`, `[--filter=<filter>]`.
+fn values(usage: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    for group in usage.split(['[', '(']).take(LINES_MAX) {
+        let group = group.trim_end_matches([']', ')', ' ', '.']);
+        let Some((names, value)) = group.split_once([' ', '=']) else {
+            continue;
+        };
+        let value = value.trim();
+        let is_one = !value.contains(char::is_whitespace) || value.starts_with('<');
+        if is_one && is_placeholder(value) {
+            found.extend(names.split('|').map(|name| (name.trim(), value)));
+        }
+    }
+    found
+}
+
+/// Whether a word stands for a value by the way in which it is written.
+fn is_placeholder(word: &str) -> bool {
+    word.starts_with(['<', '[', '{', '='])
+        || word.contains(|c: char| c.is_ascii_uppercase())
+            && !word.contains(|c: char| c.is_lowercase())
 }
 
 /// What stands behind `Usage:`.
@@ -259,54 +424,104 @@ fn is_word(name: &str) -> bool {
         && name.chars().all(is_inner)
 }
 
+/// The names in a line that has nothing but names, with commas in between.
+fn names(line: &str) -> Option<Vec<&str>> {
+    let names = line.trim_end_matches(',').split(',').map(str::trim);
+    let names: Vec<&str> = names.collect();
+    let is_list = 1 < names.len() || line.ends_with(',');
+    (is_list && names.iter().all(|name| is_word(name))).then_some(names)
+}
+
+/// What a line is about that begins with a dash.
+enum Spoken {
+    Flag(Flag),
+    /// Help and version, which are nobody's arguments.
+    OfItself,
+    Unclear,
+}
+
 /// `-n, --max-count=NUM   stops after so many`.
-fn flag(line: &str) -> Option<Flag> {
+fn flag(line: &str) -> Spoken {
     let (spec, about) = match line.split_once("  ") {
-        Some((spec, about)) => (spec, about.trim()),
-        None => (line, ""),
+        Some((spec, about)) => (spec, Some(about.trim())),
+        None => (line, None),
     };
     let mut flag = Flag::default();
-    let parts = tokens(spec).into_iter().flat_map(|token| {
-        // Several names may be written together, values with what is also between names.
-        let separators: &[char] = match token.starts_with('-') && !token.contains('=') {
-            true => &[',', '|', '/'],
-            false => &[],
-        };
-        token.trim_end_matches(',').split(separators)
-    });
-    for part in parts {
-        if part.starts_with('-') {
-            let (name, value) = match part.find(['=', '[', '<']) {
-                Some(at) => part.split_at(at),
-                None => (part, ""),
-            };
-            let bare = name.trim_start_matches('-');
-            if !is_word(bare) || name.len() - bare.len() > 2 {
-                // `--[no-]color`
+    let tokens: Vec<&str> = tokens(spec)
+        .into_iter()
+        .map(|token| token.trim_end_matches(','))
+        .filter(|token| !token.is_empty())
+        .collect();
+    let mut words = String::new();
+    for (position, token) in tokens.iter().enumerate() {
+        if !token.starts_with('-') {
+            let is_last = position + 1 == tokens.len();
+            // A word in small letters is a value where the description is set apart, as in `--count int   how many`.
+            if is_placeholder(token) || about.is_some() && is_last {
+                if flag.value.is_none() && !flag.name.is_empty() {
+                    flag.take_value(token);
+                }
                 continue;
             }
-            if flag.name.len() < name.len() || !flag.name.starts_with("--") {
-                name.clone_into(&mut flag.name);
-            }
-            if !value.is_empty() {
-                flag.take_value(value);
-            }
-        } else if flag.value.is_none() && !flag.name.is_empty() {
-            flag.take_value(part);
+            words = tokens[position..].join(" ");
+            break;
+        }
+        // Several names may be written together, values with what is also between names.
+        let separators: &[char] = match token.contains('=') {
+            false => &[',', '|', '/'],
+            true => &[],
+        };
+        for part in token.split(separators) {
+            flag.take_name(part);
         }
     }
     let bare = flag.name.trim_start_matches('-');
     // A lone `-h` may be about hosts or humans.
     let tells_of_itself = matches!(bare, "help" | "version" | "usage")
         || matches!(bare, "h" | "?" | "V") && flag.value.is_none();
-    if bare.is_empty() || tells_of_itself {
-        return None;
+    if bare.is_empty() {
+        // Lines of dashes are drawn, and `--` alone ends options.
+        let is_drawn = line.chars().all(|c| "-=+| ".contains(c)) || spec.trim() == "--";
+        return if is_drawn {
+            Spoken::OfItself
+        } else {
+            Spoken::Unclear
+        };
     }
-    about.clone_into(&mut flag.about);
-    Some(flag)
+    if tells_of_itself {
+        return Spoken::OfItself;
+    }
+    flag.about = match about {
+        Some(about) if words.is_empty() => about.to_owned(),
+        Some(about) => format!("{words} {about}"),
+        None => words,
+    };
+    Spoken::Flag(flag)
 }
 
 impl Flag {
+    /// Takes one of its names, with what is written behind it.
+    fn take_name(&mut self, part: &str) {
+        // Whether it can be turned off is said in other words.
+        let part = part.replace("[no-]", "");
+        let (name, value) = match part.find(['=', '[', '<']) {
+            Some(at) => part.split_at(at),
+            None => (&*part, ""),
+        };
+        // `--verbose...` may be given several times; a full stop ends a sentence.
+        let name = name.trim_end_matches('.');
+        let bare = name.trim_start_matches('-');
+        if !is_word(bare) || name.len() - bare.len() > 2 {
+            return;
+        }
+        if self.name.len() < name.len() || !self.name.starts_with("--") {
+            name.clone_into(&mut self.name);
+        }
+        if !value.is_empty() {
+            self.take_value(value);
+        }
+    }
+
     fn take_value(&mut self, text: &str) {
         self.value_is_optional |= text.starts_with('[');
         let bare = text.trim_matches(['=', '[', ']', '<', '>', '.']);
@@ -341,10 +556,12 @@ impl Flag {
 /// The arguments in a usage that are known by their place.
 fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
     let mut found: Vec<Positional> = Vec::new();
-    for (position, token) in tokens(usage).into_iter().enumerate() {
+    // It ends options, and no value begins with a dash.
+    let usage = usage.replace("[--] ", "").replace("[--]", "");
+    for (position, token) in tokens(&usage).into_iter().enumerate() {
         let is_optional = token.starts_with('[');
-        let bare = token.trim_end_matches('.').trim_matches(['[', ']']);
-        let bare = bare.trim_end_matches('.').trim();
+        let bare = token.trim_end_matches('.').trim_matches(['[', ']', ' ']);
+        let bare = bare.trim_end_matches(['.', ' ']).trim();
         let name = bare.trim_matches(['<', '>']);
         // The program itself, perhaps by another name.
         if position == 0 || words.contains(&name) || bare.starts_with('-') || bare.is_empty() {
@@ -492,6 +709,106 @@ mod tests {
         assert!(color.value_is_optional && color.about.ends_with("WHEN is 'always'"));
         assert_eq!(help.commands, []);
         assert_eq!(help.positionals.len(), 2);
+    }
+
+    #[test]
+    fn help_as_git_writes_it_for_one_of_its_commands() {
+        let help = Help::read(
+            "usage: git clone [<options>] [--] <repo> [<dir>]\n   or: git clone --all\n\n    -v, --[no-]verbose    be more verbose\n    \
+             --[no-]progress       force progress reporting\n    --[no-]reject-shallow don't clone shallow repository\n    \
+             -l, --[no-]local      to clone from a local repository\n    --[no-]recurse-submodules[=<pathspec>]\n                          \
+             initialize submodules in the clone\n    -j, --[no-]jobs <n>   number of submodules cloned in parallel\n    \
+             --[no-]filter <args>  object filtering\n    --- odd\n",
+            &["git", "clone"],
+        );
+        let values = |name: &str| option(&help, name).value.clone();
+        for name in ["--verbose", "--progress", "--reject-shallow", "--local"] {
+            assert_eq!(values(name), None, "{name}");
+        }
+        assert_eq!(
+            option(&help, "--reject-shallow").about,
+            "don't clone shallow repository"
+        );
+        assert_eq!(values("--jobs").as_deref(), Some("n"));
+        let optional = option(&help, "--recurse-submodules");
+        assert!(optional.value_is_optional && optional.about.starts_with("initialize"));
+        let positionals = help
+            .positionals
+            .iter()
+            .map(|one| (&*one.name, one.is_required));
+        assert_eq!(
+            positionals.collect::<Vec<_>>(),
+            [("repo", true), ("dir", false)]
+        );
+        assert!(help.has_more_forms);
+        assert_eq!(help.not_understood, ["--- odd"]);
+    }
+
+    #[test]
+    fn pages_of_a_manual_are_read() {
+        let text = "GIT-CLONE(1)                 Git Manual                 GIT-CLONE(1)\n\nN\u{8}NA\u{8}AM\u{8}ME\u{8}E\n       git-clone - Clone a \
+             repository into a new directory\n\nSYNOPSIS\n       git clone [--template=<template-directory>]\n                 [-l] [-o <name>] [--] \
+             <repository>\n                 [<directory>]\n\nDESCRIPTION\n       -- is not an option.\n\nOPTIONS\n       -l, --local\n           This flag \
+             bypasses; specifying\n           --no-local will override it.\n\n           --shallow-submodules. Not here.\n\n       --template\n           A \
+             folder\n\n       -o, --origin=<name>\n           A name\n\nSEE ALSO\n       -x\n\nGit 2.54.0                   06/01/2026                GIT-CLONE(1)\n";
+        let help = Help::read(text, &["git", "clone"]);
+        assert!(help.is_manual);
+        assert_eq!(help.about, "Clone a repository into a new directory");
+        let names: Vec<&str> = help.options.iter().map(|flag| &*flag.name).collect();
+        assert_eq!(names, ["--local", "--template", "--origin"]);
+        assert_eq!(option(&help, "--local").value, None);
+        assert_eq!(
+            option(&help, "--local").about,
+            "This flag bypasses; specifying --no-local will override it."
+        );
+        let template = option(&help, "--template").value.as_deref();
+        assert_eq!(template, Some("template-directory"));
+        let positionals = help
+            .positionals
+            .iter()
+            .map(|one| (&*one.name, one.is_required));
+        assert_eq!(
+            positionals.collect::<Vec<_>>(),
+            [("repository", true), ("directory", false)]
+        );
+    }
+
+    #[test]
+    fn help_as_npm_and_cargo_write_it() {
+        let help = Help::read(
+            "npm <command>\n\nUsage:\n\nnpm install        install all the dependencies in your project\nnpm <command> -h   quick help on \
+             <command>\n\nAll commands:\n\n    access, adduser, audit,\n    ci, help, install-test\n\nSpecify configs in the file:\n    /root/.npmrc\n",
+            &["npm"],
+        );
+        assert_eq!(
+            names(&help),
+            ["access", "adduser", "audit", "ci", "install-test"]
+        );
+        let help = Help::read(
+            "Install a package\n\nUsage:\nnpm install [<package-spec> ...]\n\nOptions:\n[-S|--save|--no-save]\n[-g|--global] [--install-strategy \
+             <hoisted|nested>]\n[-w|--workspace <name> [-w|--workspace <name> ...]]\n\n  -S|--save\n    Save installed packages\n\n  \
+             --install-strategy\n    Sets the strategy\n\n  -w|--workspace\n    In one\n\nalias: add\n",
+            &["npm", "install"],
+        );
+        assert_eq!(help.about, "Install a package");
+        assert_eq!(option(&help, "--save").value, None);
+        assert_eq!(
+            option(&help, "--install-strategy").value.as_deref(),
+            Some("hoisted|nested")
+        );
+        assert_eq!(option(&help, "--workspace").value.as_deref(), Some("name"));
+        assert_eq!(help.positionals[0].name, "package-spec");
+        let help = Help::read(
+            "Usage: cargo build [OPTIONS]\n\nOptions:\n  -v, --verbose...  Use verbose output\n  -Z <FLAG>  Unstable\n      --config <KEY=VALUE|PATH>  Override\n",
+            &["cargo", "build"],
+        );
+        assert_eq!(option(&help, "--verbose").value, None);
+        assert_eq!(option(&help, "-Z").value.as_deref(), Some("FLAG"));
+        assert_eq!(
+            option(&help, "--config").value.as_deref(),
+            Some("KEY=VALUE|PATH")
+        );
+        assert_eq!(help.positionals, []);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Discovered {
     pub(crate) tools: usize,
     /// What is not in it, and why not.
     pub(crate) left_out: Vec<String>,
+    /// What is in it and was not understood whole.
+    pub(crate) unclear: Vec<String>,
 }
 
 /// Why nothing was found out.
@@ -92,8 +94,8 @@ const RESERVED: [&str; 22] = [
 ];
 
 /// Asks a program for its help, and each of its subcommands for theirs. The program runs as a tool of it would: alone,
-/// without this process's environment, within limits. What it is asked is `--help` and nothing else; one that does not
-/// know that may do what it does without it.
+/// without this process's environment, within limits. What it is asked is `--help`; and `-h` where that opens a manual. One that
+/// does not know that may do what it does without it.
 ///
 /// # Errors
 ///
@@ -120,6 +122,7 @@ pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, Discov
         names: BTreeSet::new(),
         tools: Vec::new(),
         left_out: Vec::new(),
+        unclear: Vec::new(),
     };
     // Subcommands that are still to be asked, the next one last.
     let mut waiting = vec![(discovery.words.clone(), String::new(), discovery.depth)];
@@ -161,7 +164,16 @@ pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, Discov
         configuration: search.configuration(discovery),
         tools: search.tools.len(),
         left_out: search.left_out,
+        unclear: search.unclear,
     })
+}
+
+/// Whether a program complains that there is no manual to show.
+fn wants_manual(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    ["man viewer", "manual", "man:", "'man'", " man page"]
+        .iter()
+        .any(|part| lower.contains(part))
 }
 
 /// A path that holds wherever the server is started.
@@ -181,6 +193,7 @@ struct Search<'a> {
     names: BTreeSet<String>,
     tools: Vec<Value>,
     left_out: Vec<String>,
+    unclear: Vec<String>,
 }
 
 impl Search<'_> {
@@ -204,8 +217,39 @@ impl Search<'_> {
 
     async fn help(&mut self, words: &[String]) -> Result<Help, HelpError> {
         self.helps += 1;
+        let (code, said) = self.ask(words, "--help").await?;
+        let base = self.base();
+        let mut path = vec![&*base];
+        path.extend(words.iter().map(|word| &**word));
+        let mut help = Help::read(&said, &path);
+        // `git add --help` opens the manual, which may not be installed; its usage is shorter and clearer.
+        if (help.is_manual || help.is_nothing() && wants_manual(&said))
+            && let Ok((_, usage)) = self.ask(words, "-h").await
+        {
+            let short = Help::read(&usage, &path);
+            if short.has_usage && !short.is_manual {
+                let about = match help.is_manual {
+                    true => std::mem::take(&mut help.about),
+                    false => String::new(),
+                };
+                help = Help { about, ..short };
+            }
+        }
+        // Some complain of other things before they look at what they were asked.
+        if code != Some(0) && help.is_nothing() {
+            return Err(HelpError::Failed);
+        }
+        Ok(help)
+    }
+
+    /// How the program ends when it is asked for help in one way, and what it says.
+    async fn ask(
+        &self,
+        words: &[String],
+        option: &str,
+    ) -> Result<(Option<i32>, String), HelpError> {
         let mut line = words.to_vec();
-        line.push("--help".to_owned());
+        line.push(option.to_owned());
         let ended = self.program.run(&line, None, BTreeMap::new()).await?;
         // Some complain their help, and some fail at it.
         let said = if ended.stdout.trim_ascii().is_empty() {
@@ -213,23 +257,22 @@ impl Search<'_> {
         } else {
             ended.stdout
         };
-        let base = self.base();
-        let mut path = vec![&*base];
-        path.extend(words.iter().map(|word| &**word));
-        let help = Help::read(&String::from_utf8_lossy(&said), &path);
-        // Some complain of other things before they look at what they were asked.
-        if ended.code != Some(0)
-            && !help.has_usage
-            && help.options.is_empty()
-            && help.commands.is_empty()
-        {
-            return Err(HelpError::Failed);
-        }
-        Ok(help)
+        Ok((ended.code, String::from_utf8_lossy(&said).into_owned()))
     }
 
     fn tool(&mut self, words: &[String], about: &str, help: &Help) {
         let called = self.called(words);
+        if help.has_more_forms {
+            self.unclear.push(format!(
+                "{called}: its usage has several forms, of which the first one is read"
+            ));
+        }
+        if !help.not_understood.is_empty() {
+            self.unclear.push(format!(
+                "{called}: options that are not understood: {}",
+                help.not_understood.join("; ")
+            ));
+        }
         if help.about.is_empty()
             && help.options.is_empty()
             && help.positionals.is_empty()

@@ -118,3 +118,56 @@ async fn a_program_that_hangs_or_writes_without_end_or_is_not_there_is_told() {
     let problem = discover(&missing).await.expect_err("missing").to_string();
     assert!(problem.contains("not installed"), "{problem}");
 }
+
+/// A program whose subcommands open a manual when they are asked with `--help`.
+const MANUAL: &str = r#"
+case "$*" in
+  "--help") printf 'usage: boats <command>\n\nCommands:\n  clone  Clones one\n  page  Has no other help\n  none  Has no manual\n' ;;
+  "clone --help") printf 'BOATS-CLONE(1)      Manual      BOATS-CLONE(1)\n\nNAME\n       boats-clone - Clones a boat\n\nSYNOPSIS\n       boats clone X\n' ;;
+  "clone -h") printf 'usage: boats clone [<options>] [--] <boat> [<harbour>]\n   or: boats clone --all\n\n    --[no-]sail   under sail\n    -n, --[no-]number <n>  how many\n    --= what\n' >&2; exit 129 ;;
+  "page --help") printf 'BOATS-PAGE(1)      Manual      BOATS-PAGE(1)\n\nNAME\n       boats-page - Shows a boat\n\nSYNOPSIS\n       boats page [--at=<place>] <boat>\n\nOPTIONS\n       --at\n           Where\n' ;;
+  "none --help") echo "warning: failed to exec man: No such file" >&2; exit 16 ;;
+  "none -h") printf 'usage: boats none <what>\n' ;;
+  *) echo "called with: $*" ;;
+esac
+"#;
+
+#[tokio::test]
+async fn pages_of_a_manual_are_no_descriptions_and_have_arguments() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let discovered = discover(&program(folder.path(), MANUAL)).await;
+    let discovered = discovered.expect("discovered");
+    let config: Value = serde_saphyr::from_str(&discovered.configuration).expect("YAML");
+    let tools = &config["sources"][0]["command"]["tools"];
+    assert_eq!(tools[0]["description"], "Clones a boat");
+    assert_eq!(
+        tools[0]["arguments"],
+        json!({
+            "sail": {"type": "boolean", "description": "under sail", "optional": true},
+            "number": {"type": "integer", "description": "how many", "optional": true},
+            "boat": {"description": "boat"},
+            "harbour": {"description": "harbour", "optional": true},
+        })
+    );
+    assert_eq!(tools[1]["description"], "Shows a boat");
+    assert_eq!(
+        tools[1]["arguments"],
+        json!({
+            "at": {"description": "Where", "optional": true},
+            "boat": {"description": "boat"},
+        })
+    );
+    assert_eq!(tools[2]["description"], "Has no manual");
+    assert_eq!(
+        tools[2]["arguments"],
+        json!({"what": {"description": "what"}})
+    );
+    assert_eq!(discovered.left_out, [""; 0]);
+    assert_eq!(
+        discovered.unclear,
+        [
+            "boats clone: its usage has several forms, of which the first one is read",
+            "boats clone: options that are not understood: --= what",
+        ]
+    );
+}
