@@ -64,7 +64,8 @@ pub(super) struct LoginArgs {
     #[arg(long, value_name = "URL")]
     client_metadata: Option<Url>,
 
-    /// Which of the server's issuers [default: the first that it names]
+    /// Which of the server's issuers [default: the first that it names; required with a client secret, unless an earlier
+    /// login at that issuer used it]
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
 

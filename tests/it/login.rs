@@ -98,10 +98,11 @@ impl World {
 
     /// The same, where the server is named so.
     fn begin_at(&self, server: &str, more: &[&str]) -> Going {
-        let mut child = self
-            .command(&[&["login", server], more].concat())
-            .spawn()
-            .expect("runs");
+        self.begin_by(self.command(&[&["login", server], more].concat()))
+    }
+
+    fn begin_by(&self, mut command: Command) -> Going {
+        let mut child = command.spawn().expect("runs");
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
         let mut page = None;
         let mut before = String::new();
@@ -537,4 +538,36 @@ fn a_server_that_wants_a_login_and_forgets_it_does_not_start() {
         error.starts_with("upstreams.up.auth: with tokens.store = memory nobody could log in"),
         "{error}"
     );
+}
+
+#[test]
+fn a_client_secret_goes_to_an_issuer_that_was_named_and_to_no_other() {
+    let world = World::new(json!({}));
+    let server = world.server();
+    let command = |more: &[&str]| {
+        let all = [&["login", &server, "--client-id", "mine"], more].concat();
+        let mut command = world.command(&all);
+        command.env("LONGSHORE_CLIENT_SECRET", "canary-of-mine");
+        command
+    };
+    let refused = command(&[]).output().expect("runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(
+        said.contains(&world.site.url) && said.contains("--issuer"),
+        "{said}"
+    );
+    assert!(world.site.asked("/token").is_empty());
+    // Named once, it is known from then on.
+    let issuer = world.site.url.clone();
+    for more in [&["--issuer", &issuer][..], &[]] {
+        let (done, said) = world.begin_by(command(more)).consent(&issuer);
+        assert!(done, "{said}");
+    }
+    let asked = world.site.asked("/token");
+    assert_eq!(asked.len(), 2);
+    // Another secret has been shown to nobody.
+    let mut other = command(&[]);
+    other.env("LONGSHORE_CLIENT_SECRET", "canary-of-another");
+    assert!(!other.output().expect("runs").status.success());
 }

@@ -33,7 +33,8 @@ pub(crate) struct LoginRequest {
     pub(crate) client_secret: Option<Secret>,
     /// Where a document about this client is, for issuers that read such.
     pub(crate) client_metadata: Option<Url>,
-    /// Which of a server's issuers; the first that it names, unless said.
+    /// Which of a server's issuers; the first that it names, unless said. Needed where there is a client secret that no earlier
+    /// login has shown to that issuer.
     pub(crate) issuer: Option<String>,
     /// What the token is to allow; what the server asks for, unless said.
     pub(crate) scopes: Vec<String>,
@@ -78,20 +79,25 @@ pub(crate) async fn log_in(
     // Nobody is asked for what cannot be kept.
     let name = Name::of_login(&request.server);
     let failed = kept_in(tokens);
-    tokens
+    let known = tokens
         .look(&name)
         .await
-        .map(drop)
         .or_else(known_to_be_foreign)
         .map_err(&failed)?;
     let web = client(&request.networks, Some(&request.server))?;
     let Found {
         resource,
-        issuer,
+        issuer: issuer_name,
         mut scopes,
         is_own_issuer,
     } = find(&web, request).await?;
-    let issuer = match discovery::issuer(&web, &issuer).await {
+    let known = known.iter().flat_map(|grants| grants.iter());
+    if !may_learn_secret(request, &issuer_name, known) {
+        return Err(LoginError::SecretWithoutIssuer {
+            issuer: issuer_name,
+        });
+    }
+    let issuer = match discovery::issuer(&web, &issuer_name).await {
         Err(LoginError::NoIssuer(_)) if is_own_issuer => return Err(LoginError::NoOAuth),
         issuer => issuer?,
     };
@@ -179,11 +185,27 @@ pub(crate) async fn log_in(
 }
 
 /// What somebody else has put there is replaced by a login.
-fn known_to_be_foreign(error: KeepError) -> Result<(), KeepError> {
+fn known_to_be_foreign<T>(error: KeepError) -> Result<Option<T>, KeepError> {
     match error {
-        KeepError::Foreign => Ok(()),
+        KeepError::Foreign => Ok(None),
         error => Err(error),
     }
+}
+
+/// Whether an issuer may be sent the client's secret, if there is one: it was named by whoever logs in, or it has the secret
+/// from an earlier login at this server. A server's word alone does not do.
+fn may_learn_secret<'g>(
+    request: &LoginRequest,
+    issuer: &str,
+    mut known: impl Iterator<Item = &'g Grant>,
+) -> bool {
+    let Some(secret) = &request.client_secret else {
+        return true;
+    };
+    request.issuer.is_some()
+        || known.any(|grant| {
+            grant.issuer == issuer && grant.client_secret.as_deref() == Some(secret.expose())
+        })
 }
 
 /// Where an issuer says that a part of it is.

@@ -36,6 +36,11 @@ pub(crate) enum LoginError {
     NoIssuer(String),
     #[error("{wanted:?} says that it is {found:?}")]
     OtherIssuer { found: String, wanted: String },
+    #[error(
+        "it names the issuer {issuer:?}, which would be sent the client secret on the server's word alone; name the issuer that \
+         the client is registered with, by --issuer or by login_issuer"
+    )]
+    SecretWithoutIssuer { issuer: String },
     #[error("its issuer does not offer PKCE with S256, without which a login is not safe")]
     NoPkce,
     #[error("its issuer does not say where its {0} is")]
