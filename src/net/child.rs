@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tokio::process::Command;
+use tokio::runtime::Handle;
 
 /// How much each process of a group may have. 0 is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     /// Address space, in bytes.
     pub(crate) memory_bytes: u64,
-    /// Processes and threads besides those that the user has already.
+    /// Processes and threads of the user, counted by the system for all of them; see [`beside_others`](Self::beside_others).
     pub(crate) processes: u64,
     /// Open files.
     pub(crate) open_files: u64,
@@ -25,12 +26,41 @@ pub(crate) struct Prepared {
     mark: String,
 }
 
-/// A group of processes. When it is dropped, all of them are killed, and also those that have left it.
+/// A group of processes. When it is dropped, all of them are killed. Those that have left it are looked for and killed too,
+/// on another thread, unless they have also taken the mark out of their environment.
 #[derive(Debug)]
 pub(crate) struct Group {
     leader: Option<Pid>,
+    /// `None` once it has been taken by those who look for what is left.
+    strays: Option<Strays>,
+}
+
+/// What has left its group. When this is dropped, it is looked for in `/proc` and killed, which takes as long as the
+/// machine has processes.
+#[derive(Debug)]
+struct Strays {
     mark: String,
-    is_over: bool,
+}
+
+impl Drop for Strays {
+    fn drop(&mut self) {
+        kill_marked(&self.mark);
+    }
+}
+
+impl Limits {
+    /// The same for a child that may have so many `processes` besides those that the user has already. They are counted on
+    /// another thread.
+    pub(crate) async fn beside_others(self) -> Self {
+        if self.processes == 0 {
+            return self;
+        }
+        let counted = super::spawn_blocking(threads_of_user).await;
+        Self {
+            processes: self.processes.saturating_add(counted.unwrap_or_default()),
+            ..self
+        }
+    }
 }
 
 /// The variable by which a child's descendants are known, even where they have left its group and its session.
@@ -48,13 +78,9 @@ impl Group {
         Prepared { mark }
     }
 
-    /// The command has ended by itself: what it left behind is ended too. Those that have left its group are looked for
-    /// meanwhile, since nearly no command has any. In a runtime.
-    pub(crate) fn end(mut self) {
-        self.is_over = true;
-        self.kill_group();
-        let mark = std::mem::take(&mut self.mark);
-        super::spawn_blocking(move || kill_marked(&mark));
+    /// The command has ended by itself: what it left behind is ended too.
+    pub(crate) fn end(self) {
+        drop(self);
     }
 
     /// Sends a signal to those who have not left it.
@@ -78,19 +104,19 @@ impl Prepared {
             .and_then(Pid::from_raw);
         Group {
             leader,
-            mark: self.mark,
-            is_over: false,
+            strays: Some(Strays { mark: self.mark }),
         }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
         self.kill_group();
-        kill_marked(&self.mark);
+        let strays = self.strays.take();
+        // A runtime that is ending drops what it does not run any more, which does the same here.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || drop(strays));
+        }
     }
 }
 
@@ -166,13 +192,9 @@ pub(crate) fn decides_what_is_loaded(name: &str) -> bool {
 /// first. It is also told to die with the thread that started it, so that `kill -9` of this process leaves nothing behind.
 #[allow(unsafe_code)]
 fn limit(command: &mut Command, limits: Limits) {
-    let processes = match limits.processes {
-        0 => 0,
-        more => threads_of_user() + more,
-    };
     let wanted = [
         (Resource::As, limits.memory_bytes),
-        (Resource::Nproc, processes),
+        (Resource::Nproc, limits.processes),
         (Resource::Nofile, limits.open_files),
     ];
     let before = rustix::process::getpid();
@@ -223,4 +245,21 @@ fn lower(resource: Resource, most: u64) -> std::io::Result<()> {
         maximum: least(now.maximum),
     };
     Ok(rustix::process::setrlimit(resource, limit)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_limit_of_processes_is_counted_beside_those_that_are_there() {
+        let of = |processes| Limits {
+            processes,
+            ..Limits::default()
+        };
+        assert_eq!(of(0).beside_others().await.processes, 0, "no limit");
+        // This process has a thread at least.
+        assert!(5 < of(5).beside_others().await.processes);
+        assert_eq!(of(u64::MAX).beside_others().await.processes, u64::MAX);
+    }
 }

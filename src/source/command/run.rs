@@ -138,7 +138,7 @@ impl Program {
             processes: self.limits.processes,
             open_files: self.limits.open_files,
         };
-        let group = Group::prepare(&mut command, limits);
+        let group = Group::prepare(&mut command, limits.beside_others().await);
         let mut running = command
             .spawn()
             .map_err(|source| RunError::Spawn { source })?;
