@@ -12,24 +12,91 @@ pub(super) struct Edit<'t> {
     pub(super) new: &'t str,
 }
 
-/// A text after its edits, one after the other.
+/// A text whose line ends are `\n`, and which of them stand for `\r\n`: a file may have both.
+#[derive(Debug)]
+pub(super) struct Lines {
+    text: String,
+    /// Of each `\n`, in order.
+    is_crlf: Vec<bool>,
+}
+
+impl Lines {
+    pub(super) fn read(text: &str) -> Self {
+        let ends = memchr::memchr_iter(b'\n', text.as_bytes());
+        let is_crlf = ends.map(|at| text[..at].ends_with('\r')).collect();
+        Self {
+            text: normalized(text),
+            is_crlf,
+        }
+    }
+
+    /// With `\n` at the end of each line.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// With the line ends that it has.
+    pub(super) fn written(&self) -> String {
+        let more = self.is_crlf.iter().filter(|is_crlf| **is_crlf).count();
+        let mut written = String::with_capacity(self.text.len() + more);
+        let mut is_crlf = self.is_crlf.iter();
+        for line in self.text.split_inclusive('\n') {
+            match line.strip_suffix('\n') {
+                Some(line) if is_crlf.next() == Some(&true) => {
+                    written.push_str(line);
+                    written.push_str("\r\n");
+                }
+                _ => written.push_str(line),
+            }
+        }
+        written
+    }
+
+    /// Puts a text in the place of a part. Its lines end as those did that they replace; further ones as the last of those, or
+    /// as the line does in which they stand.
+    fn replace(&mut self, range: std::ops::Range<usize>, new: &str) {
+        let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
+        let first = count(&self.text[..range.start]);
+        let replaced = first..first + count(&self.text[range.clone()]);
+        let around = [
+            replaced.end.checked_sub(1).filter(|_| !replaced.is_empty()),
+            Some(replaced.end),
+            first.checked_sub(1),
+        ];
+        let around = around
+            .into_iter()
+            .flatten()
+            .find_map(|at| self.is_crlf.get(at));
+        let further = around.copied().unwrap_or(false);
+        let ends: Vec<bool> = (0..count(new))
+            .map(|number| match replaced.clone().nth(number) {
+                Some(at) => self.is_crlf[at],
+                None => further,
+            })
+            .collect();
+        self.is_crlf.splice(replaced, ends);
+        self.text.replace_range(range, new);
+    }
+}
+
+/// Edits a text, one edit after the other.
 ///
 /// Each replaces the first place where its old text stands. If it stands nowhere, lines that differ from it in nothing but
-/// the white space around them are taken, and the new lines are indented as those were. Line ends are `\n` here.
+/// the white space around them are taken, and the new lines are indented as those were. Lines that no edit replaces keep
+/// their ends.
 ///
 /// # Errors
 ///
 /// An old text is nowhere; the text becomes too long; or the time is over.
 pub(super) fn apply(
-    text: &str,
+    lines: &mut Lines,
     edits: &[Edit<'_>],
     max: usize,
     stop: &Stop,
-) -> Result<String, ToolError> {
-    let mut text = text.to_owned();
+) -> Result<(), ToolError> {
     for edit in edits {
         stop.check()?;
-        if max < text.len() {
+        if max < lines.text.len() {
             stop.hit("bytes");
             return Err(ToolError::new(format!(
                 "the file would have more than {max} bytes (builtin.filesystem.limits.bytes)"
@@ -37,38 +104,39 @@ pub(super) fn apply(
         }
         let old = normalized(edit.old);
         let new = normalized(edit.new);
-        text = if text.contains(&old) {
-            text.replacen(&old, &new, 1)
-        } else {
-            by_lines(&text, &old, &new, stop)?.ok_or_else(|| {
-                let shown: String = edit.old.chars().take(1000).collect();
-                ToolError::new(format!(
-                    "the file does not have this text, so nothing was changed; read it and copy the text as it stands there:\n{shown}"
-                ))
-            })?
-        };
+        if let Some(at) = lines.text.find(&old) {
+            lines.replace(at..at + old.len(), &new);
+            continue;
+        }
+        let (range, new) = by_lines(&lines.text, &old, &new, stop)?.ok_or_else(|| {
+            let shown: String = edit.old.chars().take(1000).collect();
+            ToolError::new(format!(
+                "the file does not have this text, so nothing was changed; read it and copy the text as it stands there:\n{shown}"
+            ))
+        })?;
+        lines.replace(range, &new);
     }
-    Ok(text)
+    Ok(())
 }
 
 /// Line ends as `\n`.
-pub(super) fn normalized(text: &str) -> String {
+fn normalized(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
-/// Whether each line ends in `\r\n`, and there is one.
-pub(super) fn has_crlf(text: &str) -> bool {
-    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
-    0 < ends && text.matches("\r\n").count() == ends
-}
-
-/// Replaces the first lines that are the old ones but for the white space around them.
-fn by_lines(text: &str, old: &str, new: &str, stop: &Stop) -> Result<Option<String>, ToolError> {
+/// The first lines that are the old ones but for the white space around them: where they are, and what takes their place.
+fn by_lines(
+    text: &str,
+    old: &str,
+    new: &str,
+    stop: &Stop,
+) -> Result<Option<(std::ops::Range<usize>, String)>, ToolError> {
     let lines: Vec<&str> = text.split('\n').collect();
     let old_lines: Vec<&str> = old.split('\n').collect();
     let trimmed: Vec<&str> = old_lines.iter().map(|line| line.trim()).collect();
     let mut compared = 0_usize;
-    for (begin, window) in lines.windows(trimmed.len()).enumerate() {
+    let mut start = 0;
+    for window in lines.windows(trimmed.len()) {
         let mut is_same = true;
         for (line, wanted) in window.iter().zip(&trimmed) {
             compared += 1;
@@ -81,12 +149,11 @@ fn by_lines(text: &str, old: &str, new: &str, stop: &Stop) -> Result<Option<Stri
             }
         }
         if is_same {
-            let new_lines = indented(new, &old_lines, indent(lines[begin]));
-            let mut changed: Vec<&str> = lines[..begin].to_vec();
-            changed.extend(new_lines.iter().map(String::as_str));
-            changed.extend(&lines[begin + trimmed.len()..]);
-            return Ok(Some(changed.join("\n")));
+            let bytes = window.iter().map(|line| line.len()).sum::<usize>() + window.len() - 1;
+            let new_lines = indented(new, &old_lines, indent(window[0]));
+            return Ok(Some((start..start + bytes, new_lines.join("\n"))));
         }
+        start += window[0].len() + 1;
     }
     Ok(None)
 }
@@ -199,7 +266,30 @@ mod tests {
 
     fn edited(text: &str, edits: &[(&str, &str)]) -> Result<String, ToolError> {
         let edits: Vec<Edit<'_>> = edits.iter().map(|&(old, new)| Edit { old, new }).collect();
-        apply(text, &edits, 1000, &Stop::never())
+        let mut lines = Lines::read(text);
+        apply(&mut lines, &edits, 1000, &Stop::never())?;
+        Ok(lines.written())
+    }
+
+    #[test]
+    fn each_line_keeps_its_own_end() {
+        let text = "one\r\ntwo\nthree\r\nfour";
+        for (edits, after) in [
+            (&[][..], text),
+            (&[("two", "2")][..], "one\r\n2\nthree\r\nfour"),
+            // New lines end as those that they replace, and further ones as the last of those.
+            (&[("one\ntwo\n", "1\n2\n3\n")], "1\r\n2\n3\nthree\r\nfour"),
+            (&[("three", "3\n3")], "one\r\ntwo\n3\r\n3\r\nfour"),
+            (&[("four", "4\n5")], "one\r\ntwo\nthree\r\n4\r\n5"),
+            (&[("\ntwo\n", " ")], "one three\r\nfour"),
+            (&[("  two  \n  three ", "2\n3")], "one\r\n2\n3\r\nfour"),
+            (&[("one\r\n", ""), ("three", "3\n")], "two\n3\r\n\r\nfour"),
+        ] {
+            assert_eq!(edited(text, edits).expect("edited"), after, "{edits:?}");
+        }
+        let text = "a\rb\n";
+        assert_eq!(edited(text, &[("b", "c")]).expect("edited"), "a\rc\n");
+        assert_eq!(edited("a", &[("a", "b\nc")]).expect("edited"), "b\nc");
     }
 
     #[test]

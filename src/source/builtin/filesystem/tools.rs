@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::config::{FilesystemConfig, FilesystemLimits};
-use super::edit::{self, Edit};
+use super::edit::{self, Edit, Lines};
 use super::pattern::Patterns;
 use super::refusal::{Refusal, shortened};
 use super::roots::Roots;
@@ -501,16 +501,14 @@ impl Files {
                 new: &edit.new_text,
             })
             .collect();
-        let old = edit::normalized(&content);
-        let new = edit::apply(&old, &edits, self.limits.bytes, stop)?;
-        let diff = edit::diff(&spot.real_path().to_string_lossy(), &old, &new);
-        if wanted.dry_run || old == new {
+        let mut lines = Lines::read(&content);
+        let old = lines.text().to_owned();
+        edit::apply(&mut lines, &edits, self.limits.bytes, stop)?;
+        let diff = edit::diff(&spot.real_path().to_string_lossy(), &old, lines.text());
+        if wanted.dry_run || old == lines.text() {
             return Ok(Said(diff));
         }
-        let new = match edit::has_crlf(&content) {
-            true => new.replace('\n', "\r\n"),
-            false => new,
-        };
+        let new = lines.written();
         self.check_size(path, new.len(), stop)?;
         let place = || {
             let place = write::place(&self.roots, path)?;
