@@ -8,8 +8,8 @@ use crate::source::{
 };
 use crate::telemetry::{
     ARTIFACTS, BACKEND_ACTIVE, BACKEND_BREAKER, BACKEND_CONNECTIONS, BACKEND_FAILURES,
-    BACKEND_REQUESTS, BACKEND_RETRIES, BACKEND_WAITING, BACKEND_WITHHELD, BACKENDS, BackendCounts,
-    Metrics, Telemetry,
+    BACKEND_MISMATCHES, BACKEND_REQUESTS, BACKEND_RETRIES, BACKEND_WAITING, BACKEND_WITHHELD,
+    BACKENDS, BackendCounts, Metrics, Telemetry,
 };
 
 /// Has them read whenever somebody looks.
@@ -58,11 +58,15 @@ pub(super) fn watch_sources(gauges: &[Gauge], metrics: &Metrics) {
             move || Some(gauge.figures()?.bulkhead)
         };
         watch_bulkhead(labels, read, metrics);
-        let gauge = gauge.clone();
+        let retried = gauge.clone();
         metrics.read(&BACKEND_RETRIES, &labels, move || {
-            gauge
+            retried
                 .figures()
                 .map_or(0.0, |figures| figures.retries as f64)
+        });
+        let gauge = gauge.clone();
+        metrics.read(&BACKEND_MISMATCHES, &labels, move || {
+            gauge.mismatches() as f64
         });
     }
 }

@@ -149,6 +149,7 @@ impl Offers {
             self.artifact_store.clone(),
             keys,
             &Probe::real(),
+            config.limits.memory_bytes,
         );
         self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
         Ok(())
@@ -197,7 +198,7 @@ impl Offers {
             };
             gathered.toolsets.push((name.clone(), offered));
         }
-        gathered.sources = offered(&config.sources, &self.tokens)?;
+        gathered.sources = offered(&config.sources, &self.tokens, config.limits.memory_bytes)?;
         gathered.mounted = self.ask()?;
         Ok(gathered)
     }
@@ -538,6 +539,7 @@ impl Composer {
     pub(super) fn ask_again(&self) {
         let current = self.current();
         let sources = current.config.sources.clone();
+        let memory_bytes = current.config.limits.memory_bytes;
         let each = current.gathered.sources.iter().enumerate();
         let places: Vec<usize> = each
             .filter(|(_, source)| source.is_awaited)
@@ -545,7 +547,7 @@ impl Composer {
             .collect();
         drop(current);
         // Without a thread it is tried the next time.
-        let Ok(found) = offered_at(&sources, &places, &self.offers.tokens) else {
+        let Ok(found) = offered_at(&sources, &places, &self.offers.tokens, memory_bytes) else {
             return;
         };
         let mut current = self.current();

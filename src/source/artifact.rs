@@ -51,8 +51,9 @@ pub struct ArtifactConfig {
     pub s3: S3Config,
     /// How long a link is good, in seconds. Default: 3600, an hour.
     pub ttl_seconds: u64,
-    /// How many bytes are kept together. In memory the oldest make room; in a folder what has no room is sent whole. In a
-    /// bucket it is how large one may be; a rule of the bucket has to remove what has ended. Default: 268435456, 256 MiB.
+    /// Maximum number of bytes kept together. In memory the oldest make room, and at most an eighth of `limits.memory_bytes` is
+    /// kept; in a folder what has no room is sent whole. In a bucket it is how large one may be; a rule of the bucket has to remove
+    /// what has ended. Default: 268435456, 256 MiB.
     pub total_bytes: u64,
 }
 
@@ -115,7 +116,8 @@ fn purpose() -> Purpose<'static> {
 }
 
 impl Artifacts {
-    /// `None` if nothing is to be kept. An application may have a store of its `own`.
+    /// `None` if nothing is to be kept. An application may have a store of its `own`. The process may have `memory_bytes` in
+    /// use, or any number if that is 0.
     ///
     /// # Errors
     ///
@@ -125,6 +127,7 @@ impl Artifacts {
         own: Option<Arc<dyn ArtifactStore>>,
         keys: KeyRing,
         probe: &Probe,
+        memory_bytes: u64,
     ) -> Result<Option<Self>, ArtifactError> {
         let above = config.above_bytes;
         let Some(above) = above.or(own.is_some().then_some(ABOVE_BYTES)) else {
@@ -149,7 +152,7 @@ impl Artifacts {
                 let problem = "there is a folder and a bucket; keep one of them".to_owned();
                 return Err(wrong("s3", problem));
             }
-            (None, None, None) => Arc::new(MemoryStore::new(config.total_bytes)),
+            (None, None, None) => Arc::new(MemoryStore::new(in_memory(config, memory_bytes))),
             (None, Some(folder), None) => {
                 let opened = FolderStore::open(folder, config.total_bytes);
                 Arc::new(opened.map_err(|error| wrong("folder", error.to_string()))?)
@@ -355,6 +358,14 @@ impl Artifacts {
     }
 }
 
+/// How many bytes are kept in memory: no more than an eighth of what the process may have in use.
+fn in_memory(config: &ArtifactConfig, memory_bytes: u64) -> u64 {
+    match memory_bytes {
+        0 => config.total_bytes,
+        memory_bytes => config.total_bytes.min(memory_bytes / 8),
+    }
+}
+
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -462,7 +473,7 @@ mod tests {
             ..ArtifactConfig::default()
         };
         let probe = Probe::default();
-        let made = Artifacts::new(&config, None, KeyRing::random(), &probe).expect("a folder");
+        let made = Artifacts::new(&config, None, KeyRing::random(), &probe, 0).expect("a folder");
         made.expect("something is kept")
     }
 
@@ -541,6 +552,34 @@ mod tests {
             .spill(&Principal::new("ada"), "t", structured, now)
             .await;
         assert_eq!(output.structured, None);
+    }
+
+    #[test]
+    fn in_memory_they_take_a_part_of_what_the_process_may_have() {
+        let config = ArtifactConfig::default();
+        assert_eq!(in_memory(&config, 0), config.total_bytes);
+        assert_eq!(in_memory(&config, 512 << 20), 64 << 20);
+        assert_eq!(in_memory(&config, 1 << 40), config.total_bytes);
+    }
+
+    /// The smallest of results take room too.
+    #[tokio::test]
+    async fn entries_without_bytes_are_bounded_in_memory() {
+        let store = MemoryStore::new(100 * 512);
+        let now = SystemTime::now();
+        for number in 0..1000 {
+            let artifact = Artifact {
+                bytes: Bytes::new(),
+                media_type: String::new(),
+                expires: now + Duration::from_secs(60),
+            };
+            store
+                .put(&number.to_string(), artifact, now)
+                .await
+                .expect("kept");
+        }
+        assert!(store.get("999").await.expect("read").is_some());
+        assert!(store.get("899").await.expect("read").is_none());
     }
 
     #[tokio::test]

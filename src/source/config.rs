@@ -50,7 +50,7 @@ pub struct SourceConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExchangeLimits {
-    /// How long one call may take, in seconds, retries included. Default: 30.
+    /// Maximum time of one call, in seconds, retries included; from 1 to 86400. Default: 30.
     pub timeout_seconds: u64,
     /// How many bytes an answer may have, after inflating. Default: 8388608, 8 MiB.
     pub response_bytes: usize,
@@ -63,6 +63,8 @@ pub struct ExchangeLimits {
     pub bulkhead: crate::net::BulkheadConfig,
 }
 
+/// The longest time that anything may take, in seconds: a day.
+pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
 /// How much later than a tool's own limit the server's is, so that the tool says what took too long.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
@@ -80,7 +82,7 @@ impl Default for ExchangeLimits {
 
 impl ExchangeLimits {
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.max(1))
+        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }
 
@@ -114,7 +116,8 @@ impl Collected {
 }
 
 /// What each source of a configuration offers, under its name. Documents may have to be fetched for that, which is done
-/// on a thread of its own, so that it can be waited for from anywhere.
+/// on a thread of its own, so that it can be waited for from anywhere. `memory_bytes` is what the process may have in use, and
+/// 0 where there is no limit.
 ///
 /// # Errors
 ///
@@ -122,9 +125,10 @@ impl Collected {
 pub(crate) fn offered(
     sources: &[SourceConfig],
     tokens: &Tokens,
+    memory_bytes: u64,
 ) -> std::io::Result<Vec<Collected>> {
     let all: Vec<usize> = (0..sources.len()).collect();
-    offered_at(sources, &all, tokens)
+    offered_at(sources, &all, tokens, memory_bytes)
 }
 
 /// The same of some, by their places in the list.
@@ -136,6 +140,7 @@ pub(crate) fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
     tokens: &Tokens,
+    memory_bytes: u64,
 ) -> std::io::Result<Vec<Collected>> {
     if places.is_empty() {
         return Ok(Vec::new());
@@ -147,7 +152,7 @@ pub(crate) fn offered_at(
         let thread = std::thread::Builder::new()
             .name("longshore-sources".to_owned())
             .spawn_scoped(scope, move || {
-                runtime.block_on(collect_all(sources, places, tokens))
+                runtime.block_on(collect_all(sources, places, tokens, memory_bytes))
             })?;
         thread
             .join()
@@ -159,6 +164,7 @@ async fn collect_all(
     sources: &[SourceConfig],
     places: &[usize],
     tokens: &Tokens,
+    memory_bytes: u64,
 ) -> Vec<Collected> {
     let each = sources
         .iter()
@@ -175,6 +181,7 @@ async fn collect_all(
             let twin = twin.filter(|_| !config.name.is_empty());
             let mut one = Collector::new(&name, &place, config.prefix.as_deref());
             one.tokens = tokens.clone();
+            one.memory_bytes = memory_bytes;
             if let Some(twin) = twin {
                 let problem = format!("sources[{twin}] has this name too; give it one of its own");
                 one.refuse("name", problem);
@@ -191,6 +198,9 @@ async fn collect_all(
     futures_util::future::join_all(each).await
 }
 
+/// Refusals of one source that are listed.
+const REFUSED_MAX: usize = 5_000;
+
 /// Collects what one source offers.
 pub(super) struct Collector {
     pub(super) source: String,
@@ -201,6 +211,8 @@ pub(super) struct Collector {
     is_awaited: bool,
     /// Where tokens are kept that come for a refresh token, or by somebody's login.
     pub(super) tokens: Tokens,
+    /// What the process may have in use; 0 for no limit.
+    pub(super) memory_bytes: u64,
 }
 
 impl Collector {
@@ -213,6 +225,7 @@ impl Collector {
             gauges: Vec::new(),
             is_awaited: false,
             tokens: Tokens::default(),
+            memory_bytes: 0,
         }
     }
 
@@ -271,8 +284,16 @@ impl Collector {
         self.refuse(setting, format!("{problem}; it is asked for again"));
     }
 
-    /// Refuses what stands at a place that is no setting.
+    /// Refuses what stands at a place that is no setting. So many are listed, and that there are more is said once.
     pub(super) fn refuse_at(&mut self, place: impl Into<String>, problem: impl Into<String>) {
+        let (place, problem) = match self.offered.refused.len() {
+            count if count < REFUSED_MAX => (place.into(), problem.into()),
+            REFUSED_MAX => (
+                self.place.clone(),
+                "more is refused than is listed".to_owned(),
+            ),
+            _ => return,
+        };
         let refused = Refused::new(&self.source, place, problem);
         self.offered.refused.push(refused);
     }

@@ -56,7 +56,6 @@ pub struct AuthConfig {
     pub login_issuer: Option<String>,
 }
 
-#[cfg(feature = "cli")]
 impl AuthConfig {
     /// Whether there is any way.
     pub(crate) fn is_some(&self) -> bool {

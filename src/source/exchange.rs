@@ -1,6 +1,7 @@
 //! One request to another server and its answer, with retries, credentials and a bulkhead around it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -32,17 +33,47 @@ pub(super) struct Exchange {
     name: Box<str>,
     /// It was said that requests fail.
     failing: AtomicBool,
+    /// Why the latest attempt failed that was the API's fault, in words for callers.
+    last_failure: Mutex<Box<str>>,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
-    #[error(transparent)]
-    Turned(#[from] Turned),
+    /// Too many requests of the source are under way.
+    #[error("{source_name}: too many calls are under way; try again in a moment")]
+    Full { source_name: Box<str> },
+    /// The circuit breaker is open.
+    #[error(
+        "{source_name}: {host} failed too often{}; try again in {} s", of_last(.last), .wait.as_secs().max(1)
+    )]
+    Down {
+        source_name: Box<str>,
+        host: Box<str>,
+        /// Why the latest attempt failed; empty where nobody knows.
+        last: Box<str>,
+        wait: Duration,
+    },
     #[error(transparent)]
     Credentials(#[from] CredentialError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+}
+
+fn of_last(last: &str) -> String {
+    match last {
+        "" => String::new(),
+        last => format!(" (last: {last})"),
+    }
+}
+
+/// How a request is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Sending it twice changes no more than sending it once.
+    pub(super) repeatable: bool,
+    /// The source's credentials go along. Only for where the configuration says that they may go.
+    pub(super) authenticated: bool,
 }
 
 /// For which call a request is made, and what the API calls the path that it goes to, if that is known.
@@ -94,6 +125,7 @@ impl Exchange {
             retried: AtomicU64::new(0),
             name: name.into(),
             failing: AtomicBool::new(false),
+            last_failure: Mutex::default(),
         })
     }
 
@@ -113,10 +145,10 @@ impl Exchange {
     pub(super) async fn send(
         &self,
         request: Outgoing,
-        repeatable: bool,
+        manner: Manner,
         errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
-        let sent = self.try_to_send(request, repeatable, errand).await;
+        let sent = self.try_to_send(request, manner, errand).await;
         self.heed(Fares::of(&sent));
         sent
     }
@@ -147,20 +179,28 @@ impl Exchange {
     async fn try_to_send(
         &self,
         request: Outgoing,
-        repeatable: bool,
+        manner: Manner,
         errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
         let deadline = Instant::now() + self.timeout;
         let mut failures = 0;
         let mut attempts = 0;
         let mut renewed = false;
+        let mut last = None;
         loop {
             let mut attempt = request.clone();
             let left = deadline.saturating_duration_since(Instant::now());
             attempt.total = Some(left.max(Duration::from_millis(1)));
-            let pass = self.bulkhead.enter().await?;
-            // An issuer that is down says nothing about the server itself.
-            self.credentials.apply(&mut attempt).await?;
+            let pass = match (self.bulkhead.enter().await, last.take()) {
+                (Ok(pass), _) => pass,
+                // What the attempt before came to says more than that there cannot be another.
+                (Err(_), Some(sent)) => return sent,
+                (Err(turned), None) => return Err(self.turned(&turned, &request.url)),
+            };
+            if manner.authenticated {
+                // An issuer that is down says nothing about the server itself.
+                self.credentials.apply(&mut attempt).await?;
+            }
             let hop = errand.map_or_else(Hop::default, |errand| errand.hop(&attempt, attempts));
             hop.add_to(&mut attempt.headers);
             attempts += 1;
@@ -174,58 +214,102 @@ impl Exchange {
                 let secrets = self.credentials.secrets(&attempt);
                 conceal(secrets.into_iter().chain(configured), answer);
             }
-            let may_retry = match &sent {
-                Ok(answer) if is_unavailable(answer.status) => {
-                    pass.failed();
-                    repeatable
-                }
-                Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !renewed => {
-                    pass.succeeded();
+            let (has_failed, may_retry) = match &sent {
+                Ok(answer) if is_unavailable(answer.status) => (true, manner.repeatable),
+                Ok(answer)
+                    if answer.status == StatusCode::UNAUTHORIZED
+                        && manner.authenticated
+                        && !renewed =>
+                {
                     renewed = true;
                     if self.credentials.refused(&attempt).await {
+                        pass.succeeded();
                         self.retried.fetch_add(1, Ordering::Relaxed);
                         continue;
                     }
-                    false
+                    (false, false)
                 }
-                Ok(answer) => {
-                    pass.succeeded();
-                    answer.status == StatusCode::TOO_MANY_REQUESTS
-                }
+                Ok(answer) => (false, answer.status == StatusCode::TOO_MANY_REQUESTS),
                 // It would be no other way the next time, and other answers may be readable.
-                Err(FetchError::Encoding { .. }) => {
-                    pass.succeeded();
-                    false
-                }
-                Err(error) if error.is_unreachable() => {
-                    pass.unreachable();
-                    true
-                }
+                Err(FetchError::Encoding { .. }) => (false, false),
                 Err(error) if error.is_fault_of_server() => {
-                    pass.failed();
-                    repeatable || !error.may_have_happened()
+                    (true, manner.repeatable || !error.may_have_happened())
                 }
-                Err(_) => {
-                    pass.succeeded();
-                    false
-                }
+                Err(_) => (false, false),
             };
+            if has_failed {
+                self.note_failure(&sent, &request.url);
+            }
             failures += 1;
-            if !may_retry || self.retries < failures {
-                return Ok(sent?);
+            let delay = (may_retry && failures <= self.retries)
+                .then(|| self.delay(&sent, failures))
+                .filter(|delay| is_before(*delay, deadline));
+            match (has_failed, delay) {
+                // All attempts of one call are one failure; this one says nothing yet.
+                (true, Some(_)) => drop(pass),
+                (true, None) if sent.as_ref().is_err_and(FetchError::is_unreachable) => {
+                    pass.unreachable();
+                }
+                (true, None) => pass.failed(),
+                (false, _) => pass.succeeded(),
             }
-            let asked = sent
-                .as_ref()
-                .ok()
-                .and_then(|answer| retry_after(&answer.headers, Timestamp::now()));
-            let delay = asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()));
-            if deadline <= Instant::now() + delay {
+            let Some(delay) = delay else {
                 return Ok(sent?);
-            }
+            };
+            last = Some(sent.map_err(ExchangeError::from));
             tokio::time::sleep(delay).await;
             self.retried.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    /// The time until the next attempt: what the API asks for, else a backoff.
+    fn delay(&self, sent: &Result<Fetched, FetchError>, failures: u32) -> Duration {
+        let answer = sent.as_ref().ok();
+        let asked = answer.and_then(|answer| retry_after(&answer.headers, Timestamp::now()));
+        asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()))
+    }
+
+    /// Keeps why an attempt failed, for those who are not let through later.
+    fn note_failure(&self, sent: &Result<Fetched, FetchError>, url: &Url) {
+        let why = match sent {
+            Ok(answer) => format!("{} answers {}", host_of(url), answer.status),
+            Err(error) => error.to_string(),
+        };
+        *self
+            .last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = why.into();
+    }
+
+    /// Why a request was not let through, for whoever wanted it.
+    fn turned(&self, turned: &Turned, url: &Url) -> ExchangeError {
+        let source_name = self.name.clone();
+        match turned {
+            Turned::Full => ExchangeError::Full { source_name },
+            Turned::Down { wait } => {
+                let last = self
+                    .last_failure
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                ExchangeError::Down {
+                    source_name,
+                    host: host_of(url).into(),
+                    last: last.clone(),
+                    wait: *wait,
+                }
+            }
+        }
+    }
+}
+
+fn host_of(url: &Url) -> &str {
+    url.host_str().unwrap_or_default()
+}
+
+/// Whether a delay ends before a deadline. It may be as long as another server says.
+fn is_before(delay: Duration, deadline: Instant) -> bool {
+    let end = Instant::now().checked_add(delay);
+    end.is_some_and(|end| end < deadline)
 }
 
 impl Errand<'_> {
@@ -303,7 +387,7 @@ impl Fares {
                 Self::Badly(format!("it answers {}", answer.status))
             }
             Ok(_) => Self::Well,
-            Err(ExchangeError::Turned(_)) => Self::Unknown,
+            Err(ExchangeError::Full { .. } | ExchangeError::Down { .. }) => Self::Unknown,
             Err(ExchangeError::Fetch(error)) if !error.is_fault_of_server() => Self::Unknown,
             Err(error) => Self::Badly(with_causes(error)),
         }
@@ -341,12 +425,22 @@ mod tests {
             (" 7 ", Some(7)),
             ("Mon, 23 Nov 2026 12:01:00 GMT", Some(60)),
             ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
             ("soon", None),
             ("-1", None),
         ] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, said.parse().expect("a value"))]);
             let found = retry_after(&headers, now);
             assert_eq!(found, expected.map(Duration::from_secs), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_delay_of_any_length_can_be_held_against_a_deadline() {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        for (seconds, expected) in [(1, true), (31, false), (u64::MAX, false)] {
+            let delay = Duration::from_secs(seconds);
+            assert_eq!(is_before(delay, deadline), expected, "{seconds}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::exchange::Exchange;
+use super::promise::Mismatches;
 use crate::net::{Bulkhead, BulkheadStats};
 
 /// How one of them is doing, read whenever somebody looks, for as long as it is there.
@@ -13,6 +14,7 @@ pub(crate) struct Gauge {
     /// `http`, `openapi`, `command`, `component` or `artifacts`.
     pub(crate) kind: &'static str,
     read: Arc<dyn Fn() -> Option<Figures> + Send + Sync>,
+    mismatches: Mismatches,
 }
 
 /// How it is doing.
@@ -37,6 +39,7 @@ impl Gauge {
                     retries: exchange.retried(),
                 })
             }),
+            mismatches: Mismatches::default(),
         }
     }
 
@@ -52,7 +55,19 @@ impl Gauge {
                     retries: 0,
                 })
             }),
+            mismatches: Mismatches::default(),
         }
+    }
+
+    /// Reads how often results did not conform, too.
+    pub(super) fn with_mismatches(mut self, mismatches: &Mismatches) -> Self {
+        self.mismatches = mismatches.clone();
+        self
+    }
+
+    /// Results that did not conform to their output schemas.
+    pub(crate) fn mismatches(&self) -> u64 {
+        self.mismatches.count()
     }
 
     /// `None` once it is gone.

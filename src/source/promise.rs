@@ -1,5 +1,8 @@
 //! What the output schema of a tool without code promises of its results.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use serde_json::Value;
 
 use crate::catalog::schema::{Compiled, SchemaError};
@@ -8,14 +11,39 @@ use crate::protocol::Content;
 
 /// An output schema that somebody has written, for answers that somebody else gives.
 #[derive(Debug)]
-pub(super) struct Promise(Compiled);
+pub(super) struct Promise {
+    schema: Compiled,
+    tool: Box<str>,
+    mismatches: Mismatches,
+    /// The log has it that this tool's results do not conform.
+    is_told: AtomicBool,
+}
+
+/// Results of one source that did not conform to their output schemas, counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mismatches(Arc<AtomicU64>);
+
+impl Mismatches {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 impl Promise {
     /// # Errors
     ///
     /// What is wrong with the schema.
-    pub(super) fn new(schema: &Value) -> Result<Self, SchemaError> {
-        Compiled::output(schema).map(Self)
+    pub(super) fn new(
+        schema: &Value,
+        tool: &str,
+        mismatches: &Mismatches,
+    ) -> Result<Self, SchemaError> {
+        Ok(Self {
+            schema: Compiled::output(schema)?,
+            tool: tool.into(),
+            mismatches: mismatches.clone(),
+            is_told: AtomicBool::new(false),
+        })
     }
 
     /// A result as it may be given, if there is a promise.
@@ -35,13 +63,21 @@ impl Promise {
         let problem = match &output.structured {
             None => "it is no JSON object".to_owned(),
             Some(text) => match serde_json::from_str(text) {
-                Ok(value) => match self.0.check(&value) {
+                Ok(value) => match self.schema.check(&value) {
                     Ok(()) => return output,
                     Err(problem) => problem.to_string(),
                 },
                 Err(problem) => problem.to_string(),
             },
         };
+        self.mismatches.0.fetch_add(1, Ordering::Relaxed);
+        // What is wrong is told to the caller alone: it has parts of the result in it.
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                tool = self.tool,
+                "a result does not conform to the tool's output schema and is returned as an error; logged once for each tool"
+            );
+        }
         let told = format!(
             "It has been done, but the answer is not what the tool's output schema says ({problem}). The answer:"
         );
@@ -65,7 +101,8 @@ mod tests {
     #[test]
     fn tool_06_what_does_not_fit_is_an_error_with_all_of_it() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
-        let promise = Promise::new(&schema).expect("sound");
+        let mismatches = Mismatches::default();
+        let promise = Promise::new(&schema, "t", &mismatches).expect("sound");
         let kept = Output::structured(&json!({"a": 1})).expect("JSON");
         assert_eq!(promise.keep(kept.clone()), kept);
         let wrong = Output::structured(&json!({"a": "x"})).expect("JSON");
@@ -87,5 +124,6 @@ mod tests {
         }
         let picture = Output::blocks([Content::image(b"x", "image/png")]);
         assert!(format!("{:?}", promise.keep(picture)).contains("image/png"));
+        assert_eq!(mismatches.count(), 3);
     }
 }

@@ -186,6 +186,12 @@ pub(crate) const BACKEND_RETRIES: Instrument = Instrument::counter(
     "{request}",
     "Requests to a backend that were sent again",
 );
+/// By backend.
+pub(crate) const BACKEND_MISMATCHES: Instrument = Instrument::counter(
+    "longshore.backend.mismatches",
+    "{result}",
+    "Results of a backend that did not conform to the output schema of their tool",
+);
 /// By outcome: `kept`, `refused`, `read`, `missing` or `failed`.
 pub(crate) const ARTIFACTS: Instrument = Instrument::counter(
     "longshore.artifacts",
@@ -342,6 +348,7 @@ pub(crate) const ALL: &[&Instrument] = &[
     &BACKEND_ACTIVE,
     &BACKEND_WAITING,
     &BACKEND_RETRIES,
+    &BACKEND_MISMATCHES,
     &ARTIFACTS,
     &BACKEND_BREAKER,
     &BACKEND_CONNECTIONS,

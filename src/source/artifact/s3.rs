@@ -20,7 +20,7 @@ use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, Outgoing};
 use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
-use crate::source::exchange::{Exchange, ExchangeError};
+use crate::source::exchange::{Exchange, ExchangeError, Manner};
 use crate::source::tokens::Tokens;
 
 /// A bucket in which large results are kept.
@@ -135,6 +135,8 @@ enum KeySource {
 /// When what is kept ends, for rules and people that look at the bucket; links have their own end.
 const EXPIRES: HeaderName = HeaderName::from_static("x-amz-meta-expires");
 const CREDENTIALS_BYTES: u64 = 64 * 1024;
+/// The end of artifacts of which the bucket does not say when they end, counted from 1970.
+const UNTOLD: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl S3 {
     /// # Errors
@@ -226,12 +228,11 @@ impl S3 {
             return Err(refusal(&answer));
         }
         let text = |name: &HeaderName| answer.headers.get(name).and_then(|v| v.to_str().ok());
-        let expires = text(&EXPIRES).and_then(|seconds| seconds.parse().ok());
         Ok(Some(Artifact {
             media_type: text(&CONTENT_TYPE)
                 .unwrap_or("application/octet-stream")
                 .to_owned(),
-            expires: UNIX_EPOCH + Duration::from_secs(expires.unwrap_or(u64::from(u32::MAX))),
+            expires: end_of(text(&EXPIRES)),
             bytes: answer.body,
         }))
     }
@@ -240,7 +241,12 @@ impl S3 {
     async fn ask(&self, mut request: Outgoing) -> Result<Fetched, S3Error> {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
-        Ok(self.exchange.send(request, true, None).await?)
+        // The key is in the signature, and nothing else proves anything.
+        let manner = Manner {
+            repeatable: true,
+            authenticated: false,
+        };
+        Ok(self.exchange.send(request, manner, None).await?)
     }
 
     fn url(&self, key: &str) -> Url {
@@ -277,6 +283,14 @@ impl fmt::Debug for S3 {
             .field("base", &self.base.as_str())
             .finish_non_exhaustive()
     }
+}
+
+/// When an artifact ends, as the bucket has it; long from now where it does not say, or says what no clock can show.
+fn end_of(seconds: Option<&str>) -> SystemTime {
+    seconds
+        .and_then(|seconds| seconds.parse().ok())
+        .and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+        .unwrap_or(UNIX_EPOCH + UNTOLD)
 }
 
 fn is_plain(text: &str, besides: &str) -> bool {
@@ -534,6 +548,15 @@ mod tests {
         assert!(keys_of(text, "other").is_err());
         let debug = format!("{keys:?}");
         assert!(!debug.contains("a+b"), "{debug}");
+    }
+
+    #[test]
+    fn an_end_of_any_length_can_be_read() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(end_of(Some("7")), at(7));
+        for odd in [None, Some("soon"), Some("18446744073709551615")] {
+            assert_eq!(end_of(odd), at(u64::from(u32::MAX)), "{odd:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::future::{Future, ready};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -81,6 +81,8 @@ pub(super) struct MemoryStore {
 pub(super) struct FolderStore {
     folder: PathBuf,
     total: u64,
+    /// Held while room is looked for and taken, so that two of this process do not take the same.
+    room: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +93,8 @@ struct Memory {
     bytes: u64,
 }
 
+/// What an entry takes in memory besides its bytes, about.
+const ENTRY_BYTES: u64 = 512;
 /// Longest line in front of what a file holds.
 const HEAD_MAX: usize = 512;
 
@@ -108,6 +112,7 @@ impl MemoryStore {
         if self.total < size {
             return Err(too_large());
         }
+        let size = size + ENTRY_BYTES;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         while self.total < memory.bytes + size || memory.oldest_has_ended(now) {
             if !memory.drop_oldest() {
@@ -146,6 +151,7 @@ impl FolderStore {
         Ok(Self {
             folder: folder.to_owned(),
             total,
+            room: Arc::default(),
         })
     }
 
@@ -163,10 +169,16 @@ impl ArtifactStore for FolderStore {
     ) -> ArtifactFuture<'a, ()> {
         let (store, file) = (self.clone(), self.file(key));
         beside(move || {
-            if store.total < clear(&store.folder, now)? + artifact.bytes.len() as u64 {
-                return Err(too_large());
-            }
-            write(&file, &artifact)
+            let begun = {
+                let _room = store.room.lock().unwrap_or_else(PoisonError::into_inner);
+                let head = head_of(&artifact);
+                let size = (head.len() + artifact.bytes.len()) as u64;
+                if store.total < clear(&store.folder, now)?.saturating_add(size) {
+                    return Err(too_large());
+                }
+                Begun::new(&file, head, size)?
+            };
+            begun.end(&artifact.bytes)
         })
     }
 
@@ -204,7 +216,7 @@ impl Memory {
             return false;
         };
         if let Some(kept) = self.entries.remove(&key) {
-            self.bytes -= kept.bytes.len() as u64;
+            self.bytes -= kept.bytes.len() as u64 + ENTRY_BYTES;
         }
         true
     }
@@ -215,26 +227,39 @@ pub(super) fn name_of(key: &str) -> String {
     format!("{key}.artifact")
 }
 
-/// Takes away what has ended; tells how many bytes are left.
+/// Takes away what has ended, and what nobody has written to its end; tells how many bytes are left.
 fn clear(folder: &Path, now: SystemTime) -> io::Result<u64> {
     let mut left = 0;
     for entry in std::fs::read_dir(folder)?.flatten() {
         let file = entry.path();
-        if file
-            .extension()
-            .is_none_or(|extension| extension != "artifact")
-        {
-            continue;
-        }
-        match head(&file) {
-            Ok((expires, _)) if now < expires => left += entry.metadata().map_or(0, |m| m.len()),
+        let found = entry.metadata();
+        let stays = match file.extension().and_then(|extension| extension.to_str()) {
             // What cannot be read is of no use to anybody.
-            _ => {
-                let _ = std::fs::remove_file(&file);
-            }
+            Some("artifact") => head(&file).is_ok_and(|(expires, _)| now < expires),
+            Some("tmp") => found
+                .as_ref()
+                .is_ok_and(|found| is_being_written(found, now)),
+            _ => continue,
+        };
+        if stays {
+            left += found.map_or(0, |found| found.len());
+        } else {
+            let _ = std::fs::remove_file(&file);
         }
     }
     Ok(left)
+}
+
+/// Longest time in which a file is written; what is older was left by a process that ended meanwhile.
+const WRITING: Duration = Duration::from_secs(600);
+
+fn is_being_written(found: &std::fs::Metadata, now: SystemTime) -> bool {
+    let Ok(written) = found.modified() else {
+        return false;
+    };
+    // The clock of another machine may run ahead.
+    let age = now.duration_since(written);
+    age.unwrap_or_else(|ahead| ahead.duration()) < WRITING
 }
 
 fn split(bytes: &[u8]) -> io::Result<(SystemTime, String, usize)> {
@@ -267,14 +292,8 @@ fn read(file: &Path) -> io::Result<Artifact> {
     })
 }
 
-/// Writes beside and renames, so that a file is whole whenever it is read; nobody else may read it.
-fn write(file: &Path, kept: &Artifact) -> io::Result<()> {
-    let temporary = file.with_extension("tmp");
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut open = options.open(&temporary)?;
+/// The line in front of what a file holds.
+fn head_of(kept: &Artifact) -> String {
     let expires = kept.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
     let media: String = kept
         .media_type
@@ -282,8 +301,113 @@ fn write(file: &Path, kept: &Artifact) -> io::Result<()> {
         .filter(|c| !c.is_control())
         .take(HEAD_MAX / 8)
         .collect();
-    writeln!(open, "{} {media}", expires.as_secs())?;
-    open.write_all(&kept.bytes)?;
-    drop(open);
-    std::fs::rename(&temporary, file)
+    format!("{} {media}\n", expires.as_secs())
+}
+
+/// A file that is written beside where it will be, so that it is whole whenever it is read; nobody else may read it. It is
+/// removed when this is dropped before its end.
+struct Begun {
+    file: PathBuf,
+    temporary: PathBuf,
+    open: std::fs::File,
+    head: String,
+    is_whole: bool,
+}
+
+impl Begun {
+    /// A file of that size in all, which counts from now on.
+    fn new(file: &Path, head: String, size: u64) -> io::Result<Self> {
+        let temporary = file.with_extension("tmp");
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let begun = Self {
+            open: options.open(&temporary)?,
+            file: file.to_owned(),
+            temporary,
+            head,
+            is_whole: false,
+        };
+        begun.open.set_len(size)?;
+        Ok(begun)
+    }
+
+    fn end(mut self, bytes: &[u8]) -> io::Result<()> {
+        self.open.write_all(self.head.as_bytes())?;
+        self.open.write_all(bytes)?;
+        std::fs::rename(&self.temporary, &self.file)?;
+        self.is_whole = true;
+        Ok(())
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            // It cannot be read; the next one that looks for room tries again.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact(bytes: usize) -> Artifact {
+        Artifact {
+            bytes: vec![b'x'; bytes].into(),
+            media_type: "text/plain".to_owned(),
+            expires: SystemTime::now() + Duration::from_secs(60),
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn a_write_that_fails_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = FolderStore::open(folder.path(), 10_000).expect("opened");
+        // Its place is taken by a folder, so that it cannot be put there.
+        std::fs::create_dir_all(folder.path().join("a.artifact/in")).expect("made");
+        let now = SystemTime::now();
+        assert!(store.put("a", artifact(10), now).await.is_err());
+        assert_eq!(names(folder.path()), ["a.artifact"]);
+        store.put("b", artifact(10), now).await.expect("kept");
+        let kept = store.get("b").await.expect("read").expect("there");
+        assert_eq!(kept.bytes.len(), 10);
+    }
+
+    #[tokio::test]
+    async fn what_was_never_written_to_its_end_counts_and_is_swept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = FolderStore::open(folder.path(), 1000).expect("opened");
+        let left = folder.path().join("gone.tmp");
+        std::fs::write(&left, vec![0; 900]).expect("written");
+        let now = SystemTime::now();
+        let refused = store.put("a", artifact(200), now).await;
+        assert!(refused.is_err(), "there may be somebody who writes it");
+        let later = now + WRITING + Duration::from_secs(1);
+        store.put("a", artifact(200), later).await.expect("kept");
+        assert_eq!(names(folder.path()), ["a.artifact"]);
+    }
+
+    #[tokio::test]
+    async fn many_at_once_do_not_take_the_same_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = FolderStore::open(folder.path(), 1000).expect("opened");
+        let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+        let now = SystemTime::now();
+        let puts = keys.iter().map(|key| store.put(key, artifact(200), now));
+        let kept = futures_util::future::join_all(puts).await;
+        assert_eq!(kept.iter().filter(|kept| kept.is_ok()).count(), 4);
+    }
 }

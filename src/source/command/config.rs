@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::environment::Secret;
 use crate::net::BulkheadConfig;
 use crate::source::argument::ArgumentConfig;
+use crate::source::config::TIMEOUT_SECONDS_MAX;
 
 /// Command lines, each described as a tool.
 ///
@@ -86,7 +87,7 @@ impl Default for CommandLimits {
 
 impl CommandLimits {
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.max(1))
+        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 
     pub(super) fn bulkhead(&self) -> BulkheadConfig {

@@ -18,7 +18,7 @@ use self::run::{Ended, Program, RunError};
 use super::argument::{fill_in, input_schema, names};
 use super::config::{Collector, GRACE};
 use super::gauge::Gauge;
-use super::promise::Promise;
+use super::promise::{Mismatches, Promise};
 use super::response;
 use super::template::{self, Place, Template};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -42,6 +42,7 @@ struct Plan {
     ok: Vec<i32>,
     errors: std::collections::BTreeMap<i32, String>,
     promise: Option<Promise>,
+    mismatches: Mismatches,
 }
 
 /// What a source of commands offers.
@@ -51,7 +52,8 @@ pub(super) fn collect(command: &CommandSourceConfig, collector: &mut Collector) 
         match CommandTool::new(command, tool, &prefix) {
             Ok(tool) => {
                 let name = &tool.definition.name;
-                collector.count(Gauge::of_bulkhead(name, "command", &tool.plan.bulkhead));
+                let gauge = Gauge::of_bulkhead(name, "command", &tool.plan.bulkhead);
+                collector.count(gauge.with_mismatches(&tool.plan.mismatches));
                 collector.offer(tool);
             }
             Err(problem) => {
@@ -107,8 +109,14 @@ impl CommandTool {
         if let Some(description) = &config.description {
             definition = definition.description(description);
         }
-        let promise = config.output_schema.as_ref().map(Promise::new).transpose();
-        let promise = promise.map_err(|problem| format!("output_schema: {problem}"))?;
+        let mismatches = Mismatches::default();
+        let promise = config
+            .output_schema
+            .as_ref()
+            .map(|schema| Promise::new(schema, &name, &mismatches));
+        let promise = promise
+            .transpose()
+            .map_err(|problem| format!("output_schema: {problem}"))?;
         if let Some(schema) = &config.output_schema {
             definition = definition.output_schema(schema.clone());
         }
@@ -127,6 +135,7 @@ impl CommandTool {
                 ok: config.ok.clone(),
                 errors,
                 promise,
+                mismatches,
             }),
         })
     }
@@ -160,7 +169,9 @@ impl Plan {
             Some(template) => template.text(&values).map_err(ToolError::new)?,
             None => None,
         };
-        let pass = self.bulkhead.enter().await?;
+        let pass = self.bulkhead.enter().await.map_err(|turned| {
+            ToolError::new(format!("{}: {turned}", self.bulkhead.name())).caused_by(turned)
+        })?;
         // OpenTelemetry, "Environment Variables as Context Propagation Carriers".
         let trace = context.traced();
         let trace = trace.map(|(name, value)| (name.to_ascii_uppercase(), value));

@@ -22,12 +22,12 @@ use crate::source::credentials::AuthConfig;
 pub struct HttpSourceConfig {
     /// Where the API is: `https://api.example.com/v1`.
     pub base_url: String,
-    /// Headers that are sent with every request.
+    /// Headers that are sent with every request to the origin of `base_url`.
     pub headers: BTreeMap<String, Secret>,
     /// Headers of the caller that are sent on. Its credentials are not among those that can be. Default: none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub forward_headers: Vec<String>,
-    /// How to prove oneself to it.
+    /// Credentials for the origin of `base_url`.
     pub auth: AuthConfig,
     /// Where requests may go besides `base_url`, after a redirect.
     pub egress: EgressConfig,
@@ -60,6 +60,9 @@ pub struct HttpToolConfig {
     pub method: Option<String>,
     /// Path below `base_url`, or a whole URL whose host is written out. Default: `base_url` itself.
     pub url: String,
+    /// Send the source's `auth`, `headers` and `forward_headers` with this tool's requests. Default: true for the origin of
+    /// `base_url`, or where there is none for the one origin that all tools name; false for any other.
+    pub send_credentials: Option<bool>,
     /// Parameters of the query. A list is as many parameters.
     pub query: Map<String, Value>,
     /// Headers.

@@ -17,9 +17,9 @@ use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
 use super::config::Collector;
-use super::exchange::{Errand, Exchange, is_safe};
+use super::exchange::{Errand, Exchange, Manner, is_safe};
 use super::gauge::Gauge;
-use super::promise::Promise;
+use super::promise::{Mismatches, Promise};
 use super::template;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::protocol::ToolAnnotations;
@@ -36,7 +36,7 @@ struct Plan {
     request: RequestPlan,
     response: Response,
     pages: Option<Pages>,
-    repeatable: bool,
+    manner: Manner,
     promise: Option<Promise>,
 }
 
@@ -72,7 +72,9 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
         Ok(exchange) => Arc::new(exchange),
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
-    collector.count(Gauge::of_exchange(&source, "http", &exchange));
+    let mismatches = Mismatches::default();
+    let gauge = Gauge::of_exchange(&source, "http", &exchange).with_mismatches(&mismatches);
+    collector.count(gauge);
     if let Err(problem) = request::check_shared(http) {
         return collector.refuse("http", problem);
     }
@@ -80,7 +82,7 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     for (position, tool) in http.tools.iter().enumerate() {
         let made = match own(tool) {
             Some(Err(problem)) => Err(problem),
-            _ => HttpTool::new(http, tool, &prefix, exchange.clone()),
+            _ => HttpTool::new(http, tool, &prefix, exchange.clone(), &mismatches),
         };
         match made {
             Ok(tool) => collector.offer(tool),
@@ -104,11 +106,13 @@ impl HttpTool {
         config: &HttpToolConfig,
         prefix: &str,
         exchange: Arc<Exchange>,
+        mismatches: &Mismatches,
     ) -> Result<Self, String> {
         let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
         let names = names(&schema);
         let names = names.as_deref();
-        let request = RequestPlan::new(http, config, names)?;
+        let authenticated = request::sends_credentials(http, config)?;
+        let request = RequestPlan::new(http, config, names, authenticated)?;
         let response = Response::new(&config.response, names)?;
         let method = request.method().clone();
         let read_only = config.read_only.unwrap_or_else(|| is_safe(&method));
@@ -123,8 +127,13 @@ impl HttpTool {
         if let Some(description) = &config.description {
             definition = definition.description(description);
         }
-        let promise = config.output_schema.as_ref().map(Promise::new).transpose();
-        let promise = promise.map_err(|problem| format!("output_schema: {problem}"))?;
+        let promise = config
+            .output_schema
+            .as_ref()
+            .map(|schema| Promise::new(schema, &definition.name, mismatches));
+        let promise = promise
+            .transpose()
+            .map_err(|problem| format!("output_schema: {problem}"))?;
         if let Some(schema) = &config.output_schema {
             definition = definition.output_schema(schema.clone());
         }
@@ -136,7 +145,10 @@ impl HttpTool {
                 request,
                 response,
                 pages: config.pages.as_ref().map(Pages::new).transpose()?,
-                repeatable,
+                manner: Manner {
+                    repeatable,
+                    authenticated,
+                },
                 promise,
             }),
         })
@@ -201,7 +213,7 @@ impl Plan {
             template: None,
         });
         let Some(pages) = &self.pages else {
-            let answer = self.exchange.send(request, self.repeatable, errand).await?;
+            let answer = self.exchange.send(request, self.manner, errand).await?;
             return self.response.output(&answer, &arguments, context);
         };
         let first: Url = request.url.clone();
@@ -210,7 +222,7 @@ impl Plan {
         for page in 1..=pages.max() {
             let answer = self
                 .exchange
-                .send(next.clone(), self.repeatable, errand)
+                .send(next.clone(), self.manner, errand)
                 .await?;
             if !self.response.is_ok(answer.status) {
                 return self.response.output(&answer, &arguments, context);

@@ -85,6 +85,42 @@ pub(in crate::source) fn parse_base(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// Whether a tool's requests carry what the source has for the API: by default only those to the source's own origin.
+pub(super) fn sends_credentials(
+    http: &HttpSourceConfig,
+    config: &HttpToolConfig,
+) -> Result<bool, String> {
+    let Some(own) = own_base(&config.url) else {
+        return Ok(config.send_credentials.unwrap_or(true));
+    };
+    let home = match &*http.base_url {
+        "" => {
+            let mut origins = http
+                .tools
+                .iter()
+                .filter_map(|tool| Some(own_base(&tool.url)?.origin()));
+            let first = origins.next();
+            first.filter(|first| origins.all(|other| other == *first))
+        }
+        base => parse_base(base).ok().map(|base| base.origin()),
+    };
+    let is_home = home.as_ref() == Some(&own.origin());
+    let has_any =
+        http.auth.is_some() || !http.headers.is_empty() || !http.forward_headers.is_empty();
+    match config.send_credentials {
+        Some(true) if http.auth.login && !is_home => Err(
+            "send_credentials: auth.login has a token for base_url alone; leave send_credentials out, or make a source of its own"
+                .to_owned(),
+        ),
+        None if home.is_none() && has_any => Err(
+            "url: the tools of this source have several origins, and none of them is that of a base_url: give the source a \
+             base_url, or say of each tool with send_credentials whether its requests carry auth and headers of the source"
+                .to_owned(),
+        ),
+        chosen => Ok(chosen.unwrap_or(is_home)),
+    }
+}
+
 /// Scheme and host of a URL that a tool names itself.
 pub(super) fn own_base(url: &str) -> Option<Url> {
     let (scheme, rest) = url.split_once("://")?;
@@ -106,6 +142,7 @@ impl RequestPlan {
         http: &HttpSourceConfig,
         config: &HttpToolConfig,
         names: Option<&[&str]>,
+        authenticated: bool,
     ) -> Result<Self, String> {
         let method = config
             .method
@@ -139,8 +176,14 @@ impl RequestPlan {
             text_query: query.map(|text| template(text, Place::Query)).transpose()?,
             query: slots(&config.query, "query")?,
             headers,
-            fixed_headers: fixed_headers(http)?,
-            forwarded: forwarded(http)?,
+            fixed_headers: match authenticated {
+                true => fixed_headers(http)?,
+                false => HeaderMap::new(),
+            },
+            forwarded: match authenticated {
+                true => forwarded(http)?,
+                false => Vec::new(),
+            },
             body: body(config, names, &method, slots(&config.form, "form")?)?,
             base,
             method,

@@ -344,9 +344,14 @@ async fn only_what_cannot_happen_twice_is_tried_again() {
     );
     assert!(call(&idempotent, json!({})).await.is_err());
     assert_eq!(count(&seen), 3);
-    // Three failures in a row, and the other server is left alone.
+    // Three calls in a row that fail, however often each was tried, and the other server is left alone.
+    for _ in 0..2 {
+        assert!(call(&idempotent, json!({})).await.is_err());
+        assert_eq!(count(&seen), 3);
+    }
     let message = call(&idempotent, json!({})).await.expect_err("down");
-    assert!(message.contains("failed too often"), "{message}");
+    let expected = "api: 127.0.0.1 failed too often (last: 127.0.0.1 answers 503 Service Unavailable); try again in ";
+    assert!(message.starts_with(expected), "{message}");
     assert_eq!(count(&seen), 0);
     let (server, seen) = serve(|_| response("429 Too Many Requests\r\nretry-after: 0", b"")).await;
     let post = tool(server, json!({"url": "/", "method": "POST"}));
@@ -359,6 +364,33 @@ async fn only_what_cannot_happen_twice_is_tried_again() {
         assert!(message.contains("encoded"), "{message}");
         assert_eq!(count(&seen), 1, "it would be no other way");
     }
+}
+
+#[tokio::test]
+async fn a_server_may_ask_for_any_patience_and_gets_what_there_is() {
+    let (server, seen) = serve(|_| {
+        response(
+            "503 Service Unavailable\r\nretry-after: 18446744073709551615",
+            b"",
+        )
+    })
+    .await;
+    let get = tool(server, json!({"url": "/"}));
+    let message = call(&get, json!({})).await.expect_err("503");
+    assert!(message.contains("503"), "{message}");
+    assert_eq!(seen.lock().expect("no panic").len(), 1);
+}
+
+#[tokio::test]
+async fn a_breaker_that_is_open_says_why_and_of_what() {
+    // Nobody listens there.
+    let server: SocketAddr = "127.0.0.1:1".parse().expect("an address");
+    let limits = json!({"limits": {"retries": 0, "bulkhead": {"breaker_failures": 1}}});
+    let get = tool(server, json!({"url": "/", "source": limits}));
+    let first = call(&get, json!({})).await.expect_err("nobody is there");
+    let then = call(&get, json!({})).await.expect_err("nobody is there");
+    let expected = format!("api: 127.0.0.1 failed too often (last: {first}); try again in ");
+    assert!(then.starts_with(&expected), "{then}");
 }
 
 #[test]

@@ -1,47 +1,94 @@
-//! A document that refers to others becomes one: theirs are put into it, and references lead there.
+//! Bundling: the documents that a document refers to are put into it, and references lead there.
 
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::config::OpenApiSourceConfig;
-use super::document::{fetch, parse, read_file};
+use super::document::{Fetcher, parse_within, read_file};
+use crate::source::name::sanitized;
 
-/// Documents that one may consist of, besides itself.
-const DOCUMENTS_MAX: usize = 64;
-/// The member of the whole under which the others are.
+/// The member of the whole document under which the other documents are.
 const MEMBER: &str = "x-longshore-documents";
+/// Referenced documents that are fetched at the same time. Each may have a part of the bytes that is smaller by this
+/// factor, so that all of them together stay within the limit.
+const FETCHES: usize = 4;
+/// Time for fetching all referenced documents.
+const FETCHES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Where a document is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     File(PathBuf),
     Url(Url),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(f, "{}", file.display()),
+            Self::Url(url) => write!(f, "{url}"),
+        }
+    }
 }
 
 /// A document with all that it refers to in it, as far as that could be read.
 #[derive(Debug)]
 pub(super) struct Bundled {
     pub(super) root: Value,
-    /// What could not be read, by how references name it, and why.
+    /// Documents that could not be read, by the name that references have for them now, and why.
     pub(super) missing: BTreeMap<String, String>,
+    /// Whether something in it was fetched over the network besides the root.
+    pub(super) has_fetched_parts: bool,
 }
 
-/// Documents by their place, in the order in which they were found; the first one is the whole.
-struct Known {
-    places: Vec<Place>,
-    documents: Vec<Value>,
+/// What is left for the documents that are still to be read.
+#[derive(Debug)]
+struct Budget {
+    bytes: Cell<usize>,
+    /// Estimated bytes of memory that their trees take.
+    tree: Cell<usize>,
+}
+
+/// One document of those that become one.
+struct Part {
+    place: Place,
+    value: Value,
+    /// Its name among the members of the whole.
+    name: String,
+    /// What its references name, and where that is; or the name to give it, and why it is nowhere.
+    links: HashMap<String, Result<Place, (String, String)>>,
+}
+
+/// The documents found so far; the first one is the root.
+struct Parts<'c> {
+    config: &'c OpenApiSourceConfig,
+    parts: Vec<Part>,
+    /// Every place that is referred to: which part it is, or why there is none.
+    outcomes: HashMap<Place, Result<usize, String>>,
+    names: HashSet<String>,
     /// The folder that files are in, or below.
     folder: Option<PathBuf>,
-    missing: BTreeMap<String, String>,
-    /// Bytes that may still be read.
-    left: usize,
+    /// Files by the paths that references make, since one path is asked for often.
+    files: RefCell<HashMap<PathBuf, Result<PathBuf, String>>>,
+    budget: Budget,
+    deadline: Instant,
 }
 
-/// Reads what a document refers to, and what that refers to.
-pub(super) async fn bundle(root: Value, place: Place, config: &OpenApiSourceConfig) -> Bundled {
+/// Reads what a document refers to, and what that refers to. `tree` is the memory that the trees of all of that may take.
+pub(super) async fn bundle(
+    root: Value,
+    place: Place,
+    config: &OpenApiSourceConfig,
+    tree: usize,
+) -> Bundled {
     let folder = match &place {
         Place::File(file) => {
             let folder = file
@@ -51,38 +98,69 @@ pub(super) async fn bundle(root: Value, place: Place, config: &OpenApiSourceConf
         }
         Place::Url(_) => None,
     };
-    let mut known = Known {
-        places: vec![place],
-        documents: vec![root],
-        folder,
-        missing: BTreeMap::new(),
-        left: config.document_bytes,
+    let root = Part {
+        place: place.clone(),
+        value: root,
+        name: String::new(),
+        links: HashMap::new(),
     };
+    let mut parts = Parts {
+        config,
+        parts: vec![root],
+        outcomes: HashMap::from([(place, Ok(0))]),
+        names: HashSet::new(),
+        folder,
+        files: RefCell::default(),
+        budget: Budget {
+            bytes: Cell::new(config.document_bytes),
+            tree: Cell::new(tree),
+        },
+        deadline: Instant::now() + FETCHES_TIMEOUT,
+    };
+    let mut fetcher = None;
     let mut at = 0;
-    while at < known.documents.len() {
-        let mut references = Vec::new();
-        collect(&known.documents[at], &mut references);
-        for reference in references {
-            known.follow(at, &reference, config).await;
+    while at < parts.parts.len() {
+        let end = parts.parts.len();
+        let mut wanted = Vec::new();
+        for part in at..end {
+            parts.link(part, &mut wanted);
         }
-        at += 1;
+        at = end;
+        if fetcher.is_none() && wanted.iter().any(|place| matches!(place, Place::Url(_))) {
+            fetcher = Some(parts.fetcher());
+        }
+        let read: Vec<_> = futures_util::stream::iter(wanted)
+            .map(|place| parts.read(place, fetcher.as_ref()))
+            .buffered(FETCHES)
+            .collect()
+            .await;
+        for (place, read) in read {
+            parts.add(place, read);
+        }
     }
-    known.joined()
+    parts.joined()
 }
 
-/// The documents that references in a value lead to, as they are written.
-fn collect(value: &Value, found: &mut Vec<String>) {
+/// The documents that references in a value lead to, as they are written, each once.
+fn collect(value: &Value, known: &mut HashSet<String>, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
             if let Some(Value::String(reference)) = members.get("$ref") {
                 let document = document_of(reference);
-                if !document.is_empty() && !found.iter().any(|known| known == document) {
+                if !document.is_empty() && !known.contains(document) {
+                    known.insert(document.to_owned());
                     found.push(document.to_owned());
                 }
             }
-            members.values().for_each(|value| collect(value, found));
+            for value in members.values() {
+                collect(value, known, found);
+            }
         }
-        Value::Array(elements) => elements.iter().for_each(|value| collect(value, found)),
+        Value::Array(elements) => {
+            for value in elements {
+                collect(value, known, found);
+            }
+        }
         _ => {}
     }
 }
@@ -93,81 +171,182 @@ fn document_of(reference: &str) -> &str {
         .map_or(reference, |(document, _)| document)
 }
 
-impl Known {
-    async fn follow(&mut self, from: usize, reference: &str, config: &OpenApiSourceConfig) {
-        if self.missing.contains_key(reference) {
-            return;
-        }
-        let read = match self.place(from, reference) {
-            Ok(place) if self.places.contains(&place) => return,
-            Ok(_) if DOCUMENTS_MAX < self.places.len() => {
-                Err(format!("there are more than {DOCUMENTS_MAX} documents"))
+impl Parts<'_> {
+    /// Finds out where the references of one part lead, and adds the places that are still to be read.
+    fn link(&mut self, at: usize, wanted: &mut Vec<Place>) {
+        let mut references = Vec::new();
+        collect(&self.parts[at].value, &mut HashSet::new(), &mut references);
+        for reference in references {
+            let place = self.place(at, &reference);
+            if let Ok(place) = &place
+                && !self.outcomes.contains_key(place)
+            {
+                let max = self.config.max_documents;
+                let outcome = if self.outcomes.len() <= max {
+                    wanted.push(place.clone());
+                    Err("it is still to be read".to_owned())
+                } else {
+                    Err(format!(
+                        "the document refers to more than {max} others (openapi.max_documents); bundle them into one document, or \
+                         raise the limit"
+                    ))
+                };
+                self.outcomes.insert(place.clone(), outcome);
             }
-            Ok(place) => self.read(place, config).await,
-            Err(problem) => Err(problem),
-        };
-        if let Err(problem) = read {
-            self.missing.insert(reference.to_owned(), problem);
+            self.parts[at].links.insert(reference, place);
         }
     }
 
-    /// What a reference in one of the documents leads to.
-    fn place(&self, from: usize, reference: &str) -> Result<Place, String> {
+    /// The place that a reference in one of the documents leads to; or a name for it, and why it leads nowhere.
+    fn place(&self, from: usize, reference: &str) -> Result<Place, (String, String)> {
+        let named = |problem: String| (reference.to_owned(), problem);
         if reference.contains("://") {
             let url = reference.parse::<Url>();
-            return Ok(Place::Url(url.map_err(|error| error.to_string())?));
+            return Ok(Place::Url(url.map_err(|error| named(error.to_string()))?));
         }
-        match &self.places[from] {
+        match &self.parts[from].place {
             Place::Url(url) => {
-                let joined = url.join(reference).map_err(|error| error.to_string())?;
-                Ok(Place::Url(joined))
+                let joined = url.join(reference);
+                joined
+                    .map(Place::Url)
+                    .map_err(|error| named(error.to_string()))
             }
             Place::File(file) => {
                 let joined = file.parent().unwrap_or(Path::new("")).join(reference);
-                let file = std::fs::canonicalize(&joined)
-                    .map_err(|error| format!("{} cannot be read: {error}", joined.display()))?;
-                match &self.folder {
-                    Some(folder) if file.starts_with(folder) => Ok(Place::File(file)),
-                    _ => Err("it is not in the folder of the document, nor below it".to_owned()),
+                let name = joined.display().to_string();
+                let mut files = self.files.borrow_mut();
+                let found = files
+                    .entry(joined)
+                    .or_insert_with_key(|joined| self.file(joined));
+                match found {
+                    Ok(file) => Ok(Place::File(file.clone())),
+                    Err(problem) => Err((name, problem.clone())),
                 }
             }
         }
     }
 
-    async fn read(&mut self, place: Place, config: &OpenApiSourceConfig) -> Result<(), String> {
-        let bytes = match &place {
-            // Only the document that was configured is trusted to be in a private network.
-            Place::Url(url) => {
-                let trusted = match &self.places[0] {
-                    Place::Url(root) => Some(root),
-                    Place::File(_) => None,
-                };
-                Box::pin(fetch(url, trusted, config))
-                    .await
-                    .map_err(|unread| unread.problem)?
-            }
-            Place::File(file) => read_file(file, self.left)?,
-        };
-        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| {
-            "all documents together are larger than openapi.document_bytes allows".to_owned()
-        })?;
-        let document = parse(&bytes)?;
-        self.places.push(place);
-        self.documents.push(document);
-        Ok(())
+    /// The file at a path, if it is one that may be read.
+    fn file(&self, joined: &Path) -> Result<PathBuf, String> {
+        let file = std::fs::canonicalize(joined)
+            .map_err(|error| format!("{} cannot be read: {error}", joined.display()))?;
+        match &self.folder {
+            Some(folder) if file.starts_with(folder) => Ok(file),
+            _ => Err("it is not in the folder of the document, nor below it".to_owned()),
+        }
     }
 
-    fn joined(self) -> Bundled {
-        let mut documents = self.documents.clone();
-        for (at, document) in documents.iter_mut().enumerate() {
-            self.redirect(at, document);
+    fn fetcher(&self) -> Result<Fetcher, String> {
+        // Only the document that was configured is trusted to be in a private network.
+        let trusted = match &self.parts[0].place {
+            Place::Url(root) => Some(root),
+            Place::File(_) => None,
+        };
+        Fetcher::new(trusted, self.config, self.config.document_bytes / FETCHES)
+    }
+
+    async fn read(
+        &self,
+        place: Place,
+        fetcher: Option<&Result<Fetcher, String>>,
+    ) -> (Place, Result<Value, String>) {
+        let read = self.read_at(&place, fetcher).await;
+        (place, read)
+    }
+
+    async fn read_at(
+        &self,
+        place: &Place,
+        fetcher: Option<&Result<Fetcher, String>>,
+    ) -> Result<Value, String> {
+        let too_large = || {
+            "all documents together are larger than openapi.document_bytes allows; bundle them without what is not needed, or \
+             raise the limit"
+                .to_owned()
+        };
+        let budget = &self.budget;
+        if budget.bytes.get() == 0 {
+            return Err(too_large());
         }
-        let mut documents = documents.into_iter();
-        let mut root = documents.next().unwrap_or_default();
-        let others: Map<String, Value> = documents
-            .enumerate()
-            .map(|(number, document)| ((number + 1).to_string(), document))
-            .collect();
+        let bytes = match (place, fetcher) {
+            (Place::File(file), _) => read_file(file, budget.bytes.get())?,
+            (Place::Url(url), Some(Ok(fetcher))) => {
+                let fetched = timeout_at(self.deadline, fetcher.fetch(url)).await;
+                fetched
+                    .map_err(|_| {
+                        format!(
+                            "all documents together took longer than {} s to fetch; bundle them into one document",
+                            FETCHES_TIMEOUT.as_secs()
+                        )
+                    })?
+                    .map_err(|unread| unread.problem)?
+            }
+            (Place::Url(_), Some(Err(problem))) => return Err(problem.clone()),
+            (Place::Url(_), None) => return Err("it cannot be fetched".to_owned()),
+        };
+        let left = budget.bytes.get().checked_sub(bytes.len());
+        budget.bytes.set(left.unwrap_or(0));
+        left.ok_or_else(too_large)?;
+        let (document, tree) = parse_within(&bytes, budget.tree.get())?;
+        budget.tree.set(budget.tree.get().saturating_sub(tree));
+        Ok(document)
+    }
+
+    fn add(&mut self, place: Place, read: Result<Value, String>) {
+        let outcome = read.map(|value| {
+            let number = self.parts.len();
+            let name = self.free_name(&place, number);
+            self.parts.push(Part {
+                name,
+                place: place.clone(),
+                value,
+                links: HashMap::new(),
+            });
+            number
+        });
+        self.outcomes.insert(place, outcome);
+    }
+
+    /// A name for a part that says which file it was, and that no other part has.
+    fn free_name(&mut self, place: &Place, number: usize) -> String {
+        let stem = match place {
+            Place::File(file) => file
+                .file_stem()
+                .map(|stem| stem.to_string_lossy().into_owned()),
+            Place::Url(url) => url
+                .path_segments()
+                .and_then(|mut segments| segments.next_back())
+                .map(|last| {
+                    last.rsplit_once('.')
+                        .map_or(last, |(stem, _)| stem)
+                        .to_owned()
+                }),
+        };
+        let mut name = match sanitized(&stem.unwrap_or_default()) {
+            name if name.is_empty() => format!("document_{number}"),
+            name if self.names.contains(&name) => format!("{name}_{number}"),
+            name => name,
+        };
+        while self.names.contains(&name) {
+            name.push('_');
+        }
+        self.names.insert(name.clone());
+        name
+    }
+
+    fn joined(mut self) -> Bundled {
+        let mut missing = BTreeMap::new();
+        for at in 0..self.parts.len() {
+            let mut value = std::mem::take(&mut self.parts[at].value);
+            self.redirect(at, &mut value, &mut missing);
+            self.parts[at].value = value;
+        }
+        let has_fetched_parts = self.parts[1..]
+            .iter()
+            .any(|part| matches!(part.place, Place::Url(_)));
+        let mut parts = self.parts.into_iter();
+        let mut root = parts.next().map(|part| part.value).unwrap_or_default();
+        let others: Map<String, Value> = parts.map(|part| (part.name, part.value)).collect();
         if !others.is_empty()
             && let Value::Object(members) = &mut root
         {
@@ -175,44 +354,61 @@ impl Known {
         }
         Bundled {
             root,
-            missing: self.missing,
+            missing,
+            has_fetched_parts,
         }
     }
 
     /// Has references in one of the documents lead to where the others are now.
-    fn redirect(&self, from: usize, value: &mut Value) {
+    fn redirect(&self, from: usize, value: &mut Value, missing: &mut BTreeMap<String, String>) {
         match value {
             Value::Object(members) => {
                 if let Some(Value::String(reference)) = members.get_mut("$ref")
-                    && let Some(there) = self.redirected(from, reference)
+                    && let Some(there) = self.redirected(from, reference, missing)
                 {
                     *reference = there;
                 }
                 for value in members.values_mut() {
-                    self.redirect(from, value);
+                    self.redirect(from, value, missing);
                 }
             }
             Value::Array(elements) => {
                 for value in elements {
-                    self.redirect(from, value);
+                    self.redirect(from, value, missing);
                 }
             }
             _ => {}
         }
     }
 
-    fn redirected(&self, from: usize, reference: &str) -> Option<String> {
+    fn redirected(
+        &self,
+        from: usize,
+        reference: &str,
+        missing: &mut BTreeMap<String, String>,
+    ) -> Option<String> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let to = match document {
-            "" => from,
-            document => {
-                let place = self.place(from, document).ok()?;
-                self.places.iter().position(|known| *known == place)?
-            }
+        let (name, problem) = match document {
+            "" => return Some(self.inside(from, fragment)),
+            document => match self.parts[from].links.get(document)? {
+                Err(nowhere) => nowhere.clone(),
+                Ok(place) => match self.outcomes.get(place)? {
+                    Ok(to) => return Some(self.inside(*to, fragment)),
+                    Err(problem) => (place.to_string(), problem.clone()),
+                },
+            },
         };
-        Some(match to {
+        // A fragment of its own would be taken for that of the reference.
+        let name = name.replace('#', "%23");
+        let there = format!("{name}#{fragment}");
+        missing.entry(name).or_insert(problem);
+        Some(there)
+    }
+
+    fn inside(&self, to: usize, fragment: &str) -> String {
+        match to {
             0 => format!("#{fragment}"),
-            to => format!("#/{MEMBER}/{to}{fragment}"),
-        })
+            to => format!("#/{MEMBER}/{}{fragment}", self.parts[to].name),
+        }
     }
 }

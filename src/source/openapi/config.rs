@@ -11,7 +11,7 @@ use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
 use crate::source::pattern::matches;
 
-/// Operations of an OpenAPI document, 3.0 or 3.1, each of which becomes a tool.
+/// Operations of an OpenAPI document (3.0, 3.1, or 3.2 read as 3.1), each of which becomes a tool.
 ///
 /// ```yaml
 /// sources:
@@ -29,7 +29,8 @@ pub struct OpenApiSourceConfig {
     /// Where the document is: a file, or a URL. JSON or YAML.
     #[schemars(extend("x-path" = "place"))]
     pub document: String,
-    /// Where the API is. Default: the document's first server.
+    /// URL of the API. Default: the document's first server. Required where the document is fetched, names a server of another
+    /// origin than its own, and `auth`, `credentials` or `headers` are set, so that a document cannot decide where they are sent.
     pub server: Option<String>,
     /// Which operations become tools: those of which any of these is true. Default: all.
     pub include: Selection,
@@ -48,7 +49,8 @@ pub struct OpenApiSourceConfig {
     pub egress: EgressConfig,
     /// How much and how long.
     pub limits: ExchangeLimits,
-    /// Whether tools say what their results look like. An answer that is not so becomes an error that has it as text. Default: true.
+    /// Announce the output schemas of operations, and hold responses to them. A response that does not conform becomes an
+    /// error with the whole response in it. Default: false, and every response is passed on as it is.
     pub output_schemas: bool,
     /// About how many bytes the schema of a tool's arguments may have. In a larger one what lies deepest is not described,
     /// and taken as it comes. Default: 65536, 64 KiB.
@@ -57,8 +59,11 @@ pub struct OpenApiSourceConfig {
     pub output_schema_bytes: usize,
     /// How many characters a name of a tool may have; longer ones are shortened, always in the same way. Default: 64.
     pub name_characters: usize,
-    /// How many bytes the document may have, and each other that it refers to with all of them together. Default: 33554432, 32 MiB.
+    /// Maximum size of the document, in bytes, and of all that it refers to together; one that is fetched may have a quarter of
+    /// that. Default: 33554432, 32 MiB.
     pub document_bytes: usize,
+    /// Maximum number of documents that the document refers to, directly or by way of others. Default: 5000.
+    pub max_documents: usize,
 }
 
 impl Default for OpenApiSourceConfig {
@@ -74,11 +79,12 @@ impl Default for OpenApiSourceConfig {
             headers: BTreeMap::new(),
             egress: EgressConfig::default(),
             limits: ExchangeLimits::default(),
-            output_schemas: true,
+            output_schemas: false,
             schema_bytes: 64 * 1024,
             output_schema_bytes: 16 * 1024,
             name_characters: super::super::name::NAME_CHARACTERS_MAX,
             document_bytes: 32 * 1024 * 1024,
+            max_documents: 5000,
         }
     }
 }

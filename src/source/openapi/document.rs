@@ -12,7 +12,8 @@ use url::Url;
 use super::bundle::{Bundled, Place, bundle};
 use super::config::OpenApiSourceConfig;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
-use crate::net::{Client, Deadlines, Outgoing, SystemResolver, with_causes};
+use crate::net::{Client, Deadlines, FetchError, Outgoing, SystemResolver, with_causes};
+use crate::telemetry;
 
 /// A whole document.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Document {
     pub(super) url: Option<Url>,
     /// Other documents that it refers to and that could not be read, by how it names them, and why.
     missing: BTreeMap<String, String>,
+    /// Whether something in it was fetched besides the document that was configured.
+    has_fetched_parts: bool,
 }
 
 /// Which rules its schemas follow.
@@ -62,7 +65,7 @@ impl Document {
     /// # Errors
     ///
     /// It cannot be read, or is none.
-    pub(super) async fn read(config: &OpenApiSourceConfig) -> Result<Self, Unread> {
+    pub(super) async fn read(config: &OpenApiSourceConfig, room: Room) -> Result<Self, Unread> {
         let place = &config.document;
         if place.is_empty() {
             return Err("it is not there; name a file or a URL".to_owned().into());
@@ -72,19 +75,30 @@ impl Document {
             .transpose()
             .map_err(|e| format!("{place:?} is no URL ({e})"))?;
         let bytes = match &url {
-            Some(url) => fetch(url, Some(url), config).await?,
+            Some(url) => {
+                let fetcher = Fetcher::new(Some(url), config, config.document_bytes)?;
+                Box::pin(fetcher.fetch(url)).await?
+            }
             None => read_file(Path::new(place), config.document_bytes)?,
         };
-        let root = parse(&bytes).map_err(|problem| format!("{place}: {problem}"))?;
+        let (root, tree) =
+            parse_within(&bytes, room.tree).map_err(|problem| format!("{place}: {problem}"))?;
+        drop(bytes);
         let at = match &url {
             Some(url) => Place::Url(url.clone()),
             // As references to it are compared.
             None => Place::File(std::fs::canonicalize(place).unwrap_or_else(|_| place.into())),
         };
-        let Bundled { root, missing } = bundle(root, at, config).await;
+        let bundled = bundle(root, at, config, room.tree.saturating_sub(tree));
+        let Bundled {
+            root,
+            missing,
+            has_fetched_parts,
+        } = Box::pin(bundled).await;
         let document = Self::new(root, url).map_err(|problem| format!("{place}: {problem}"))?;
         Ok(Self {
             missing,
+            has_fetched_parts,
             ..document
         })
     }
@@ -95,9 +109,18 @@ impl Document {
             root.get("swagger"),
         ) {
             (Some(text), _) if text.starts_with("3.0") => Version::V3_0,
-            (Some(text), _) if text.starts_with("3.1") || text.starts_with("3.2") => Version::V3_1,
+            (Some(text), _) if text.starts_with("3.1") => Version::V3_1,
+            (Some(text), _) if text.starts_with("3.2") => {
+                tracing::warn!(
+                    version = text,
+                    "an OpenAPI document of 3.2 is read as one of 3.1: what is new in 3.2 is not used"
+                );
+                Version::V3_1
+            }
             (Some(text), _) => {
-                return Err(format!("it is of OpenAPI {text}; 3.0 and 3.1 can be used"));
+                return Err(format!(
+                    "it is of OpenAPI {text}; 3.0, 3.1 and 3.2 can be used"
+                ));
             }
             (None, Some(_)) => {
                 return Err("it is of Swagger 2.0; convert it to OpenAPI 3 first".to_owned());
@@ -112,6 +135,7 @@ impl Document {
             version,
             url,
             missing: BTreeMap::new(),
+            has_fetched_parts: false,
         })
     }
 
@@ -146,6 +170,16 @@ impl Document {
         self.root
             .pointer(&pointer)
             .ok_or_else(|| format!("the reference {reference:?} leads nowhere"))
+    }
+
+    /// Whether whoever wrote the configuration has also written that the API is there: a document in a file is their own, and
+    /// of one that was fetched only its own origin is known to them. `is_of_root` says that the address stands in the
+    /// document itself and not in one that it refers to.
+    pub(super) fn vouches_for(&self, server: &Url, is_of_root: bool) -> bool {
+        match &self.url {
+            Some(url) => url.origin() == server.origin(),
+            None => is_of_root || !self.has_fetched_parts,
+        }
     }
 
     /// The address of its first server, or of that of a part of it.
@@ -183,38 +217,52 @@ impl Document {
     }
 }
 
-pub(super) async fn fetch(
-    url: &Url,
-    trusted: Option<&Url>,
-    config: &OpenApiSourceConfig,
-) -> Result<Vec<u8>, Unread> {
-    let mut guard = config.egress.guard().map_err(|e| e.to_string())?;
-    if let Some(trusted) = trusted {
-        guard = guard.trust(trusted);
+/// Fetches the documents of one source.
+pub(super) struct Fetcher(Client);
+
+impl Fetcher {
+    /// A client that may reach what `egress` allows, and `trusted`. Documents of more than `max` bytes are refused.
+    pub(super) fn new(
+        trusted: Option<&Url>,
+        config: &OpenApiSourceConfig,
+        max: usize,
+    ) -> Result<Self, String> {
+        let mut guard = config.egress.guard().map_err(|e| e.to_string())?;
+        if let Some(trusted) = trusted {
+            guard = guard.trust(trusted);
+        }
+        // Of its own, since it belongs to the runtime that it is used in, and this one ends with the import.
+        let resolver = Arc::new(SystemResolver::default());
+        Client::builder(guard)
+            .resolver(resolver)
+            .deadlines(Deadlines::total(FETCH_TIMEOUT))
+            .max_body(max)
+            .redirects(FETCH_REDIRECTS)
+            .build()
+            .map(Self)
+            .map_err(|e| e.to_string())
     }
-    // Of its own, since it belongs to the runtime that it is used in, and this one ends with the import.
-    let resolver = Arc::new(SystemResolver::default());
-    let client = Client::builder(guard)
-        .resolver(resolver)
-        .deadlines(Deadlines::total(FETCH_TIMEOUT))
-        .max_body(config.document_bytes)
-        .redirects(FETCH_REDIRECTS)
-        .build()
-        .map_err(|e| e.to_string())?;
-    let answer = client
-        .fetch(Outgoing::get(url.clone()))
-        .await
-        .map_err(|error| Unread {
-            problem: with_causes(&error),
-            may_come: error.is_fault_of_server(),
-        })?;
-    if !answer.status.is_success() {
-        return Err(Unread {
-            problem: format!("it cannot be fetched: status {}", answer.status),
-            may_come: answer.status.is_server_error() || answer.status.as_u16() == 429,
-        });
+
+    pub(super) async fn fetch(&self, url: &Url) -> Result<Vec<u8>, Unread> {
+        let answer = self
+            .0
+            .fetch(Outgoing::get(url.clone()))
+            .await
+            .map_err(|error| Unread {
+                problem: match &error {
+                    FetchError::TooLarge { .. } => format!("{error} (openapi.document_bytes)"),
+                    error => with_causes(error),
+                },
+                may_come: error.is_fault_of_server(),
+            })?;
+        if !answer.status.is_success() {
+            return Err(Unread {
+                problem: format!("it cannot be fetched: status {}", answer.status),
+                may_come: answer.status.is_server_error() || answer.status.as_u16() == 429,
+            });
+        }
+        Ok(answer.body.to_vec())
     }
-    Ok(answer.body.to_vec())
 }
 
 /// Where a path begins that says nothing of it: not beside the configuration, as one may think.
@@ -245,30 +293,153 @@ pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// What an import may take up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Estimated memory of the trees of all documents, while tools are made of them.
+    pub(super) tree: usize,
+    /// Bytes that the schemas of all tools may have together, as text.
+    pub(super) schemas: usize,
+}
+
+impl Room {
+    /// What `document_bytes` says; and, where the process may have no more than `memory_bytes` in use, what is left of that.
+    /// Trees are gone when tools are served; so they may take most of it, and what tools take comes on top.
+    pub(super) fn new(config: &OpenApiSourceConfig, memory_bytes: u64) -> Self {
+        let mut room = Self {
+            tree: config.document_bytes.saturating_mul(TREE_FACTOR),
+            schemas: config.document_bytes,
+        };
+        if memory_bytes > 0 {
+            let left = memory_bytes.saturating_sub(telemetry::memory_bytes().unwrap_or_default());
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            room.tree = room.tree.min(left / 4 * 3);
+            room.schemas = room.schemas.min(left / 2 / SCHEMA_FACTOR);
+        }
+        room
+    }
+}
+
+/// Memory that a tool takes for each byte of its schema, about.
+const SCHEMA_FACTOR: usize = 8;
+/// Memory that the trees of documents may take for each byte that they may have. Estimated as below, documents of APIs take
+/// 5 to 19 times the bytes of their text; the large ones less than 10.
+const TREE_FACTOR: usize = 16;
+/// Estimated memory of an object with one member, of a list with one element, and of each further one.
+const OBJECT_BYTES: usize = 400;
+const LIST_BYTES: usize = 300;
+const NODE_BYTES: usize = 120;
+
 /// JSON, or YAML, by what the text begins with.
+#[cfg(test)]
 pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
+    parse_within(bytes, usize::MAX).map(|(value, _)| value)
+}
+
+/// The same, with the memory that the tree takes, estimated; a text whose tree would take more than `room` is refused
+/// before there is a tree.
+pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), String> {
+    let too_large = || {
+        format!(
+            "it has too many values for its size: they would take more than the {} MiB of memory that documents of this source \
+             may take; raise openapi.document_bytes (and limits.memory_bytes), or leave out what is not needed",
+            room >> 20
+        )
+    };
     let text = std::str::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())?;
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
-        if SIMD_THRESHOLD_BYTES <= text.len()
-            && let Some(tree) = tree_by_simd_json(text.as_bytes())
-        {
-            return Ok(Value::Object(tree));
+        let (tree, depth) = measure_json(text.as_bytes());
+        if room < tree {
+            return Err(too_large());
         }
-        return serde_json::from_str(text).map_err(|e| e.to_string());
+        // `serde_json` refuses what is deeper; the other one would follow it until there is no stack left.
+        if SIMD_THRESHOLD_BYTES <= text.len()
+            && depth < JSON_DEPTH_MAX
+            && let Some(members) = tree_by_simd_json(text.as_bytes())
+        {
+            return Ok((Value::Object(members), tree));
+        }
+        let value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        return Ok((value, tree));
     }
+    let nodes = (room / NODE_BYTES).clamp(1, YAML_NODES_MAX);
     // As YAML 1.2 has it, which OpenAPI asks for: `on` and `no` are words.
     let options = serde_saphyr::options! {
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         budget: serde_saphyr::budget! {
-            max_nodes: 3_000_000,
-            max_events: 6_000_000,
+            max_nodes: nodes,
+            max_events: 2 * nodes,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 100_000,
+            max_total_replayed_events: nodes.min(100_000),
         },
     };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|e| e.without_snippet().to_string().replace('\n', " "))
+    let value: Value = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|e| e.without_snippet().to_string().replace('\n', " "))?;
+    let tree = tree_bytes(&value);
+    if room < tree {
+        return Err(too_large());
+    }
+    Ok((value, tree))
+}
+
+const YAML_NODES_MAX: usize = 3_000_000;
+
+/// Values within values that `serde_json` reads.
+const JSON_DEPTH_MAX: usize = 128;
+
+/// The memory that a text's tree takes, about, and how deep it is, by the characters outside of strings that begin values.
+fn measure_json(text: &[u8]) -> (usize, usize) {
+    let (mut bytes, mut depth, mut deepest) = (text.len(), 0_usize, 0_usize);
+    let mut rest = text;
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'{' | b'[' => {
+                bytes += if *byte == b'{' {
+                    OBJECT_BYTES
+                } else {
+                    LIST_BYTES
+                };
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' => bytes += NODE_BYTES,
+            b'"' => rest = behind_string(rest),
+            _ => {}
+        }
+    }
+    (bytes, deepest)
+}
+
+/// What follows a string, of which the first quote has been read.
+fn behind_string(text: &[u8]) -> &[u8] {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[at] == b'"' {
+            return &rest[at + 1..];
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    &[]
+}
+
+/// The memory that a tree takes, about.
+fn tree_bytes(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => {
+            let each =
+                |(name, value): (&String, &Value)| name.len() + NODE_BYTES + tree_bytes(value);
+            OBJECT_BYTES + members.iter().map(each).sum::<usize>()
+        }
+        Value::Array(items) => {
+            let each = |value: &Value| NODE_BYTES + tree_bytes(value);
+            LIST_BYTES + items.iter().map(each).sum::<usize>()
+        }
+        Value::String(text) => text.len(),
+        _ => 0,
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::document::Document;
 use super::operation::text;
+use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
 use crate::source::template::plain;
 
 /// How the body is written.
@@ -37,11 +38,13 @@ enum Lists {
     /// `a[0]=1&a[1]=2`
     Numbered,
     /// `a=1,2`
-    Joined(char),
+    Joined(Delimiter),
 }
 
 /// Schemas in schemas that a form is put together from.
 const DEPTH_MAX: usize = 8;
+/// Schemas and properties that a form is put together from, and fields that it has.
+const STEPS_MAX: usize = 5_000;
 
 /// A form's schema with what it refers to and is made of put into it, so that its fields can be told.
 ///
@@ -56,7 +59,14 @@ pub(super) fn flattened(document: &Document, schema: &Value) -> Result<Value, St
     let mut whole = schema.as_object().cloned().unwrap_or_default();
     let mut properties = Map::new();
     let mut required = Vec::new();
-    gather(document, schema, &mut properties, &mut required, 0)?;
+    let mut steps = STEPS_MAX;
+    gather(
+        document,
+        schema,
+        (&mut properties, &mut required),
+        0,
+        &mut steps,
+    )?;
     whole.remove("allOf");
     whole.insert("type".to_owned(), "object".into());
     whole.insert("properties".to_owned(), properties.into());
@@ -66,26 +76,34 @@ pub(super) fn flattened(document: &Document, schema: &Value) -> Result<Value, St
     Ok(whole.into())
 }
 
+fn properties_of<'d>(document: &'d Document, schema: &'d Value) -> Option<&'d Map<String, Value>> {
+    let properties = document.resolve(schema.get("properties")?).ok()?;
+    properties.as_object()
+}
+
 fn gather(
     document: &Document,
     schema: &Value,
-    properties: &mut Map<String, Value>,
-    required: &mut Vec<Value>,
+    (properties, required): (&mut Map<String, Value>, &mut Vec<Value>),
     depth: usize,
+    steps: &mut usize,
 ) -> Result<(), String> {
     let schema = document.resolve(schema)?;
     if DEPTH_MAX < depth {
         return Ok(());
     }
+    let own = properties_of(document, schema);
+    *steps = steps
+        .checked_sub(1 + own.map_or(0, Map::len))
+        .ok_or("its form is put together from too many schemas")?;
     for part in schema
         .get("allOf")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
     {
-        gather(document, part, properties, required, depth + 1)?;
+        gather(document, part, (properties, required), depth + 1, steps)?;
     }
-    let own = schema.get("properties").and_then(Value::as_object);
     for (name, property) in own.into_iter().flatten() {
         properties.insert(name.clone(), property.clone());
     }
@@ -105,7 +123,10 @@ pub(super) fn fields(
     schema: &Value,
 ) -> Result<Vec<Field>, String> {
     let mut fields = Vec::new();
-    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = properties_of(document, schema);
+    if STEPS_MAX < properties.map_or(0, Map::len) {
+        return Err("its form has too many fields".to_owned());
+    }
     for (name, property) in properties.into_iter().flatten() {
         let property = document.resolve(property)?;
         let items = property
@@ -127,12 +148,12 @@ pub(super) fn fields(
             lists: match (text(encoding, "style"), encoding.get("explode")) {
                 ("deepObject", _) => Lists::Numbered,
                 ("spaceDelimited", explode) if explode != Some(&Value::Bool(true)) => {
-                    Lists::Joined(' ')
+                    Lists::Joined(SPACE)
                 }
                 ("pipeDelimited", explode) if explode != Some(&Value::Bool(true)) => {
-                    Lists::Joined('|')
+                    Lists::Joined(PIPE)
                 }
-                (_, Some(Value::Bool(false))) => Lists::Joined(','),
+                (_, Some(Value::Bool(false))) => Lists::Joined(COMMA),
                 _ => Lists::Repeated,
             },
         });
@@ -226,7 +247,9 @@ pub(super) fn deep(
 }
 
 fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
-    let mut pairs = Vec::new();
+    // Values are written already.
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    let plain = |text: &str| in_url(text, false);
     for (name, value) in value.as_object().ok_or("the body has to be an object")? {
         let field = fields.iter().find(|field| field.name == *name);
         let is_json = field
@@ -234,28 +257,42 @@ fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String
             .is_some_and(crate::source::response::is_json);
         match (value, field.map_or(Lists::Repeated, |field| field.lists)) {
             (Value::Null, _) => {}
-            (value, _) if is_json => pairs.push((name.clone(), value.to_string())),
+            (value, _) if is_json => pairs.push((name.clone(), plain(&value.to_string()))),
             (Value::Array(items), Lists::Repeated) => {
                 for (position, item) in items.iter().enumerate() {
                     match item {
                         Value::Object(_) | Value::Array(_) => {
-                            deep(&format!("{name}[{position}]"), item, &mut pairs)?;
+                            deep_written(&format!("{name}[{position}]"), item, &mut pairs)?;
                         }
-                        item => pairs.push((name.clone(), text_of(item)?)),
+                        item => pairs.push((name.clone(), plain(&text_of(item)?))),
                     }
                 }
             }
             (Value::Array(items), Lists::Joined(between)) => {
                 let texts = items.iter().map(text_of).collect::<Result<Vec<_>, _>>()?;
-                pairs.push((name.clone(), texts.join(&between.to_string())));
+                pairs.push((name.clone(), joined(&texts, between, false)));
             }
-            (value, _) => deep(name, value, &mut pairs)?,
+            (value, _) => deep_written(name, value, &mut pairs)?,
         }
     }
-    let mut form = url::form_urlencoded::Serializer::new(String::new());
-    form.extend_pairs(pairs);
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(name, value)| format!("{}={value}", plain(name)))
+        .collect();
     let kind = "application/x-www-form-urlencoded".to_owned();
-    Ok((kind, form.finish().into()))
+    Ok((kind, pairs.join("&").into()))
+}
+
+fn deep_written(
+    name: &str,
+    value: &Value,
+    pairs: &mut Vec<(String, String)>,
+) -> Result<(), String> {
+    let mut plain = Vec::new();
+    deep(name, value, &mut plain)?;
+    let written = plain.into_iter();
+    pairs.extend(written.map(|(name, value)| (name, in_url(&value, false))));
+    Ok(())
 }
 
 fn bytes(value: &Value) -> Result<Vec<u8>, String> {

@@ -19,16 +19,16 @@ use url::Url;
 
 pub use config::{OpenApiSourceConfig, Selection};
 
-use self::document::Document;
+use self::document::{Document, Room};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::Shape;
 use self::security::Proofs;
 use super::config::{Collector, GRACE};
-use super::exchange::{Errand, Exchange, is_safe};
+use super::exchange::{Errand, Exchange, Manner, is_safe};
 use super::gauge::Gauge;
 use super::http::annotations_of;
 use super::name::{sanitized, shortened};
-use super::promise::Promise;
+use super::promise::{Mismatches, Promise};
 use super::response;
 use crate::catalog::schema::{Compiled, without_number_formats};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -50,19 +50,25 @@ struct Plan {
 }
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
+/// Members of a path that are operations too, and become no tools.
+const METHODS_NOT_OFFERED: [&str; 2] = ["trace", "query"];
 /// How much of an operation's description a tool shows.
 const DESCRIPTION_CHARACTERS: usize = 4000;
+const TITLE_CHARACTERS: usize = 200;
+/// Tools that a document may become.
+const TOOLS_MAX: usize = 20_000;
 
 /// What an OpenAPI source offers.
 pub(super) async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
-    let document = match Document::read(openapi).await {
+    let room = Room::new(openapi, collector.memory_bytes);
+    let document = match Document::read(openapi, room).await {
         Ok(document) => document,
         Err(unread) if unread.may_come => {
             return collector.wait_for("openapi.document", &unread.problem);
         }
         Err(unread) => return collector.refuse("openapi.document", unread.problem),
     };
-    import(openapi, &document, name, collector);
+    import(openapi, &document, name, room, collector);
 }
 
 /// Makes tools of a document's operations.
@@ -70,6 +76,7 @@ fn import(
     openapi: &OpenApiSourceConfig,
     document: &Document,
     name: &str,
+    room: Room,
     collector: &mut Collector,
 ) {
     let import = match Import::new(openapi, document, collector) {
@@ -77,7 +84,7 @@ fn import(
         Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
     };
     let gauge = Gauge::of_exchange(&collector.source, "openapi", &import.exchange);
-    collector.count(gauge);
+    collector.count(gauge.with_mismatches(&import.mismatches));
     let prefix = match name {
         "" => String::new(),
         name => format!("{}__", sanitized(name)),
@@ -86,6 +93,8 @@ fn import(
     let mut taken: HashMap<String, String> = HashMap::new();
     let mut used = Vec::new();
     let mut cut = 0;
+    let mut left = room.schemas;
+    let mut without_room = 0;
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
         if path.starts_with("x-") {
@@ -102,14 +111,29 @@ fn import(
                 continue;
             }
         };
+        import.tell_of_others(item, path, collector);
         for method in METHODS {
             let Some(operation) = item.get(method) else {
                 continue;
             };
+            let place = format!("{} {path}", method.to_ascii_uppercase());
+            let operation = match document.resolve(operation) {
+                Ok(operation) => operation,
+                Err(problem) => {
+                    // What it is like is not known; so only what is sure to be unwanted is passed over.
+                    if import.wants(method, path, &Value::Null) {
+                        collector.refuse_at(place, problem);
+                    }
+                    continue;
+                }
+            };
             if !import.wants(method, path, operation) {
                 continue;
             }
-            let place = format!("{} {path}", method.to_ascii_uppercase());
+            if TOOLS_MAX <= taken.len() || left == 0 {
+                without_room += 1;
+                continue;
+            }
             let mut tool_name = import.name(&prefix, operation, &place, &mut used);
             if taken.contains_key(&tool_name) {
                 // Which of two gets the plain name is decided by the order of the document; this one says its place.
@@ -126,12 +150,27 @@ fn import(
             match import.tool(&tool_name, item, operation, method, path) {
                 Ok((tool, is_cut)) => {
                     cut += usize::from(is_cut);
+                    let size = size_of(&tool.definition);
+                    if left < size {
+                        left = 0;
+                        without_room += 1;
+                        continue;
+                    }
+                    left -= size;
                     taken.insert(tool_name, place);
                     collector.offer(tool);
                 }
                 Err(problem) => collector.refuse_at(place, problem),
             }
         }
+    }
+    if without_room > 0 {
+        let problem = format!(
+            "{without_room} operations became no tools: there are more than {TOOLS_MAX}, or their schemas have more than {} bytes \
+             together; choose operations with openapi.include, or raise openapi.document_bytes (and limits.memory_bytes)",
+            room.schemas
+        );
+        collector.refuse("openapi", problem);
     }
     for unknown in openapi.rename.keys().filter(|key| !used.contains(key)) {
         collector.refuse(
@@ -151,6 +190,20 @@ fn import(
     );
 }
 
+/// About how many bytes the schemas of a tool have as text, and what else it has in memory counted as such.
+fn size_of(definition: &Definition) -> usize {
+    const REST: usize = 1024;
+    let schemas = [
+        Some(&definition.input_schema),
+        definition.output_schema.as_ref(),
+    ];
+    let schemas = schemas.into_iter().flatten();
+    schemas
+        .map(|schema| schema::bytes_of(schema, usize::MAX))
+        .sum::<usize>()
+        + REST
+}
+
 /// What all tools of a document share.
 struct Import<'a> {
     config: &'a OpenApiSourceConfig,
@@ -158,6 +211,9 @@ struct Import<'a> {
     base: Option<Url>,
     exchange: Arc<Exchange>,
     headers: HeaderMap,
+    /// Whether requests carry what only the API may learn.
+    has_secrets: bool,
+    mismatches: Mismatches,
 }
 
 impl<'a> Import<'a> {
@@ -176,17 +232,17 @@ impl<'a> Import<'a> {
                 .map_err(|problem| ("server", problem))?
                 .or_else(|| document.url.as_ref()?.join("/").ok()),
         };
+        let has_secrets =
+            config.auth.is_some() || !config.credentials.is_empty() || !config.headers.is_empty();
         // What whoever runs the server has written is trusted: the setting, and a document of their own. A document
-        // that was fetched may name only its own origin, and what is public.
+        // that was fetched may name only its own origin, and what is public; and it is told no secrets for another.
+        let is_trusted = |base: &Url| config.server.is_some() || document.vouches_for(base, true);
+        if has_secrets && let Some(base) = base.as_ref().filter(|base| !is_trusted(base)) {
+            return Err(("server", of_another_origin(base)));
+        }
         let trusted: Vec<Url> = base
             .iter()
-            .filter(|base| {
-                config.server.is_some()
-                    || document
-                        .url
-                        .as_ref()
-                        .is_none_or(|url| url.origin() == base.origin())
-            })
+            .filter(|base| is_trusted(base))
             .cloned()
             .collect();
         for name in config.credentials.keys() {
@@ -227,7 +283,31 @@ impl<'a> Import<'a> {
             base,
             exchange: Arc::new(exchange),
             headers,
+            has_secrets,
+            mismatches: Mismatches::default(),
         })
+    }
+
+    /// Refuses the operations of a path that have methods which are not offered.
+    fn tell_of_others(&self, item: &Value, path: &str, collector: &mut Collector) {
+        let of_path = METHODS_NOT_OFFERED
+            .iter()
+            .filter_map(|method| Some((*method, item.get(*method)?)));
+        let additional = item.get("additionalOperations").and_then(Value::as_object);
+        let additional = additional
+            .into_iter()
+            .flatten()
+            .map(|(method, operation)| (method.as_str(), operation));
+        for (method, operation) in of_path.chain(additional) {
+            let operation = self.document.resolve(operation).unwrap_or(operation);
+            if self.wants(method, path, operation) {
+                let method = method.to_ascii_uppercase();
+                collector.refuse_at(
+                    format!("{method} {path}"),
+                    format!("operations of the method {method} are not offered as tools"),
+                );
+            }
+        }
     }
 
     fn wants(&self, method: &str, path: &str, operation: &Value) -> bool {
@@ -295,18 +375,31 @@ impl<'a> Import<'a> {
                 None => self.document.server(item)?,
             },
         };
+        let is_elsewhere = |own: &Url| self.base.as_ref().map(Url::origin) != Some(own.origin());
+        if let Some(own) = own.as_ref().filter(|own| is_elsewhere(own)) {
+            if self.has_secrets && !self.document.vouches_for(own, false) {
+                return Err(of_another_origin(own));
+            }
+            if self.config.auth.login {
+                return Err(format!(
+                    "its server is {own}, and auth.login has a token for the document's first server alone; set openapi.server"
+                ));
+            }
+        }
         let base = own
             .or_else(|| self.base.clone())
             .ok_or("the document says not where the API is; set openapi.server")?;
-        let output = parts.output_schema.and_then(sound_output);
+        let output = parts.output_schema;
+        let output = output.and_then(|schema| sound_output(schema, name, &self.mismatches));
         let mut definition = Definition::new(name)
             .input_schema(parts.input_schema)
             .annotations(annotations_of(&method))
-            .timeout(self.config.limits.timeout() + GRACE);
-        if let Some(description) = description(operation, item) {
-            definition = definition.description(description);
-        }
-        let summary = text(operation, "summary");
+            .timeout(self.config.limits.timeout() + GRACE)
+            .description(description(operation, item, &method, path));
+        let summary: String = text(operation, "summary")
+            .chars()
+            .take(TITLE_CHARACTERS)
+            .collect();
         if !summary.is_empty() {
             definition = definition.title(summary);
         }
@@ -341,29 +434,41 @@ fn sound(schema: &mut Value) -> Result<(), String> {
         .map_err(|e| format!("its schema cannot be used: {e}"))
 }
 
-fn sound_output(mut schema: Value) -> Option<(Value, Promise)> {
-    let promise = Promise::new(&schema).or_else(|_| {
+fn sound_output(
+    mut schema: Value,
+    tool: &str,
+    mismatches: &Mismatches,
+) -> Option<(Value, Promise)> {
+    let promise = Promise::new(&schema, tool, mismatches).or_else(|_| {
         schema::without_patterns(&mut schema);
-        Promise::new(&schema)
+        Promise::new(&schema, tool, mismatches)
     });
     Some((schema, promise.ok()?))
 }
 
-/// What an operation says of itself, or else its path.
-fn description(operation: &Value, item: &Value) -> Option<String> {
+/// What an operation says of itself, or else its method and path.
+fn description(operation: &Value, item: &Value, method: &Method, path: &str) -> String {
     let of = |member: &str| match text(operation, member) {
         "" => text(item, member),
         text => text,
     };
     let (summary, long) = (of("summary").trim(), of("description").trim());
     let whole = match (summary, long) {
-        ("", "") => return None,
+        ("", "") => format!("{method} {path}"),
         ("", long) => long.to_owned(),
         (summary, "") => summary.to_owned(),
         (summary, long) if long.starts_with(summary) => long.to_owned(),
         (summary, long) => format!("{summary}\n\n{long}"),
     };
-    Some(whole.chars().take(DESCRIPTION_CHARACTERS).collect())
+    whole.chars().take(DESCRIPTION_CHARACTERS).collect()
+}
+
+/// Why a server that a document names gets no requests.
+fn of_another_origin(server: &Url) -> String {
+    format!(
+        "the document was fetched and names the server {server}, which is of another origin than the document: credentials are not \
+         sent there on its word; set openapi.server to where the API is"
+    )
 }
 
 impl Tool for OperationTool {
@@ -396,10 +501,11 @@ impl Plan {
             context,
             template: Some(&self.shape.path),
         };
-        let mut answer = self
-            .exchange
-            .send(request, self.repeatable, Some(errand))
-            .await?;
+        let manner = Manner {
+            repeatable: self.repeatable,
+            authenticated: true,
+        };
+        let mut answer = self.exchange.send(request, manner, Some(errand)).await?;
         self.proofs.conceal(&mut answer);
         if !answer.status.is_success() {
             return Err(response::failure(&answer));

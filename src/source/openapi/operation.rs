@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::document::Document;
 use super::form::{self, Form};
-use super::request::{Location, Parameter, Shape, Style};
-use super::schema::{Copier, Direction};
+use super::request::{Location, PIPE, Parameter, SPACE, Shape, Style};
+use super::schema::{Copier, Direction, TEXT_CHARACTERS};
 use crate::source::response::{essence, is_json, is_text};
 
 /// What a tool needs to know of its operation.
@@ -165,6 +165,8 @@ impl Arguments {
             argument,
             location,
             style,
+            reserved: location == Location::Query
+                && parameter.get("allowReserved") == Some(&Value::Bool(true)),
         });
         Ok(())
     }
@@ -249,6 +251,7 @@ impl Arguments {
             && let Some(schema) = schema.as_object_mut()
             && !schema.contains_key("description")
         {
+            let description: String = description.chars().take(TEXT_CHARACTERS).collect();
             schema.insert("description".to_owned(), description.into());
         }
         self.properties.insert(BODY.to_owned(), schema);
@@ -262,6 +265,9 @@ impl Arguments {
 /// The argument that is the body.
 pub(super) const BODY: &str = "body";
 
+/// Parameters that one operation may have.
+const PARAMETERS_MAX: usize = 500;
+
 /// The parameters of an operation, with those of its path that it does not replace.
 fn parameters<'a>(
     document: &'a Document,
@@ -273,6 +279,12 @@ fn parameters<'a>(
         items.map(Vec::as_slice).unwrap_or_default()
     };
     let mut found: Vec<&Value> = Vec::new();
+    let count = list(item).len() + list(operation).len();
+    if PARAMETERS_MAX < count {
+        return Err(format!(
+            "it has {count} parameters, and {PARAMETERS_MAX} is the most"
+        ));
+    }
     for parameter in list(item).iter().chain(list(operation)) {
         let parameter = document.resolve(parameter)?;
         let key = |parameter: &'a Value| (text(parameter, "name"), text(parameter, "in"));
@@ -314,8 +326,8 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
         ("matrix", Location::Path) => Style::Matrix { explode },
         ("form", Location::Query | Location::Cookie) => Style::Form { explode },
         ("spaceDelimited" | "pipeDelimited", Location::Query) if explode => Style::Form { explode },
-        ("spaceDelimited", Location::Query) => Style::Delimited(' '),
-        ("pipeDelimited", Location::Query) => Style::Delimited('|'),
+        ("spaceDelimited", Location::Query) => Style::Delimited(SPACE),
+        ("pipeDelimited", Location::Query) => Style::Delimited(PIPE),
         ("deepObject", Location::Query) => Style::DeepObject,
         _ => {
             return Err(format!(
@@ -397,6 +409,7 @@ fn describe(schema: &mut Value, parameter: &Value) {
         *schema = json!({});
     }
     if let Some(schema) = schema.as_object_mut() {
+        let description: String = description.chars().take(TEXT_CHARACTERS).collect();
         schema.insert("description".to_owned(), description.into());
     }
 }

@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -42,6 +42,95 @@ pub(super) struct Parameter {
     pub(super) argument: String,
     pub(super) location: Location,
     pub(super) style: Style,
+    /// Characters that mean something in URLs are sent as they are in its values (`allowReserved`).
+    pub(super) reserved: bool,
+}
+
+/// What is encoded in a query: all but what RFC 3986 has as unreserved.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// The same where reserved characters are allowed. Those that would end a value (`&`, `#`), are read as another one (`+`), or
+/// may not stand in a query (`[`, `]`) are encoded all the same (OpenAPI 3.1.1, Parameter Object and appendix E).
+const RESERVED: &AsciiSet = &QUERY
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
+/// A name in a query or a cookie, and what it is given: parts with a delimiter in between, which is not a part of them.
+struct Pair {
+    name: String,
+    parts: Vec<String>,
+    delimiter: Delimiter,
+}
+
+/// What stands between the parts of a list, as it is and as it is in a query.
+pub(super) type Delimiter = (&'static str, &'static str);
+
+pub(super) const COMMA: Delimiter = (",", ",");
+pub(super) const SPACE: Delimiter = (" ", "%20");
+pub(super) const PIPE: Delimiter = ("|", "%7C");
+
+impl Pair {
+    fn new(name: impl Into<String>, value: String) -> Self {
+        Self {
+            name: name.into(),
+            parts: vec![value],
+            delimiter: COMMA,
+        }
+    }
+
+    /// As text, in which the delimiter may also be a part of a value.
+    fn text(&self) -> String {
+        self.parts.join(self.delimiter.0)
+    }
+
+    /// Adds it to a query.
+    fn write(&self, reserved: bool, query: &mut String) {
+        if !query.is_empty() {
+            query.push('&');
+        }
+        query.push_str(&in_url(&self.name, false));
+        query.push('=');
+        query.push_str(&joined(&self.parts, self.delimiter, reserved));
+    }
+}
+
+/// A text as it stands in a query or in a form.
+pub(super) fn in_url(text: &str, reserved: bool) -> String {
+    let set = if reserved { RESERVED } else { QUERY };
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    // What is encoded already stays as it is where reserved characters do.
+    while let Some(at) = rest.find('%').filter(|_| reserved) {
+        let (before, after) = rest.split_at(at);
+        written.extend(utf8_percent_encode(before, set));
+        let is_triplet = after
+            .get(1..3)
+            .is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        written.push_str(if is_triplet { "%" } else { "%25" });
+        rest = &after[1..];
+    }
+    written.extend(utf8_percent_encode(rest, set));
+    written
+}
+
+/// The parts of a list as they stand in a query or in a form: each is encoded, and what stands between them is not.
+pub(super) fn joined(parts: &[String], delimiter: Delimiter, reserved: bool) -> String {
+    let parts: Vec<String> = parts.iter().map(|part| in_url(part, reserved)).collect();
+    parts.join(delimiter.1)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +169,7 @@ pub(super) enum Style {
     Form {
         explode: bool,
     },
-    Delimited(char),
+    Delimited(Delimiter),
     DeepObject,
     Json,
 }
@@ -118,14 +207,15 @@ impl Shape {
             None => (&*path, None),
         };
         let mut url = assemble(base, path, query)?;
+        let mut query = url.query().unwrap_or_default().to_owned();
         for (parameter, value) in given(Location::Query) {
             let pairs = in_query(parameter, value)
                 .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
-            url.query_pairs_mut().extend_pairs(pairs);
+            for pair in pairs {
+                pair.write(parameter.reserved, &mut query);
+            }
         }
-        if url.query() == Some("") {
-            url.set_query(None);
-        }
+        url.set_query(Some(&*query).filter(|query| !query.is_empty()));
         let mut headers = HeaderMap::new();
         headers.insert(
             ACCEPT,
@@ -138,13 +228,16 @@ impl Shape {
         }
         let mut cookies = Vec::new();
         for (parameter, value) in given(Location::Cookie) {
-            for (name, text) in in_query(parameter, value)? {
+            for pair in in_query(parameter, value)? {
+                let name = &pair.name;
+                // Commas may not stand in the value of a cookie (RFC 6265, 4.1.1).
+                let text = pair.text();
                 let text = utf8_percent_encode(&text, NON_ALPHANUMERIC);
                 // One that the document has is sent as it is; one of an argument's could be anything.
-                if name == parameter.name {
+                if *name == parameter.name {
                     cookies.push(format!("{name}={text}"));
                 } else {
-                    let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
+                    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
                     cookies.push(format!("{name}={text}"));
                 }
             }
@@ -211,36 +304,45 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
     })
 }
 
-fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<(String, String)>, String> {
-    let name = || parameter.name.clone();
+fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
+    let name = &parameter.name;
+    let list = |parts| {
+        let delimiter = match parameter.style {
+            Style::Delimited(delimiter) => delimiter,
+            _ => COMMA,
+        };
+        let name = name.clone();
+        vec![Pair {
+            name,
+            parts,
+            delimiter,
+        }]
+    };
     match (value, parameter.style) {
-        (value, Style::Json) => Ok(vec![(name(), value.to_string())]),
+        (value, Style::Json) => Ok(vec![Pair::new(name, value.to_string())]),
         (Value::Array(items), Style::Form { explode: true }) => items
             .iter()
-            .map(|item| Ok((name(), text_of(item)?)))
+            .map(|item| Ok(Pair::new(name, text_of(item)?)))
             .collect(),
         (Value::Array(items), Style::DeepObject) => items
             .iter()
-            .map(|item| Ok((format!("{}[]", parameter.name), text_of(item)?)))
+            .map(|item| Ok(Pair::new(format!("{name}[]"), text_of(item)?)))
             .collect(),
-        (Value::Array(items), style) => {
-            let between = match style {
-                Style::Delimited(c) => c.to_string(),
-                _ => ",".to_owned(),
-            };
-            let texts = items.iter().map(text_of).collect::<Result<Vec<_>, _>>()?;
-            Ok(vec![(name(), texts.join(&between))])
+        (Value::Array(items), _) => {
+            let parts = items.iter().map(text_of);
+            Ok(list(parts.collect::<Result<_, _>>()?))
         }
         (Value::Object(members), Style::DeepObject) => {
             let mut pairs = Vec::new();
             for (member, value) in members {
-                deep(&format!("{}[{member}]", parameter.name), value, &mut pairs)?;
+                deep(&format!("{name}[{member}]"), value, &mut pairs)?;
             }
-            Ok(pairs)
+            let pairs = pairs.into_iter();
+            Ok(pairs.map(|(name, value)| Pair::new(name, value)).collect())
         }
         (Value::Object(members), Style::Form { explode: true }) => members
             .iter()
-            .map(|(member, value)| Ok((member.clone(), text_of(value)?)))
+            .map(|(member, value)| Ok(Pair::new(member, text_of(value)?)))
             .collect(),
         (Value::Object(members), _) => {
             let mut parts = Vec::new();
@@ -248,9 +350,9 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<(String, String)
                 parts.push(member.clone());
                 parts.push(text_of(value)?);
             }
-            Ok(vec![(name(), parts.join(","))])
+            Ok(list(parts))
         }
-        (value, _) => Ok(vec![(name(), text_of(value)?)]),
+        (value, _) => Ok(vec![Pair::new(name, text_of(value)?)]),
     }
 }
 

@@ -6,7 +6,7 @@
 //! Documents of large services have schemas that refer to half of the document. A copy has a size; what is nearest is
 //! copied first, and what there is no room for any more is taken as it comes: the API knows what it takes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
@@ -30,6 +30,8 @@ pub(super) struct Copier<'a> {
     /// Those of them whose targets are still to be copied, the nearest first.
     pending: VecDeque<(String, String)>,
     definitions: Map<String, Value>,
+    /// Numbers for further definitions of one name.
+    numbers: HashMap<String, usize>,
     /// Schemas copied so far, and about how many bytes they have.
     schemas: usize,
     bytes: usize,
@@ -41,6 +43,8 @@ pub(super) struct Copier<'a> {
 /// What one tool's schema may have beside its bytes; a larger one would be refused by the catalog.
 const SCHEMAS_MAX: usize = 5_000;
 const DEPTH_MAX: usize = 40;
+/// How much of a title or a description is kept.
+pub(super) const TEXT_CHARACTERS: usize = 4000;
 /// How much of a description is kept where the rest of a schema is not.
 const CUT_CHARACTERS: usize = 200;
 
@@ -97,6 +101,7 @@ impl<'a> Copier<'a> {
             names: HashMap::new(),
             pending: VecDeque::new(),
             definitions: Map::new(),
+            numbers: HashMap::new(),
             schemas: 0,
             bytes: 0,
             bytes_max,
@@ -152,17 +157,26 @@ impl<'a> Copier<'a> {
         }
         let mut copied = Map::new();
         for keyword in KEPT {
-            if let Some(value) = members.get(keyword) {
-                self.bytes += keyword.len() + bytes_of(value);
-                copied.insert(keyword.to_owned(), value.clone());
+            if let Some(value) = members.get(keyword)
+                && let Some(value) = self.kept(keyword, value)
+            {
+                copied.insert(keyword.to_owned(), value);
             }
         }
         for (keyword, value) in members {
             let keyword = keyword.as_str();
-            if ONE.contains(&keyword) {
+            if matches!(keyword, "not" | "if") && self.bytes_max < self.bytes {
+                // What is left of it would hold for more, and so would refuse more.
+                self.cut = true;
+            } else if ONE.contains(&keyword) {
                 copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1)?);
             } else if LISTS.contains(&keyword) {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+                // Some of them alone would say something else.
+                if SCHEMAS_MAX < self.schemas + items.len() {
+                    self.cut = true;
+                    continue;
+                }
                 let items = items.iter().map(|item| self.copy_at(item, depth + 1));
                 let items: Vec<Value> = items.collect::<Result<_, _>>()?;
                 // None at all would be an error, and says nothing.
@@ -173,7 +187,15 @@ impl<'a> Copier<'a> {
                 copied.insert(keyword.to_owned(), self.copy_named(value, depth)?.into());
             }
         }
-        self.without_other_direction(members, &mut copied);
+        let properties = members.get("properties");
+        let properties = properties.and_then(|all| self.document.resolve(all).ok());
+        let count = |of: Option<&Value>| of.and_then(Value::as_object).map_or(0, Map::len);
+        if count(copied.get("properties")) < count(properties) {
+            // There are more than could be copied.
+            copied.remove("additionalProperties");
+            copied.remove("unevaluatedProperties");
+        }
+        self.without_other_direction(properties, &mut copied);
         exclusive(&mut copied);
         any_of(&mut copied);
         if self.document.version == Version::V3_0 {
@@ -181,6 +203,28 @@ impl<'a> Copier<'a> {
         }
         tidy(&mut copied);
         Ok(Value::Object(copied))
+    }
+
+    /// The value of a keyword that is copied as it is, if there is room for it. Texts are shortened.
+    fn kept(&mut self, keyword: &str, value: &Value) -> Option<Value> {
+        let left = self.bytes_max.saturating_sub(self.bytes);
+        match value {
+            Value::String(text) if TEXT_CHARACTERS.min(left) < text.len() && is_words(keyword) => {
+                let short: String = text.chars().take(TEXT_CHARACTERS.min(left)).collect();
+                self.cut |= short.len() < text.len();
+                self.bytes += keyword.len() + short.len();
+                Some(short.into())
+            }
+            value => {
+                let bytes = keyword.len() + bytes_of(value, left);
+                if left < bytes {
+                    self.cut = true;
+                    return None;
+                }
+                self.bytes += bytes;
+                Some(value.clone())
+            }
+        }
     }
 
     /// What is said of a value that there is no room to describe.
@@ -203,7 +247,13 @@ impl<'a> Copier<'a> {
 
     fn copy_named(&mut self, value: &Value, depth: usize) -> Result<Map<String, Value>, String> {
         let mut copied = Map::new();
+        // Documents in many files have references here too, where OpenAPI has none.
+        let value = self.document.resolve(value)?;
         for (name, schema) in value.as_object().into_iter().flatten() {
+            if self.bytes_max < self.bytes {
+                self.cut = true;
+                break;
+            }
             self.bytes += name.len() + 8;
             copied.insert(name.clone(), self.copy_at(schema, depth + 1)?);
         }
@@ -223,10 +273,10 @@ impl<'a> Copier<'a> {
             name => name,
         };
         let mut name = base.clone();
-        let mut number = 2;
         while self.definitions.contains_key(&name) {
+            let number = self.numbers.entry(base.clone()).or_insert(2_usize);
             name = format!("{base}_{number}");
-            number += 1;
+            *number += 1;
         }
         self.names.insert(reference.to_owned(), name.clone());
         self.pending.push_back((name.clone(), reference.to_owned()));
@@ -235,33 +285,29 @@ impl<'a> Copier<'a> {
     }
 
     /// Takes out the properties that are not for this direction.
-    fn without_other_direction(
-        &self,
-        members: &Map<String, Value>,
-        copied: &mut Map<String, Value>,
-    ) {
+    fn without_other_direction(&self, properties: Option<&Value>, copied: &mut Map<String, Value>) {
         let mark = match self.direction {
             Direction::Input => "readOnly",
             Direction::Output => "writeOnly",
         };
-        let properties = members.get("properties").and_then(Value::as_object);
-        let out: Vec<&String> = properties
-            .into_iter()
-            .flatten()
-            .filter(|(_, property)| {
-                let property = self.document.resolve(property).unwrap_or(property);
-                property.get(mark) == Some(&Value::Bool(true))
-            })
-            .map(|(name, _)| name)
-            .collect();
-        if out.is_empty() {
+        let of_document = properties.and_then(Value::as_object);
+        let Some(Value::Object(properties)) = copied.get_mut("properties") else {
             return;
-        }
-        if let Some(Value::Object(properties)) = copied.get_mut("properties") {
-            properties.retain(|name, _| !out.contains(&name));
-        }
+        };
+        let mut out = HashSet::new();
+        properties.retain(|name, _| {
+            let property = of_document.and_then(|properties| properties.get(name));
+            let stays = property.is_none_or(|property| {
+                let property = self.document.resolve(property).unwrap_or(property);
+                property.get(mark) != Some(&Value::Bool(true))
+            });
+            if !stays {
+                out.insert(name.clone());
+            }
+            stays
+        });
         if let Some(Value::Array(required)) = copied.get_mut("required") {
-            required.retain(|name| !out.iter().any(|out| name == *out));
+            required.retain(|name| name.as_str().is_none_or(|name| !out.contains(name)));
         }
     }
 }
@@ -323,17 +369,16 @@ fn tidy(copied: &mut Map<String, Value>) {
         copied.remove("required");
     }
     if let Some(Value::Array(required)) = copied.get_mut("required") {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         required.retain(|name| {
-            let new = name.is_string() && !seen.contains(name);
-            seen.push(name.clone());
-            new
+            name.as_str()
+                .is_some_and(|name| seen.insert(name.to_owned()))
         });
     }
     // Names that are demanded and forbidden at once: no value would do.
     let is_closed = copied.get("additionalProperties") == Some(&Value::Bool(false))
         && !copied.contains_key("patternProperties");
-    let known: Option<Vec<String>> = copied
+    let known: Option<HashSet<String>> = copied
         .get("properties")
         .and_then(Value::as_object)
         .filter(|_| is_closed)
@@ -341,7 +386,7 @@ fn tidy(copied: &mut Map<String, Value>) {
     if let Some(known) = known
         && let Some(Value::Array(required)) = copied.get_mut("required")
     {
-        required.retain(|name| known.iter().any(|known| name == known));
+        required.retain(|name| name.as_str().is_some_and(|name| known.contains(name)));
     }
     let is_text = copied.get("type").is_some_and(|kind| kind == "string");
     if let Some(Value::Array(values)) = copied.get_mut("enum") {
@@ -352,12 +397,8 @@ fn tidy(copied: &mut Map<String, Value>) {
         {
             *value = value.to_string().into();
         }
-        let mut seen = Vec::new();
-        values.retain(|value| {
-            let new = !seen.contains(value);
-            seen.push(value.clone());
-            new
-        });
+        let mut seen = HashSet::new();
+        values.retain(|value| seen.insert(value.to_string()));
         if values.is_empty() {
             copied.remove("enum");
         }
@@ -381,17 +422,35 @@ fn any_of(copied: &mut Map<String, Value>) {
     }
 }
 
-/// About how long a value is as text.
-fn bytes_of(value: &Value) -> usize {
+/// About how long a value is as text; counted no further than to what is more than `max`.
+pub(super) fn bytes_of(value: &Value, max: usize) -> usize {
+    let mut bytes: usize = 4;
     match value {
-        Value::String(text) => text.len() + 4,
-        Value::Array(items) => items.iter().map(bytes_of).sum::<usize>() + 4,
-        Value::Object(members) => members
-            .iter()
-            .map(|(name, value)| name.len() + 4 + bytes_of(value))
-            .sum(),
-        _ => 8,
+        Value::String(text) => bytes += text.len(),
+        Value::Array(items) => {
+            for item in items {
+                if max < bytes {
+                    break;
+                }
+                bytes += bytes_of(item, max - bytes);
+            }
+        }
+        Value::Object(members) => {
+            for (name, value) in members {
+                if max < bytes {
+                    break;
+                }
+                bytes += name.len() + 4 + bytes_of(value, max - bytes);
+            }
+        }
+        _ => bytes += 4,
     }
+    bytes
+}
+
+/// Keywords for people, which mean the same when they are shortened.
+fn is_words(keyword: &str) -> bool {
+    matches!(keyword, "title" | "description")
 }
 
 /// Takes out of a schema what cannot be used in one that is otherwise sound: patterns for another engine.

@@ -1,5 +1,6 @@
 use serde_json::{Map, Value, json};
 
+mod hostile;
 mod likenesses;
 
 use super::*;
@@ -10,8 +11,35 @@ fn import_with(document: Value, settings: Value) -> Collector {
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let document = Document::new(document, None).expect("a document");
     let mut collector = Collector::new("api", "sources[0]", Some(""));
-    import(&config, &document, "api", &mut collector);
+    import(
+        &config,
+        &document,
+        "api",
+        Room::new(&config, 0),
+        &mut collector,
+    );
     collector
+}
+
+/// The same of a document that was fetched from somewhere.
+fn import_fetched(document: Value, url: &str, settings: Value) -> Collector {
+    let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
+    let url = url.parse().expect("a URL");
+    let document = Document::new(document, Some(url)).expect("a document");
+    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    import(
+        &config,
+        &document,
+        "api",
+        Room::new(&config, 0),
+        &mut collector,
+    );
+    collector
+}
+
+fn refusals(collector: &Collector) -> Vec<String> {
+    let refused = collector.offered.refused.iter();
+    refused.map(ToString::to_string).collect()
 }
 
 fn schema_of<'a>(collector: &'a Collector, name: &str) -> &'a Value {
@@ -145,7 +173,8 @@ fn operations_become_tools_and_those_that_cannot_are_told_of() {
 
 #[test]
 fn schemas_of_3_0_become_those_of_2020_12_and_circles_stay_circles() {
-    let collector = import_with(petstore("3.0.3", "https://api.example.com"), json!({}));
+    let settings = json!({"output_schemas": true});
+    let collector = import_with(petstore("3.0.3", "https://api.example.com"), settings);
     let list = schema_of(&collector, "pets_list");
     assert_eq!(
         list["properties"]["limit"],
@@ -323,7 +352,7 @@ async fn arguments_go_where_the_document_says() {
     assert_eq!(output.structured.as_deref(), Some(r#"{"items":[]}"#));
     let request = last();
     assert!(
-        request.starts_with("GET /v2/pets?limit=5&tag=a+b&tag=c&filter%5Bage%5D%5Bgt%5D=3&filter%5Bx%5D%5B0%5D=1&ids=1%2C2 HTTP/1.1"),
+        request.starts_with("GET /v2/pets?limit=5&tag=a%20b&tag=c&filter%5Bage%5D%5Bgt%5D=3&filter%5Bx%5D%5B0%5D=1&ids=1,2 HTTP/1.1"),
         "{request}"
     );
     for part in ["cookie: session=s%3b1", "x-trace: t", "x-key: k-1"] {
@@ -452,11 +481,8 @@ fn large_documents_are_imported_whole() {
 }
 
 #[test]
-fn output_is_an_object_or_nothing() {
-    let collector = import_with(
-        petstore("3.1.0", "https://api.example.com"),
-        json!({"output_schemas": false}),
-    );
+fn output_schemas_are_not_announced_unless_they_are_asked_for() {
+    let collector = import_with(petstore("3.1.0", "https://api.example.com"), json!({}));
     assert!(
         collector
             .offered
@@ -504,7 +530,7 @@ fn an_output_schema_is_there_where_all_success_looks_like_it() {
         ("part", json!({"200": as_json, "206": other})),
         ("file", json!({"200": with("application/pdf")})),
     ]);
-    let collector = import_with(document, json!({}));
+    let collector = import_with(document, json!({"output_schemas": true}));
     let mut with_one: Vec<_> = collector
         .offered
         .tools
@@ -572,7 +598,9 @@ async fn eli_08_what_a_scheme_was_given_is_taken_out_of_answers() {
 async fn read(document: &str) -> Document {
     let config = json!({ "document": document });
     let config: OpenApiSourceConfig = serde_json::from_value(config).expect("a configuration");
-    Document::read(&config).await.expect("a document")
+    Document::read(&config, Room::new(&config, 0))
+        .await
+        .expect("a document")
 }
 
 fn operations(schema: &Value) -> Value {
@@ -587,7 +615,13 @@ fn operations(schema: &Value) -> Value {
 fn body(document: &Document) -> Result<Value, String> {
     let mut collector = Collector::new("api", "sources[0]", Some(""));
     let config = OpenApiSourceConfig::default();
-    import(&config, document, "api", &mut collector);
+    import(
+        &config,
+        document,
+        "api",
+        Room::new(&config, 0),
+        &mut collector,
+    );
     match collector.offered.tools.first() {
         Some(tool) => Ok(tool.definition().input_schema.clone()),
         None => Err(format!("{:?}", collector.offered.refused)),
@@ -690,4 +724,388 @@ fn formats_of_numbers_are_not_passed_on() {
         .expect("a schema")
         .to_string();
     assert!(!output.contains("double"), "{output}");
+}
+
+const SECRETS: [&str; 3] = ["auth", "credentials", "headers"];
+
+/// One of the settings that have secrets in them.
+fn with_secret(which: &str) -> Value {
+    match which {
+        "auth" => json!({"auth": {"bearer": "canary"}}),
+        "credentials" => json!({"credentials": {"key": "canary"}}),
+        _ => json!({"headers": {"x-any": "canary"}}),
+    }
+}
+
+#[test]
+fn a_fetched_document_does_not_decide_where_credentials_go() {
+    let there = "https://api.example.com";
+    let elsewhere = "https://docs.example.com/openapi.json";
+    for which in SECRETS {
+        let secret = with_secret(which);
+        let refused = import_fetched(petstore("3.1.0", there), elsewhere, secret.clone());
+        let problems = refusals(&refused);
+        assert!(
+            problems[0].contains("sources[0].openapi.server")
+                && problems[0].contains("https://api.example.com/v2")
+                && problems[0].contains("set openapi.server"),
+            "{problems:?}"
+        );
+        assert_eq!(refused.offered.tools.len(), 0);
+        // Its own origin is known to whoever named it, and so is what the setting says.
+        let own = import_fetched(
+            petstore("3.1.0", there),
+            "https://api.example.com/openapi.json",
+            secret.clone(),
+        );
+        assert_eq!(own.offered.tools.len(), 6, "{:?}", refusals(&own));
+        let mut named = secret.clone();
+        named["server"] = there.into();
+        let named = import_fetched(petstore("3.1.0", there), elsewhere, named);
+        assert_eq!(named.offered.tools.len(), 6, "{:?}", refusals(&named));
+        // A document in a file was written, or looked at, by whoever runs the server.
+        let file = import_with(petstore("3.1.0", there), secret);
+        assert_eq!(file.offered.tools.len(), 6, "{:?}", refusals(&file));
+    }
+    let open = import_fetched(petstore("3.1.0", there), elsewhere, json!({}));
+    assert_eq!(open.offered.tools.len(), 6, "there is nothing to send");
+}
+
+#[test]
+fn nor_do_servers_of_its_paths_and_operations() {
+    let mut document = petstore("3.1.0", "https://api.example.com");
+    document["paths"]["/login"]["servers"] = json!([{"url": "https://evil.example"}]);
+    document["paths"]["/pets"]["get"]["servers"] = json!([{"url": "https://evil.example"}]);
+    document["paths"]["/pets"]["post"]["servers"] = json!([{"url": "/v3"}]);
+    let url = "https://api.example.com/openapi.json";
+    for which in SECRETS {
+        let collector = import_fetched(document.clone(), url, with_secret(which));
+        let problems = refusals(&collector);
+        let of_origin: Vec<_> = problems
+            .iter()
+            .filter(|problem| problem.contains("another origin"))
+            .map(|problem| problem.split(':').next().unwrap_or_default())
+            .collect();
+        assert_eq!(of_origin.len(), 2, "{problems:?}");
+        assert_eq!(collector.offered.tools.len(), 4);
+        let file = import_with(document.clone(), with_secret(which));
+        // Without an address of its own a file cannot have relative ones.
+        assert_eq!(file.offered.tools.len(), 5, "{:?}", refusals(&file));
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
+    let (server, _) = serve(|_| {
+        let item = json!({
+            "get": {"operationId": "taken", "servers": [{"url": "https://evil.example"}], "responses": {}},
+            "post": {"operationId": "plain", "responses": {}},
+        });
+        response("200 OK\r\ncontent-type: application/json", item.to_string().as_bytes())
+    })
+    .await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("api.json");
+    let root = json!({
+        "openapi": "3.1.0", "info": {"title": "t", "version": "1"},
+        "servers": [{"url": "https://api.example.com"}],
+        "paths": {"/a": {"$ref": format!("http://{server}/part.json")}},
+    });
+    std::fs::write(&file, root.to_string()).expect("written");
+    let config = json!({
+        "document": file, "auth": {"bearer": "canary"}, "egress": {"loopback": true},
+    });
+    let config: OpenApiSourceConfig = serde_json::from_value(config).expect("a configuration");
+    let document = Document::read(&config, Room::new(&config, 0))
+        .await
+        .expect("a document");
+    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    import(
+        &config,
+        &document,
+        "api",
+        Room::new(&config, 0),
+        &mut collector,
+    );
+    let problems = refusals(&collector);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("GET /a") && problems[0].contains("another origin"));
+    assert_eq!(collector.offered.tools.len(), 1);
+}
+
+#[tokio::test]
+async fn lists_in_a_query_have_delimiters_that_are_no_part_of_values() {
+    let (server, seen) = serve(|_| response("200 OK\r\ncontent-type: text/plain", b"")).await;
+    let list = |name: &str, style: &str, more: Value| {
+        let mut parameter = json!({
+            "name": name, "in": "query", "style": style, "explode": false,
+            "schema": {"type": ["array", "object", "string"]},
+        });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            parameter[name] = value.clone();
+        }
+        parameter
+    };
+    let reserved = json!({"allowReserved": true});
+    let mut document = with_responses(&[("all", json!({}))]);
+    document["servers"] = json!([{"url": format!("http://{server}")}]);
+    document["paths"]["/all"]["get"]["parameters"] = json!([
+        list("form", "form", json!({})),
+        list("space", "spaceDelimited", json!({})),
+        list("pipe", "pipeDelimited", json!({})),
+        list("many", "form", json!({"explode": true})),
+        list("free", "form", reserved),
+    ]);
+    let collector = import_with(document, json!({}));
+    for (arguments, query) in [
+        (json!({"form": ["a b", "c,d"]}), "form=a%20b,c%2Cd"),
+        (json!({"form": {"a,b": "c&d"}}), "form=a%2Cb,c%26d"),
+        (json!({"space": ["a", "b+c"]}), "space=a%20b%2Bc"),
+        (json!({"pipe": ["a", "b|c"]}), "pipe=a%7Cb%7Cc"),
+        (json!({"many": ["a", "b,c"]}), "many=a&many=b%2Cc"),
+        (json!({"form": "a,b/c"}), "form=a%2Cb%2Fc"),
+        // What would begin another value, or end the query, is encoded whatever the document allows.
+        (
+            json!({"free": "a:/?@!$'()*,;=b&c#d[e]+f g%2Fh%i"}),
+            "free=a:/?@!$'()*,;=b%26c%23d%5Be%5D%2Bf%20g%2Fh%25i",
+        ),
+        (json!({}), ""),
+    ] {
+        call(&collector, "all", arguments).await.expect("a result");
+        let request = seen.lock().expect("no panic").pop().expect("a request");
+        let question = if query.is_empty() { "" } else { "?" };
+        // The apostrophe is always encoded in URLs of this kind (WHATWG URL, special-query percent-encode set).
+        let expected = format!("GET /all{question}{} HTTP", query.replace('\'', "%27"));
+        assert!(request.starts_with(&expected), "{expected}: {request}");
+    }
+}
+
+#[test]
+fn operations_that_are_not_offered_are_told_of() {
+    let operation = json!({"operationId": "x", "tags": ["t"], "responses": {}});
+    let mut document = with_responses(&[("a", json!({}))]);
+    document["openapi"] = "3.2.0".into();
+    document["paths"]["/b"] = json!({
+        "trace": operation, "query": operation, "additionalOperations": {"COPY": operation},
+    });
+    let told = |settings: Value| refusals(&import_with(document.clone(), settings));
+    let all = told(json!({}));
+    let places = ["TRACE /b", "QUERY /b", "COPY /b"];
+    assert_eq!(all.len(), 3, "{all:?}");
+    for (told, place) in all.iter().zip(places) {
+        assert!(
+            told.contains(place) && told.contains("not offered"),
+            "{told}"
+        );
+    }
+    assert_eq!(told(json!({"exclude": {"tags": ["t"]}})), [""; 0]);
+}
+
+#[test]
+fn an_operation_without_words_is_described_by_its_method_and_path() {
+    let collector = import_with(petstore("3.1.0", "https://api.example.com"), json!({}));
+    let of = |name: &str| {
+        let mut tools = collector.offered.tools.iter();
+        let tool = tools.find(|tool| tool.definition().name == name);
+        tool.and_then(|tool| tool.definition().description.clone())
+    };
+    assert_eq!(of("delete").as_deref(), Some("DELETE /pets/{petId}"));
+    assert_eq!(
+        of("pets_list").as_deref(),
+        Some("Lists pets\n\nAll of them.")
+    );
+}
+
+/// A folder with files in it.
+fn folder_of(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a parent")).expect("made");
+        std::fs::write(file, text).expect("written");
+    }
+    folder
+}
+
+async fn import_file(file: &std::path::Path, mut settings: Value) -> Collector {
+    settings["document"] = json!(file);
+    let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
+    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    collect(&config, "api", &mut collector).await;
+    collector
+}
+
+const SPLIT: [(&str, &str); 6] = [
+    (
+        "api.yaml",
+        "openapi: 3.0.3\ninfo: {title: t, version: '1'}\nservers: [{url: https://api.example.com}]\npaths:\n  \
+         /pets:\n    get: {$ref: ops/list.yml}\n  /pets/{id}:\n    $ref: items/pet.yml\n  \
+         /round:\n    get: {$ref: ops/round.yml}\n  /gone:\n    get: {$ref: ops/gone.yml}\n",
+    ),
+    (
+        "ops/list.yml",
+        "operationId: list\nsummary: Lists\nparameters:\n- $ref: parameters.yml#/limit\nresponses:\n  '200': {$ref: ../shared/ok.yml}\n",
+    ),
+    (
+        "ops/parameters.yml",
+        "limit: {name: limit, in: query, schema: {type: integer, maximum: 9}}\nid: {name: id, in: path, required: true, schema: {$ref: ../shared/id.yml}}\n",
+    ),
+    (
+        "items/pet.yml",
+        "parameters:\n- $ref: ../ops/parameters.yml#/id\nget:\n  operationId: show\n  responses: {}\ndelete: {$ref: '../ops/more.yml#/remove'}\n",
+    ),
+    (
+        "ops/more.yml",
+        "remove:\n  $ref: '#/removal'\nremoval:\n  operationId: remove\n  responses: {}\n",
+    ),
+    ("ops/round.yml", "$ref: ../ops/round.yml\n"),
+];
+
+#[tokio::test]
+async fn operations_and_paths_that_are_references_are_followed_from_where_they_stand() {
+    let mut files = SPLIT.to_vec();
+    files.push(("shared/id.yml", "type: string\nmaxLength: 7\n"));
+    files.push(("shared/ok.yml", "description: fine\n"));
+    let folder = folder_of(&files);
+    let collector = import_file(&folder.path().join("api.yaml"), json!({})).await;
+    let tools = &collector.offered.tools;
+    let names: Vec<&str> = tools.iter().map(|tool| tool.definition().name()).collect();
+    assert_eq!(names, ["list", "show", "remove"]);
+    assert_eq!(
+        schema_of(&collector, "list")["properties"],
+        json!({"limit": {"type": "integer", "maximum": 9}})
+    );
+    for name in ["show", "remove"] {
+        let schema = schema_of(&collector, name);
+        assert_eq!(schema["required"], json!(["id"]));
+        assert_eq!(schema["$defs"]["id"]["maxLength"], 7, "{schema}");
+    }
+    let told = refusals(&collector);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].contains("GET /round") && told[0].contains("circle"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].contains("GET /gone")
+            && told[1].contains("ops/gone.yml")
+            && told[1].contains("cannot be read"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn properties_that_are_a_reference_are_followed() {
+    let body = |kind: &str| {
+        let schema = json!({"type": "object", "properties": {"$ref": "#/components/x-shared"}});
+        json!({"requestBody": {"content": {kind: {"schema": schema}}}, "responses": {}})
+    };
+    let mut document = with_responses(&[]);
+    document["components"] = json!({"x-shared": {
+        "ids": {"type": "array", "items": {"type": "integer"}},
+        "seen": {"type": "string", "readOnly": true},
+    }});
+    for (number, kind) in ["application/json", "multipart/form-data"]
+        .into_iter()
+        .enumerate()
+    {
+        document["paths"][format!("/p{number}")] = json!({"post": body(kind)});
+    }
+    let collector = import_with(document, json!({}));
+    assert_eq!(refusals(&collector), [""; 0]);
+    for name in ["post_p0", "post_p1"] {
+        assert_eq!(
+            schema_of(&collector, name)["properties"]["body"]["properties"],
+            json!({"ids": {"type": "array", "items": {"type": "integer"}}}),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_name_in_two_folders_is_two_documents() {
+    let folder = folder_of(&[
+        (
+            "api.yaml",
+            "openapi: 3.0.3\ninfo: {title: t, version: '1'}\nservers: [{url: https://api.example.com}]\npaths:\n  \
+             /a: {$ref: a/item.yml}\n  /b: {$ref: b/item.yml}\n",
+        ),
+        (
+            "a/item.yml",
+            "get: {operationId: a, parameters: [{$ref: p.yml}], responses: {}}\n",
+        ),
+        (
+            "b/item.yml",
+            "get: {operationId: b, parameters: [{$ref: p.yml}], responses: {}}\n",
+        ),
+        // There is none beside the first one.
+        ("b/p.yml", "name: q\nin: query\nschema: {type: integer}\n"),
+    ]);
+    let collector = import_file(&folder.path().join("api.yaml"), json!({})).await;
+    assert_eq!(
+        collector.offered.tools.len(),
+        1,
+        "{:?}",
+        refusals(&collector)
+    );
+    assert!(schema_of(&collector, "b")["properties"]["q"].is_object());
+    let told = refusals(&collector);
+    assert!(
+        told[0].contains("GET /a") && told[0].contains("a/p.yml"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_number_of_documents_is_a_setting_and_what_to_do_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut paths = Map::new();
+    for number in 0..100 {
+        let name = format!("op{number}.json");
+        let operation = json!({"operationId": format!("op{number}"), "responses": {}});
+        std::fs::write(folder.path().join(&name), operation.to_string()).expect("written");
+        paths.insert(format!("/p{number}"), json!({"get": {"$ref": name}}));
+    }
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "t", "version": "1"},
+        "servers": [{"url": "https://api.example.com"}], "paths": paths,
+    });
+    let file = folder.path().join("api.json");
+    std::fs::write(&file, document.to_string()).expect("written");
+    let all = import_file(&file, json!({})).await;
+    assert_eq!(all.offered.tools.len(), 100, "{:?}", refusals(&all));
+    let some = import_file(&file, json!({"max_documents": 10})).await;
+    assert_eq!(some.offered.tools.len(), 10);
+    let told = refusals(&some);
+    assert_eq!(told.len(), 90);
+    for part in ["openapi.max_documents", "bundle"] {
+        assert!(told[0].contains(part), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn referenced_documents_have_a_size_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut paths = Map::new();
+    for number in 0..5 {
+        let name = format!("op{number}.json");
+        let operation = json!({"operationId": format!("op{number}"), "x-note": "x".repeat(50_000), "responses": {}});
+        std::fs::write(folder.path().join(&name), operation.to_string()).expect("written");
+        paths.insert(format!("/p{number}"), json!({"get": {"$ref": name}}));
+    }
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "t", "version": "1"},
+        "servers": [{"url": "https://api.example.com"}], "paths": paths,
+    });
+    let file = folder.path().join("api.json");
+    std::fs::write(&file, document.to_string()).expect("written");
+    let collector = import_file(&file, json!({"document_bytes": 120_000})).await;
+    assert_eq!(collector.offered.tools.len(), 2);
+    let told = refusals(&collector);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(
+        told.iter()
+            .all(|told| told.contains("openapi.document_bytes")),
+        "{told:?}"
+    );
 }

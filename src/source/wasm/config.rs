@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
+use crate::source::config::TIMEOUT_SECONDS_MAX;
 
 /// A WebAssembly component. Each function that it exports becomes a tool; its types say what the tool takes and gives.
 ///
@@ -117,6 +118,6 @@ impl Default for ComponentLimits {
 #[cfg_attr(not(feature = "wasm"), expect(dead_code, reason = "nobody asks"))]
 impl ComponentLimits {
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.max(1))
+        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::source::config::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +67,7 @@ impl Default for FilesystemLimits {
 
 impl FilesystemLimits {
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds)
+        Duration::from_secs(self.timeout_seconds.min(TIMEOUT_SECONDS_MAX))
     }
 
     /// The first limit with which nothing could be done, or too much.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::source::config::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,6 @@ impl Default for GitLimits {
 impl GitLimits {
     #[cfg_attr(not(feature = "git"), expect(dead_code, reason = "nobody asks"))]
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.max(1))
+        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::environment::Secret;
 use crate::source::argument::ArgumentConfig;
+use crate::source::config::TIMEOUT_SECONDS_MAX;
 
 /// Databases that can be looked into, and questions that can be asked of them.
 ///
@@ -60,8 +61,8 @@ pub struct DatabaseConfig {
     /// The file of an SQLite database. It must exist.
     #[schemars(extend("x-path" = "file"))]
     pub sqlite: Option<PathBuf>,
-    /// URL of a PostgreSQL database, such as `postgres://reader:${PASSWORD}@db.internal/shop`. Unless it says `sslmode`,
-    /// servers that are not on this host are spoken to by TLS alone.
+    /// URL of a PostgreSQL database, such as `postgres://reader:${PASSWORD}@db.internal/shop`. Connections
+    /// to other hosts require TLS unless it has `sslmode=disable`.
     pub postgres: Option<Secret>,
     /// File with the certificates, as PEM, of whoever vouches for a PostgreSQL server. Default: the authorities that the
     /// web trusts.
@@ -126,6 +127,6 @@ impl Default for SqlLimits {
 impl SqlLimits {
     #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "nobody asks"))]
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.max(1))
+        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }

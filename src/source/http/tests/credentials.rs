@@ -277,3 +277,82 @@ async fn eli_08_credentials_for_others_are_taken_out_of_what_they_answer() {
         }
     }
 }
+
+/// A tool with a whole URL of another origin than the base's.
+fn tool_elsewhere(
+    server: SocketAddr,
+    elsewhere: SocketAddr,
+    source: &Value,
+    send_credentials: Option<bool>,
+) -> Arc<dyn Tool> {
+    let mut description = json!({"url": format!("http://{elsewhere}/other"), "source": source});
+    if let Some(send) = send_credentials {
+        description["send_credentials"] = send.into();
+    }
+    tool(server, description)
+}
+
+#[tokio::test]
+async fn credentials_go_to_the_origin_of_the_base_alone_unless_a_tool_says_otherwise() {
+    let (server, _) = serve(|_| response("200 OK\r\ncontent-type: text/plain", b"in")).await;
+    let (elsewhere, seen) =
+        serve(|_| response("401 Unauthorized\r\ncontent-type: text/plain", b"out")).await;
+    let last = || seen.lock().expect("no panic").pop().expect("a request");
+    for auth in [
+        json!({"bearer": "canary-1"}),
+        json!({"basic": {"username": "u", "password": "canary-1"}}),
+        json!({"header": {"name": "x-key", "value": "canary-1"}}),
+        json!({"query": {"name": "key", "value": "canary-1"}}),
+    ] {
+        let source = json!({"auth": auth, "headers": {"x-other": "canary-2"}});
+        for (send, is_sent) in [(None, false), (Some(false), false), (Some(true), true)] {
+            let tool = tool_elsewhere(server, elsewhere, &source, send);
+            call(&tool, json!({})).await.expect_err("401");
+            let request = last();
+            for secret in ["canary-1", "canary-2"] {
+                let found = request.contains(secret)
+                    || secret == "canary-1" && request.contains("dTpjYW5hcnktMQ==");
+                assert_eq!(found, is_sent, "{secret}, {send:?}: {request}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_credentials_go_has_to_be_said_if_nothing_tells() {
+    let base = "127.0.0.1:1".parse().expect("an address");
+    let of = |urls: [&str; 2], source: Value| {
+        let mut config = config(base, json!({"source": source}));
+        config.base_url = String::new();
+        let tools = urls.iter().enumerate().map(|(number, url)| HttpToolConfig {
+            name: format!("t{number}"),
+            url: (*url).to_owned(),
+            ..HttpToolConfig::default()
+        });
+        config.tools = tools.collect();
+        let refused = collected(&config).offered.refused;
+        refused.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let secret = json!({"auth": {"bearer": "a"}});
+    let one = ["https://a.example/x", "https://a.example/y"];
+    let two = ["https://a.example/x", "https://b.example/y"];
+    assert_eq!(of(one, secret.clone()), [""; 0]);
+    assert_eq!(of(two, json!({"headers": {}})), [""; 0]);
+    for source in [
+        secret,
+        json!({"headers": {"x-key": "a"}}),
+        json!({"headers": {}, "forward_headers": ["x-tenant"]}),
+    ] {
+        let refused = of(two, source);
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(refused[0].contains("send_credentials"), "{refused:?}");
+    }
+    let mut config = config(
+        base,
+        json!({"url": "https://a.example/", "send_credentials": true}),
+    );
+    config.auth.login = true;
+    let tokens = Tokens::in_folder("/nonexistent".into());
+    let refused = &collected_with(&config, tokens).offered.refused;
+    assert!(refused[0].problem.contains("auth.login"), "{refused:?}");
+}
