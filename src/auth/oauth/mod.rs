@@ -418,7 +418,9 @@ impl Inner {
                         principal: Arc::clone(&principal),
                         issuer: at,
                         edition: held.edition,
-                        until: (expires + self.leeway).min(now + VERIFIED_SECONDS),
+                        until: expires
+                            .saturating_add(self.leeway)
+                            .min(now + VERIFIED_SECONDS),
                     }),
                 );
                 Looked::Good(principal)

@@ -126,7 +126,7 @@ impl Grants {
         });
         let ends: Option<Vec<u64>> = ends.collect();
         let last = ends?.into_iter().max()?;
-        Some(UNIX_EPOCH + Duration::from_secs(last))
+        UNIX_EPOCH.checked_add(Duration::from_secs(last))
     }
 
     /// Whether all have ended and cannot be renewed.
