@@ -95,7 +95,8 @@ impl Postgres {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err((".postgres", "names no host".to_owned()));
         }
-        if !url.expose().contains("sslmode") && !config.get_hosts().iter().all(is_local) {
+        // `prefer` is what a URL without `sslmode` has; over a network it would fall back to plain text.
+        if config.get_ssl_mode() == SslMode::Prefer && !is_local(&config) {
             config.ssl_mode(SslMode::Require);
         }
         config
@@ -420,8 +421,10 @@ fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-fn is_local(host: &Host) -> bool {
-    match host {
+/// Whether nothing else than this host is connected to. Where there are addresses, they are connected to, whatever the hosts
+/// are called.
+fn is_local(config: &Config) -> bool {
+    let is_local = |host: &Host| match host {
         Host::Tcp(name) => {
             name == "localhost"
                 || name
@@ -430,6 +433,10 @@ fn is_local(host: &Host) -> bool {
         }
         #[cfg(unix)]
         Host::Unix(_) => true,
+    };
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().iter().all(is_local),
+        addresses => addresses.iter().all(std::net::IpAddr::is_loopback),
     }
 }
 

@@ -40,6 +40,23 @@ fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
             SslMode::Disable,
         ),
         ("postgres://me@localhost,db.internal/shop", SslMode::Require),
+        // Where the word stands for something else.
+        (
+            "postgres://me:sslmode@db.internal/sslmode",
+            SslMode::Require,
+        ),
+        (
+            "postgres://me@db.internal/shop?sslmode=prefer",
+            SslMode::Require,
+        ),
+        (
+            "host=localhost hostaddr=10.0.0.1 user=me dbname=shop",
+            SslMode::Require,
+        ),
+        (
+            "host=db.internal hostaddr=127.0.0.1 user=me dbname=shop",
+            SslMode::Prefer,
+        ),
     ] {
         let postgres = at(url).expect("a URL");
         assert_eq!(postgres.config.get_ssl_mode(), mode, "{url}");

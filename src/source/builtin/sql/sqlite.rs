@@ -4,6 +4,7 @@
 //! replaced is seen at once. What a statement may do is asked of the authorizer while it is prepared, not read off its
 //! text. The file itself is opened for reading alone, and the connection told so besides, unless a query writes.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -269,13 +270,16 @@ fn message(error: &Error) -> String {
 
 /// Names of columns as an object's keys: the second `id` is `id_2`.
 fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut unique: Vec<String> = Vec::new();
+    let mut taken = HashSet::new();
+    // The number that each name is tried with next; a statement may have thousands of columns of one name.
+    let mut numbers = HashMap::new();
+    let mut unique = Vec::new();
     for name in names {
         let mut key = name.to_owned();
-        let mut number = 2;
-        while unique.contains(&key) {
+        while !taken.insert(key.clone()) {
+            let number = numbers.entry(name).or_insert(2_usize);
             key = format!("{name}_{number}");
-            number += 1;
+            *number += 1;
         }
         unique.push(key);
     }

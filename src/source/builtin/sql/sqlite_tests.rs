@@ -52,6 +52,15 @@ fn free(sqlite: &Sqlite, sql: &str) -> Result<Value, String> {
 }
 
 #[test]
+fn columns_of_one_name_are_numbered_in_linear_time() {
+    let names = ["id", "id", "id_2", "id"];
+    assert_eq!(unique(names.into_iter()), ["id", "id_2", "id_2_2", "id_3"]);
+    // Compared with one another, so many would take minutes.
+    let many = unique(std::iter::repeat_n("a", 100_000));
+    assert_eq!(many.last().map(String::as_str), Some("a_100000"));
+}
+
+#[test]
 fn rows_are_objects_with_the_columns_in_their_order() {
     let (_folder, sqlite) = database(&SqlLimits::default());
     let found = free(
