@@ -444,7 +444,7 @@ mod tests {
             assert!(line.contains(expected), "{line:?}");
         }
         let lines = logged(Format::Json, 0, || {
-            tracing::warn!(name = "a\u{202e}b", "odd")
+            tracing::warn!(name = "a\u{202e}b", "odd");
         });
         assert!(lines[0].contains(r#""name":"a\u202eb""#), "{}", lines[0]);
     }
